@@ -1,0 +1,101 @@
+"""Suppression comments: what they cover, what is wrong with them."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from torchmigrate import suppress
+from torchmigrate.source import Source, decode
+
+RULE = "device/tensor-cuda"
+IGNORE = f"# torchmigrate: ignore[{RULE}] because"
+
+
+def covered(code: str, rule: str = RULE) -> list[int]:
+    source = decode(textwrap.dedent(code).replace("IGNORE", IGNORE).encode())
+    found = suppress.find(source, ast.parse(source.utf8))
+    return [line for line in range(1, code.count("\n") + 2) if found.status(rule, line)]
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("a\nx.cuda()  # IGNORE\nb", []),  # `# # torchmigrate` is no directive
+        ("a\nx.cuda()  IGNORE\nb", [2]),
+        ("f(\n  x,\n  y.cuda(),  IGNORE\n  z,\n)\nb", [1, 2, 3, 4, 5]),
+        ("f(\n  # why\n  IGNORE\n  y.cuda(),\n)\nb", [1, 2, 3, 4, 5]),
+        ("a\nIGNORE\nx.cuda()\nb", [3]),
+        ("IGNORE\n# more\n\nf(\n  x)\nb", [4, 5]),
+        ("IGNORE\nif a:\n    b\nelse:\n    c", [2]),
+        ("IGNORE\nwith (\n    a as b,\n    c as d,\n):\n    e", [2, 3, 4, 5]),
+        ("def f(\n    x='cuda',  IGNORE\n):\n    y\n", [1, 2, 3]),
+        ("def f(x):\n    IGNORE\n    y\n    z", [3]),
+        ("IGNORE\n@torch.no_grad()\n@other\ndef f(x):\n    y", [2, 3, 4]),
+        ("class A:\n    IGNORE\n    @staticmethod\n    def f(x):\n        y", [3, 4]),
+        ("if a: x.cuda()  IGNORE\nb", [1]),
+        ("if a: f(\n  x.cuda())  IGNORE\nb", [1, 2]),
+        ("try:\n    a\nexcept torch.cuda.OutOfMemoryError:  IGNORE\n    b", [3]),
+        ("match a:\n    case 1:  IGNORE\n        b\n    case 2:\n        c", [2]),
+        ("for i in a:\n    b\n    IGNORE\nc", [4]),
+        ("s = '''\nIGNORE\n'''\nb", []),
+        ("a; x.cuda()  IGNORE\nb", [1]),
+        ("a\nIGNORE", [2]),
+    ],
+)
+def test_covers_the_logical_statement(code: str, lines: list[int]) -> None:
+    assert covered(code) == lines
+
+
+def test_line_numbers_are_those_of_ast_whatever_the_line_ends() -> None:
+    for end in ("\r\n", "\r"):
+        raw = f"a{end}{IGNORE}{end}x.cuda(){end}".encode()
+        found = suppress.find(decode(raw), ast.parse(raw))
+        assert [line for line in range(1, 5) if found.status(RULE, line)] == [3]
+
+
+def test_names_rules_and_packs_but_no_others() -> None:
+    code = "x  # torchmigrate: ignore[device/tensor-cuda, memory]"
+    assert covered(code) == [1]
+    assert covered(code, "memory/empty-cache") == [1]
+    assert covered(code, "device/string") == []
+    assert covered(code, "device/tensor-cuda-index") == []
+    assert covered(code, "memory-more/x") == []
+
+
+def test_a_file_without_the_mark_is_not_parsed() -> None:
+    found = suppress.find(Source(b"def ("))
+    assert not found.skip_file
+    assert found.unused() == []
+
+
+def test_skip_file_is_a_comment_and_no_string() -> None:
+    assert suppress.find(Source(b"a\n# torchmigrate: skip-file (generated)\n")).skip_file
+    assert not suppress.find(Source(b"a = '# torchmigrate: skip-file'\n")).skip_file
+
+
+def test_useless_comments_are_listed() -> None:
+    code = b"""a  # torchmigrate: ignore[device/tensor-cuda]
+b  # torchmigrate: ignore
+c  # torchmigrate: ignroe[device]
+d  # torchmigrate: ignore[device/tensor-cudda, memory]
+"""
+    found = suppress.find(Source(code))
+    assert found.status(RULE, 1)
+    known = {"device", RULE, "memory"}
+    assert [(line, name) for line, name, _ in found.unused(known)] == [
+        (2, ""),
+        (3, "ignroe"),
+        (4, "device/tensor-cudda"),
+        (4, "memory"),
+    ]
+    reasons = [why for _, _, why in found.unused(known)]
+    assert "say which rule" in reasons[0]
+    assert "not understood" in reasons[1]
+    assert "did you mean `device/tensor-cuda`?" in reasons[2]
+    assert reasons[3] == "suppresses nothing here"
+    # a rule that this run does not look at is not blamed
+    assert [line for line, _, _ in found.unused(known, active={"device", RULE})] == [2, 3, 4]
+    assert len(found.unused(known, active={"device", RULE})) == 3

@@ -1,0 +1,147 @@
+"""Import edits at the end of a file's rewrite: the helper's import goes in, imports that lost their last use go out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Edit
+from torchmigrate.module import Module
+from torchmigrate.scope import FUNCTIONS
+
+_OURS = ("torch.cuda", "torch.amp", "torch.autocast")
+
+
+def removals(before: Module, after: Module) -> list[Edit]:
+    """Edits to `after` that drop imports from torch.cuda which `before` used and `after` does not."""
+    if before.path.name == "__init__.py":
+        return []  # what an __init__ imports may be its interface
+    was, now = _used(before.tree), _used(after.tree)
+    exported = _exported(after.tree)
+    edits = []
+    for statement in after.scopes.statements:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and _removable_place(after, statement):
+            dead = [a for a in statement.names if _is_ours(statement, a) and _dead(a, was, now, exported)]
+            if dead:
+                edits += _drop(after, statement, dead)
+    return edits
+
+
+def _dead(alias: ast.alias, was: set[str], now: set[str], exported: set[str]) -> bool:
+    name = alias.asname or alias.name.partition(".")[0]
+    return name in was and name not in now and name not in exported
+
+
+def _is_ours(statement: ast.stmt, alias: ast.alias) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        full = f"{statement.module}.{alias.name}" if not statement.level else ""
+        return full.startswith(_OURS)
+    return alias.name.startswith(_OURS) and alias.asname is not None
+
+
+def _removable_place(module: Module, statement: ast.stmt) -> bool:
+    up = module.parent(statement)
+    return isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
+
+
+def _used(tree: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            return {c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant) and isinstance(c.value, str)}
+    return set()
+
+
+def _drop(module: Module, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
+    kept = [a for a in statement.names if a not in dead]
+    start, end = module.span(statement)
+    if not kept:
+        yield from _drop_line(module, start, end)
+        return
+    parts = [module.text(a) for a in kept]
+    first, last = module.span(statement.names[0])[0], module.span(statement.names[-1])[1]
+    between = module.source.utf8[first:last]
+    if b"\n" in between or b"#" in between:
+        yield from _drop_each(module, statement, dead)
+    else:
+        yield Edit(first, last, ", ".join(parts))
+
+
+def _drop_each(module: Module, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
+    """One name of a parenthesised list: with its comma and, if it stands alone there, its line."""
+    text = module.source.utf8
+    for alias in dead:
+        start, end = module.span(alias)
+        while text[end : end + 1] in (b",", b" ", b"\t"):
+            end += 1
+        line = module.source.offset(alias.lineno, 0)
+        if not text[line:start].strip() and text[end : end + 1] in (b"\n", b"\r"):
+            start, end = line, end + (2 if text[end : end + 2] == b"\r\n" else 1)
+        yield Edit(start, end, "")
+
+
+def _drop_line(module: Module, start: int, end: int) -> Iterator[Edit]:
+    text = module.source.utf8
+    line_start = text.rfind(b"\n", 0, start) + 1
+    stop = end
+    while stop < len(text) and text[stop : stop + 1] in (b" ", b"\t"):
+        stop += 1
+    if text[line_start:start].strip() or text[stop : stop + 1] not in (b"\n", b"\r", b""):
+        if text[stop : stop + 1] == b";":
+            while text[stop : stop + 1] in (b";", b" "):
+                stop += 1
+            yield Edit(start, stop, "")
+        return  # a comment or other code shares the line: it stays
+    stop += 2 if text[stop : stop + 2] == b"\r\n" else 1
+    yield Edit(line_start, min(stop, len(text)), "")
+
+
+def imports_helper(module: Module) -> bool:
+    """Whether the file binds the helper already."""
+    return module.helper_bound is not None
+
+
+def insertion(module: Module, statements: list[str], first_use: int) -> Edit:
+    """Insert import statements after the last top-level import before `first_use`, else before the first statement."""
+    source = module.source
+    text = "".join(s + source.newline for s in statements)
+    place = _anchor(module.tree, module, first_use)
+    if place is None:
+        first = module.tree.body[0]
+        line = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))])
+        return Edit(source.line_starts[line - 1], source.line_starts[line - 1], text)
+    end_line = place.end_lineno or place.lineno
+    at = source.line_starts[end_line] if end_line < len(source.line_starts) else len(source.utf8)
+    if at == len(source.utf8) and not source.utf8.endswith((b"\n", b"\r")):
+        return Edit(at, at, source.newline + text.removesuffix(source.newline))
+    return Edit(at, at, text)
+
+
+def _anchor(tree: ast.Module, module: Module, first_use: int) -> ast.stmt | None:
+    place: ast.stmt | None = None
+    for i, node in enumerate(tree.body):
+        if module.span(node)[0] > first_use:
+            break
+        docstring = i == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if docstring or isinstance(node, (ast.Import, ast.ImportFrom)):
+            place = node
+    return place
+
+
+def first_import_time_use(module: Module, name: str) -> int:
+    """Offset of the first use of `name` that importing the module evaluates, else the end of the file."""
+    for node in module.tree.body:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id == name and not _deferred(module, inner, node):
+                return module.span(node)[0]
+    return len(module.source.utf8)
+
+
+def _deferred(module: Module, node: ast.Name, statement: ast.stmt) -> bool:
+    if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        return False
+    inside = statement.body[0].lineno
+    return isinstance(statement, FUNCTIONS) and node.lineno >= inside

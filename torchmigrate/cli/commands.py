@@ -1,0 +1,130 @@
+"""The commands and their options, as typer reads them. The work is elsewhere, imported by the command that needs it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+
+class Format(str, Enum):
+    """How a report is laid out."""
+
+    TEXT = "text"
+    CONCISE = "concise"
+    JSON = "json"
+
+
+class Runtime(str, Enum):
+    """Where the helper comes from."""
+
+    VENDOR = "vendor"
+    PACKAGE = "package"
+
+
+Paths = Annotated[list[Path] | None, Argument(help="Files and directories.", show_default="the current directory")]
+Names = Annotated[list[str] | None, Option(metavar="NAMES", help="Only these packs or rules (comma or repeated).")]
+Ignore = Annotated[list[str] | None, Option(metavar="NAMES", help="Not these packs or rules (comma or repeated).")]
+Exclude = Annotated[list[str] | None, Option(metavar="GLOB", help="Leave these files out, too. Repeatable.")]
+Torch = Annotated[str | None, Option(metavar="SPEC", help='The torch that the project supports, as ">=2.1".')]
+Backends = Annotated[list[str] | None, Option(metavar="NAMES", help="Whose problems to report, as mps,xpu.")]
+OutputFormat = Annotated[Format, Option(help="How to report.")]
+Output = Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Report to a file, not to stdout.")]
+Config = Annotated[Path | None, Option(metavar="FILE", help="Settings from here, not from the nearest pyproject.toml.")]
+Isolated = Annotated[bool, Option("--isolated", help="No settings from files.")]
+Jobs = Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Processes.", show_default="the cores")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Findings and errors only.")]
+Verbose = Annotated[bool, Option("-v", "--verbose", help="Say what was rewritten and what was left out, too.")]
+NoCache = Annotated[bool, Option("--no-cache", help="Neither read nor write the cache.")]
+ExitZero = Annotated[bool, Option("--exit-zero", help="Exit 0 with findings, too. Errors still exit 2.")]
+Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]
+RuntimeOption = Annotated[
+    Runtime | None, Option(help="Copy the helper into the project, or import torchmigrate.runtime.")
+]
+DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff, write nothing. Exit 1 if there is one.")]
+UnsafeFixes = Annotated[bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply the unsafe fixes, too.")]
+AllowDirty = Annotated[bool, Option("--allow-dirty", help="Write over changes that git could not give back, too.")]
+
+
+def apply(
+    paths: Paths = None,
+    dry_run: DryRun = False,
+    unsafe_fixes: UnsafeFixes = None,
+    allow_dirty: AllowDirty = False,
+    select: Names = None,
+    ignore: Ignore = None,
+    exclude: Exclude = None,
+    torch: Torch = None,
+    backends: Backends = None,
+    runtime: RuntimeOption = None,
+    output_format: OutputFormat = Format.TEXT,
+    output: Output = None,
+    config: Config = None,
+    isolated: Isolated = False,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_cache: NoCache = False,
+    exit_zero: ExitZero = False,
+    statistics: Statistics = False,
+) -> int:
+    """Rewrite in place."""
+    given = locals()
+    from torchmigrate.cli import migrate
+
+    return migrate.run("dry-run" if given.pop("dry_run") else "apply", **given)
+
+
+def check(
+    paths: Paths = None,
+    select: Names = None,
+    ignore: Ignore = None,
+    exclude: Exclude = None,
+    torch: Torch = None,
+    backends: Backends = None,
+    output_format: OutputFormat = Format.TEXT,
+    output: Output = None,
+    config: Config = None,
+    isolated: Isolated = False,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_cache: NoCache = False,
+    exit_zero: ExitZero = False,
+    statistics: Statistics = False,
+) -> int:
+    """Report, write nothing."""
+    given = locals()
+    from torchmigrate.cli import migrate
+
+    return migrate.run("check", **given)
+
+
+def rules(
+    names: Annotated[list[str] | None, Argument(help="Packs or rules; `test DIR` runs a pack's cases.")] = None,
+) -> int:
+    """List the rules, or run the cases of a pack (`rules test DIR`)."""
+    from torchmigrate.cli import catalog
+
+    given = names or []
+    if given[:1] == ["test"]:
+        return catalog.test([Path(name) for name in given[1:]])
+    return catalog.listing(given)
+
+
+def explain(
+    name: Annotated[str, Argument(help="A rule (`device/tensor-cuda`) or an API (`torch.cuda.empty_cache`).")],
+) -> int:
+    """Say what a rule does and why, or which rules look after an API."""
+    from torchmigrate.cli import catalog
+
+    return catalog.explain(name)
+
+
+def undo(path: Annotated[Path, Argument(help="Only what was written here.")] = Path()) -> int:
+    """Put back what the last apply wrote."""
+    from torchmigrate.cli import migrate
+
+    return migrate.put_back(path)

@@ -1,0 +1,93 @@
+"""Where a report goes: stdout or a file, coloured or not, laid out as asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate import diff
+from torchmigrate.errors import UserError
+from torchmigrate.report import Report
+
+if TYPE_CHECKING:
+    from torchmigrate.cli.migrate import Request
+    from torchmigrate.config import Settings
+
+
+def colours(stream: object) -> bool:
+    """NO_COLOR, then FORCE_COLOR, then a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or bool(getattr(stream, "isatty", bool)())
+
+
+def body(report: Report, request: Request, settings: Settings) -> Iterator[bytes]:
+    """What goes to stdout: the diff of a dry run, then the findings; or one JSON document."""
+    if request.output_format.value == "json":
+        from torchmigrate.report import json
+
+        yield json.render(report).encode() + b"\n"
+        return
+    colour = colours(sys.stdout) and request.output is None
+    if report.command == "dry-run":
+        yield from _diff(report, request, settings.root, colour)
+    yield from (line.encode(errors="surrogateescape") + b"\n" for line in _findings(report, request, colour))
+
+
+def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
+    if not request.statistics and request.output_format.value == "concise":
+        from torchmigrate.report import concise
+
+        return concise.lines(report)
+    if not report.findings and not request.statistics:
+        return ()
+    from torchmigrate.report import text
+
+    return text.statistics(report) if request.statistics else text.lines(report, colour)
+
+
+def _diff(report: Report, request: Request, root: Path, colour: bool) -> Iterator[bytes]:
+    base = report.here
+    if not all(change.path.is_relative_to(base) for change in report.changed):
+        base = root
+        request.say(f"note: paths in the diff are relative to {root}")
+    for change in report.changed:
+        text = diff.unified(change, os.path.relpath(change.path, base).replace(os.sep, "/"))
+        yield _coloured(text) if colour else text
+
+
+def _coloured(text: bytes) -> bytes:
+    codes = {b"@": b"36", b"-": b"31", b"+": b"32", b"#": b"2"}
+    lines = text.split(b"\n")
+    heads = (b"--- ", b"+++ ")
+    paint = (b"1" if line.startswith(heads) else codes.get(line[:1]) for line in lines)
+    return b"\n".join(b"\x1b[%sm%s\x1b[0m" % (c, line) if c else line for c, line in zip(paint, lines, strict=True))
+
+
+def details(report: Report) -> Iterator[str]:
+    """What `-v` adds on stderr."""
+    verb = "rewrote" if report.written else "would rewrite"
+    for change in report.changed if report.command != "check" else ():
+        rules = ", ".join(dict.fromkeys(finding.rule for finding in change.applied))
+        yield f"{verb if not change.new else 'helper:'} {report.name(change.path)}{f' ({rules})' if rules else ''}"
+    for skipped in report.skipped:
+        yield f"skipped {report.name(skipped.path)}: {skipped.reason}"
+
+
+def emit(parts: Iterable[bytes], file: Path | None) -> None:
+    """To stdout as bytes (a diff has the encodings of its files), or to a file in one step."""
+    if file is not None:
+        from torchmigrate import write
+
+        try:
+            write.replace(Path(os.path.realpath(file)), b"".join(parts))
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {(error.strerror or str(error)).lower()}") from None
+        return
+    sys.stdout.flush()
+    for part in parts:
+        sys.stdout.buffer.write(part)
+    sys.stdout.flush()

@@ -1,0 +1,197 @@
+"""Paths on the command line -> the files to read: git's list, else a walk; exclusions; symlinks; no file twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from torchmigrate import vcs
+from torchmigrate.config import Settings
+
+SUFFIXES = (".py", ".pyi", ".ipynb")
+# Not worth a walk, but nothing that a user who names it could not mean, and git tells us better.
+_WALK_SKIPS = frozenset(("build", "dist", "_build"))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredFile:
+    """A file to read (real path), or why it is not read: left out on purpose (`skipped_reason`), or not readable
+    (`error`: missing, a broken symlink)."""
+
+    path: Path
+    skipped_reason: str | None = None
+    error: str | None = None
+
+
+class Globs:
+    """Exclusions. A pattern without a slash matches any part of a path; one with a slash matches from the root.
+    Both match what lies below a directory that they match. `**` crosses directories."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._tests = [(pattern, _compiled(pattern)) for pattern in patterns]
+        names = (p.strip("/") for p, _ in self._tests if not re.search(r"[*?\[]|/.", p))
+        self._any = re.compile("|".join(f"(?:{test.pattern})" for _, test in self._tests)) if self._tests else None
+        self.names = frozenset(names)
+
+    def match(self, path: str) -> str | None:
+        """The pattern that excludes this path (relative to the root, slash-separated)."""
+        if self._any is None or not self._any.search(path):
+            return None
+        return next(pattern for pattern, test in self._tests if test.search(path))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    body = pattern.removeprefix("./").rstrip("/")
+    start = "^" if "/" in body else "(?:^|/)"
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", body.lstrip("/"))
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile(start + "".join(known.get(p) or _literal(p) for p in parts) + "(?:/|$)")
+
+
+def _literal(part: str) -> str:
+    return part.replace("[!", "[^") if part.startswith("[") and len(part) > 1 else re.escape(part)
+
+
+def discover(paths: Sequence[Path], settings: Settings) -> list[DiscoveredFile]:
+    """All files below the paths, sorted, each real file once."""
+    collector = _Collector(settings)
+    for path in paths or [Path()]:
+        collector.add(os.fspath(path))
+    return sorted(collector.found.values(), key=lambda file: os.fspath(file.path))
+
+
+class _Collector:
+    def __init__(self, settings: Settings) -> None:
+        self.root = os.path.realpath(settings.root)
+        self.default = Globs(settings.exclude)
+        self.extra = Globs(settings.extend_exclude)
+        self.found: dict[str, DiscoveredFile] = {}
+
+    def add(self, path: str) -> None:
+        """One path from the command line; the user named it, so a symlink is followed."""
+        real = os.path.realpath(path)
+        if not os.path.exists(real):
+            broken = os.path.islink(path)
+            self._refuse(os.path.abspath(path), _broken(path) if broken else "no such file or directory")
+        elif excluded := self._excluded(os.path.abspath(path)) or self._excluded(real):
+            self._skip(real, excluded)
+        elif os.path.isdir(real):
+            self._directory(real)
+        elif os.path.isfile(real):
+            self._take(real)
+        else:
+            self._refuse(real, "not a regular file")
+
+    def _excluded(self, path: str) -> str | None:
+        inside = os.path.relpath(path, self.root).replace(os.sep, "/")
+        if inside == "." or inside.startswith(".."):
+            return None
+        return self.default.match(inside) or self.extra.match(inside)
+
+    def _take(self, real: str) -> None:
+        known = self.found.get(real)
+        if known is None or known.skipped_reason:
+            self.found[real] = DiscoveredFile(Path(real))
+
+    def _skip(self, path: str, pattern: str) -> None:
+        self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=f"excluded by `{pattern}`"))
+
+    def _refuse(self, path: str, error: str) -> None:
+        self.found[path] = DiscoveredFile(Path(path), error=error)
+
+    def _directory(self, real: str) -> None:
+        listed = self._listed(real)
+        prefix = _inside(real, self.root)
+        if listed is None:
+            self._walk(real, prefix)
+            return
+        relative = _relabel(real, prefix)
+        for path in listed:
+            self._listing(path, relative(path))
+
+    def _listed(self, real: str) -> list[str] | None:
+        """Absolute paths from git; None where a walk is due: outside of git, or in a directory that git ignores."""
+        if (repository := vcs.repository(Path(real))) is None:
+            return None
+        top = os.fspath(repository.top)
+        names = repository.files(Path(real))
+        if not names and repository.ignores(Path(real)):
+            return None
+        return [os.path.join(top, n) for n in names if n.endswith(SUFFIXES) or n.endswith("/")]
+
+    def _listing(self, path: str, inside: str) -> None:
+        if inside and self.default.match(inside):
+            return
+        if path.endswith("/"):
+            reason = "another git repository: name it to have it read"
+            self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=reason))
+            return
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            return  # git's index knows it, the work tree does not
+        self._entry(path, inside, stat.S_ISREG(mode), stat.S_ISLNK(mode))
+
+    def _entry(self, path: str, inside: str, is_file: bool, is_link: bool) -> None:
+        if inside and (pattern := self.extra.match(inside)):
+            self._skip(path, pattern)
+        elif is_link:
+            self._link(path)
+        elif is_file:
+            self._take(path)
+
+    def _link(self, path: str) -> None:
+        real = os.path.realpath(path)
+        if not os.path.exists(real):
+            self._refuse(path, _broken(path))
+        elif os.path.isfile(real):
+            if excluded := self._excluded(real):
+                self._skip(real, excluded)
+            else:
+                self._take(real)
+
+    def _walk(self, top: str, prefix: str) -> None:
+        skipped = _WALK_SKIPS | self.default.names
+        stack = [(top, prefix)]
+        while stack:
+            directory, prefix = stack.pop()
+            for entry in self._scan(directory):
+                name = entry.name
+                inside = f"{prefix}{name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if name in skipped or self.default.match(inside):
+                        continue
+                    if pattern := self.extra.match(inside):
+                        self._skip(entry.path, pattern)
+                    elif not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
+                        stack.append((entry.path, f"{inside}/"))
+                elif name.endswith(SUFFIXES) and not self.default.match(inside):
+                    self._entry(entry.path, inside, entry.is_file(follow_symlinks=False), entry.is_symlink())
+
+    def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(directory) as entries:
+                yield from entries
+        except OSError as error:
+            self._refuse(directory, f"cannot read the directory: {error.strerror}")
+
+
+def _inside(path: str, root: str) -> str:
+    """What to put before a name below `path` to have it relative to `root`."""
+    inside = os.path.relpath(path, root).replace(os.sep, "/")
+    return "" if inside == "." or inside.startswith("..") else f"{inside}/"
+
+
+def _relabel(real: str, prefix: str) -> Callable[[str], str]:
+    cut = len(real.rstrip(os.sep)) + 1
+    return lambda path: prefix + path[cut:].replace(os.sep, "/")
+
+
+def _broken(path: str) -> str:
+    return f"broken symlink to {os.readlink(path)}"

@@ -1,0 +1,169 @@
+"""Who imports whom inside a project, read from import lines alone, and where the helper goes for each file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))")
+_PACKAGING = ("setup.py", "pyproject.toml", "setup.cfg")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`level` dots, `module`, and the imported name ("" for `import module`)."""
+
+    level: int
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How one file imports another: as `dotted` under `root`, or relatively."""
+
+    importer: str
+    root: str
+    dotted: tuple[str, ...]
+    relative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the helper lies for a file, and the statement that imports it there."""
+
+    path: str
+    statement: str
+
+
+class ImportIndex:
+    """The project's import graph. Paths are strings, absolute."""
+
+    def __init__(self, root: Path, files: Sequence[str]) -> None:
+        self.root = str(root)
+        self.files = frozenset(files)
+        self._by_tail: dict[str, list[str]] = {}
+        for path in files:
+            stem = path[:-3] if path.endswith(".py") else path
+            stem = os.path.dirname(path) if path.endswith("/__init__.py") else stem
+            self._by_tail.setdefault(os.path.basename(stem), []).append(path)
+
+    @cached_property
+    def imports(self) -> dict[str, list[Import]]:
+        return {path: list(read_imports(path)) for path in sorted(self.files) if path.endswith(".py")}
+
+    @cached_property
+    def importers(self) -> dict[str, list[Use]]:
+        """For each file, how others import it."""
+        found: dict[str, list[Use]] = {}
+        for path, imports in self.imports.items():
+            for item in imports:
+                for target, use in self._targets(path, item):
+                    if target != path:
+                        found.setdefault(target, []).append(use)
+        return found
+
+    def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
+        parts = tuple(p for p in item.module.split(".") if p)
+        for dotted in dict.fromkeys((parts, (*parts, item.name) if item.name else parts)):
+            target = self._locate(path, item.level, dotted)
+            if target:
+                yield target[0], Use(path, target[1], dotted, bool(item.level))
+
+    def find(self, path: str, level: int, module: str, name: str) -> str | None:
+        parts = tuple(p for p in module.split(".") if p)
+        found = self._locate(path, level, (*parts, name) if name else parts) or self._locate(path, level, parts)
+        return found[0] if found else None
+
+    def _locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
+        """(file, root directory) that `dotted` means when `path` imports it."""
+        if level:
+            base = os.path.dirname(path)
+            for _ in range(level - 1):
+                base = os.path.dirname(base)
+            return self._under(base, dotted)
+        if not dotted:
+            return None
+        roots = []
+        for candidate in self._by_tail.get(dotted[-1], ()):
+            stem = os.path.dirname(candidate) if candidate.endswith("/__init__.py") else candidate[:-3]
+            tail = "/" + "/".join(dotted)
+            if stem.endswith(tail):
+                roots.append((stem[: -len(tail)], candidate))
+        here = os.path.dirname(path)
+        above = [(root, c) for root, c in roots if here == root or here.startswith(root + "/")]
+        best = max(above, key=lambda item: len(item[0]), default=None)
+        best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
+        return (best[1], best[0]) if best else None
+
+    def _under(self, base: str, dotted: tuple[str, ...]) -> tuple[str, str] | None:
+        stem = "/".join((base, *dotted))
+        return next(((p, base) for p in (f"{stem}.py", f"{stem}/__init__.py") if p in self.files), None)
+
+    # ---- where the helper goes
+    def placement(self, path: str, helper: str) -> Placement:
+        """Beside scripts; in the package for packages; at the root that the project's own imports prove."""
+        directory = os.path.dirname(path)
+        uses = self.importers.get(path, [])
+        own = self.imports.get(path, [])
+        in_package = f"{directory}/__init__.py" in self.files
+        relative = any(i.level for i in own) or (in_package and any(u.relative for u in uses) and not self._runs(path, uses))
+        if in_package and relative:
+            return self._relative(directory, helper)
+        absolute = [u for u in uses if not u.relative and len(u.dotted) > 1 or u.dotted and path.endswith("__init__.py")]
+        if absolute:
+            return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
+        foreign = self._package_used(path, own, directory)
+        if foreign:
+            return self._absolute(*foreign, helper)
+        return Placement(f"{directory}/{helper}.py", f"import {helper}")
+
+    def _runs(self, path: str, uses: list[Use]) -> bool:
+        return any(not u.relative for u in uses)
+
+    def _relative(self, directory: str, helper: str) -> Placement:
+        dots, top = 1, directory
+        while f"{os.path.dirname(top)}/__init__.py" in self.files and top != self.root:
+            top, dots = os.path.dirname(top), dots + 1
+        return Placement(f"{top}/{helper}.py", f"from {'.' * dots} import {helper}")
+
+    def _absolute(self, root: str, package: str, helper: str) -> Placement:
+        regular = f"{root}/{package}/__init__.py" in self.files
+        if regular and any(os.path.exists(f"{root}/{name}") for name in _PACKAGING):
+            return Placement(f"{root}/{package}/{helper}.py", f"from {package} import {helper}")
+        return Placement(f"{root}/{helper}.py", f"import {helper}")
+
+    def _package_used(self, path: str, own: list[Import], directory: str) -> tuple[str, str] | None:
+        """A package of the project that a script imports from elsewhere than its own folder, or that is installed."""
+        for item in own:
+            parts = tuple(p for p in item.module.split(".") if p)
+            located = None if item.level else self._locate(path, 0, parts)
+            if located is None or not parts:
+                continue
+            root = located[1]
+            regular = f"{root}/{parts[0]}/__init__.py" in self.files
+            packaged = any(os.path.exists(f"{root}/{name}") for name in _PACKAGING)
+            if regular and (packaged or root != directory):
+                return root, parts[0]
+        return None
+
+
+def read_imports(path: str) -> Iterator[Import]:
+    """The imports of one file; a file that cannot be read has none."""
+    try:
+        with open(path, "rb") as stream:
+            raw = b"\n" + stream.read()
+    except OSError:
+        return
+    for dots, module, names, plain in _IMPORT.findall(raw):
+        if plain:
+            for part in plain.split(b"#")[0].split(b","):
+                yield Import(0, part.split()[0].decode(errors="replace") if part.split() else "", "")
+            continue
+        for part in re.sub(rb"#[^\n]*|[()\\]", b" ", names).split(b","):
+            if part.split():
+                yield Import(len(dots), module.decode(errors="replace"), part.split()[0].decode(errors="replace"))

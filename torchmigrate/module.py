@@ -1,0 +1,196 @@
+"""One parsed file as rules see it: Module (text, tree, scopes, facts) and Site (one place that a rule may speak about)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate import scope as scopes_
+from torchmigrate.edits import Edit, Finding, Fix, Safety
+from torchmigrate.source import Source
+
+if TYPE_CHECKING:
+    from torchmigrate.pack import Rule
+    from torchmigrate.pattern import Island
+    from torchmigrate.project import Facts
+
+HELPER = "accel"
+
+
+class Module:
+    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError where it is not Python 3."""
+
+    def __init__(self, path: Path, source: Source, facts: Facts) -> None:
+        self.path, self.source, self.facts = path, source, facts
+        self.tree = ast.parse(source.text)
+        self.scopes = scopes_.build(self.tree)
+        self.resolver = scopes_.Resolver(lambda *local: facts.reexport(path, *local))
+        self.expression_scope: dict[ast.AST, scopes_.Scope] = {}
+        self._islands: dict[tuple[int, int], Island | None] = {}
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self.scopes.parent.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """From the parent up to the module."""
+        up = self.parent(node)
+        while up is not None:
+            yield up
+            up = self.parent(up)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds `node` (itself, if it is one)."""
+        while not isinstance(node, ast.stmt):
+            node = self.scopes.parent[node]
+        return node
+
+    def scope(self, node: ast.AST) -> scopes_.Scope:
+        for up in (node, *self.ancestors(node)):
+            found = self.expression_scope.get(up) or self.scopes.scope_of.get(up)
+            if found is not None:
+                return found
+        return self.scopes.module
+
+    def function(self, node: ast.AST) -> scopes_.Function | None:
+        return next((up for up in self.ancestors(node) if isinstance(up, scopes_.FUNCTIONS)), None)
+
+    def resolve(self, node: ast.AST, scope: scopes_.Scope | None = None) -> str | None:
+        """Qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None where it is not certain."""
+        return self.resolver.resolve(node, scope or self.scope(node))
+
+    def adopt(self, node: ast.AST) -> None:
+        """Record parents below `node`, for a statement that the scan did not walk."""
+        stack = [node]
+        while stack:
+            up = stack.pop()
+            for child in ast.iter_child_nodes(up):
+                if child not in self.scopes.parent:
+                    self.scopes.parent[child] = up
+                    stack.append(child)
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        at = self.source.offset
+        return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def text(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.source.utf8[start:end].decode()
+
+    def island(self, node: ast.AST) -> Island | None:
+        """`node` parsed by LibCST, or None where it does not come out as it went in."""
+        from torchmigrate.pattern import Island, PatternError
+
+        span = self.span(node)
+        if span not in self._islands:
+            try:
+                self._islands[span] = Island(self.source.utf8, *span)
+            except Exception as error:  # LibCST knows fewer programs than Python; any refusal means: hands off
+                if not isinstance(error, PatternError) and type(error).__name__ != "ParserSyntaxError":
+                    raise
+                self._islands[span] = None
+        return self._islands[span]
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """How this file spells the helper and torch."""
+        return {HELPER: self.helper_bound or self.facts.helper, "torch": self._bound("torch".__eq__) or "torch"}
+
+    @cached_property
+    def helper_bound(self) -> str | None:
+        """The name by which this file imports the helper already."""
+        return self._bound(self.facts.is_helper)
+
+    def _bound(self, test: Callable[[str], bool]) -> str | None:
+        for name, bindings in sorted(self.scopes.module.names.items(), key=lambda item: item[0] != "torch"):
+            if all(isinstance(b.node, (ast.Import, ast.ImportFrom)) and self._import_is(b, test) for b in bindings):
+                return name
+        return None
+
+    @staticmethod
+    def _import_is(binding: scopes_.Binding, test: Callable[[str], bool]) -> bool:
+        names = [binding.qualified] if binding.qualified else []
+        if binding.local:
+            names.append(".".join(filter(None, binding.local[1:])))
+        return any(test(n) for n in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One place and the rule that looks at it. `node` is the call if `ref` is called, else `ref` itself."""
+
+    module: Module
+    rule: Rule
+    node: ast.AST
+    ref: ast.AST
+    scope: scopes_.Scope
+    qualified: str | None = None
+    extra: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def call(self) -> ast.Call | None:
+        return self.node if isinstance(self.node, ast.Call) else None
+
+    @property
+    def parent(self) -> ast.AST | None:
+        return self.module.parent(self.node)
+
+    def finding(self, message: str = "", fix: Fix | None = None, node: ast.AST | None = None, **changes: object) -> Finding:
+        rule = self.rule
+        start, end = self.module.span(node or self.node)
+        safety = fix.safety if fix else Safety.DISPLAY
+        blocks = bool(changes.pop("blocks", rule.blocks and fix is None))
+        text = message or rule.message
+        see = rule.see[0] if rule.see else ""
+        return Finding(rule.id, safety, start, end, text, rule.backends, fix, see=see, blocks=blocks, **changes)  # type: ignore[arg-type]
+
+    def note(self, message: str = "", **changes: object) -> Finding:
+        """A finding without a fix."""
+        return self.finding(message, None, **changes)  # type: ignore[arg-type]
+
+    def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
+        """A finding with edits; what they need is read off their own text and `text`."""
+        from torchmigrate.pattern import identifiers
+
+        used = identifiers(" ".join((text, *(e.text for e in edits))), self.module.names)
+        return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
+
+    def replace(self, node: ast.AST, template: str, safety: Safety | None = None, message: str = "") -> Finding:
+        """Replace a whole expression; `accel` and `torch` in the template are spelled as the file spells them."""
+        from torchmigrate.pattern import spell
+
+        start, end = self.module.span(node)
+        return self.fix([Edit(start, end, spell(template, self.module.names))], safety, message)
+
+    def rewrite(
+        self,
+        match: str,
+        template: str,
+        node: ast.AST | None = None,
+        safety: Safety | None = None,
+        message: str = "",
+        where: Mapping[str, str] | None = None,
+    ) -> Finding | None:
+        """Rewrite `node` if it matches. A finding without a fix where it matches but cannot be edited safely."""
+        from torchmigrate import pattern as p
+
+        target = node or self.node
+        joined = [up for up in self.module.ancestors(target) if isinstance(up, ast.JoinedStr)]
+        island = self.module.island(joined[-1] if joined else target)
+        if island is None:
+            return self.note(f"{self.rule.summary} (not rewritten: LibCST cannot reproduce this expression)")
+        compiled = p.compile_pattern(match)
+        resolve = lambda chain: self.module.resolver.dotted(chain, self.scope)  # noqa: E731
+        nodes = island.expressions() if joined else iter((island.root,))
+        matches = [m for n in nodes if (m := island.match(compiled, n, resolve)) and p.admits(m, where or {})]
+        if not matches:
+            return None
+        try:
+            text = p.spell(template, self.module.names)
+            edits = [e for m in matches for e in p.instantiate(m, text, island)]
+        except p.PatternError as error:
+            return self.note(f"{self.rule.summary} (not rewritten: {error})")
+        return self.fix(edits, safety, message, text)

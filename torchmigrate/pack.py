@@ -1,0 +1,268 @@
+"""TOML files to rules. The path is the id (`device/tensor-cuda`); every error carries file and line."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.edits import Safety
+
+_CAPTURE = re.compile(r"\$\$?(\w+)")
+_RULE_KEYS = {
+    "summary", "safety", "backends", "why", "see", "message", "blocks", "transform", "on", "literals", "rewrite", "case",
+}  # fmt: skip
+_REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
+_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding"}
+WHERE = {"literal", "integer", "string", "true"}
+NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import"}
+STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
+
+
+class PackError(ValueError):
+    """A rule file that cannot be used; the message is `file:line: what` and a line of help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One `match` with its `with` (None: a finding only). `where` restricts captures: literal, integer, string, true."""
+
+    match: str
+    template: str | None
+    where: Mapping[str, str]
+    safety: Safety
+    message: str
+    native: str | None = None
+    torch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A before/after test; no `after` means that it must not change. `todo` cases must still fail."""
+
+    title: str
+    before: str
+    after: str | None
+    todo: bool
+    unsafe: bool
+    finding: bool | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One file of a pack."""
+
+    id: str
+    path: Path
+    summary: str
+    safety: Safety
+    backends: tuple[str, ...]
+    why: str
+    see: tuple[str, ...]
+    message: str
+    blocks: bool
+    transform: str | None
+    on: tuple[str, ...]
+    literals: tuple[str, ...]
+    rewrites: tuple[Rewrite, ...]
+    cases: tuple[Case, ...]
+
+    @property
+    def pack(self) -> str:
+        return self.id.partition("/")[0]
+
+    def keys(self) -> Iterator[str]:
+        """Where the dispatch table holds this rule: `torch.x.y`, `.method`, `string:device` or a node kind."""
+        yield from self.on
+        yield from (pattern_key(r.match) for r in self.rewrites)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """All rules that are loaded, by id."""
+
+    rules: Mapping[str, Rule]
+
+    def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
+        """Packs or rules by name; no `select` means all."""
+
+        def named(rule: Rule, names: Sequence[str]) -> bool:
+            return rule.id in names or rule.pack in names
+
+        kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
+        return Ruleset(kept)
+
+    def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Names that are neither a rule nor a pack, each with the closest one that is."""
+        known = sorted({r.pack for r in self.rules.values()} | set(self.rules))
+        return {n: next(iter(difflib.get_close_matches(n, known, 1)), None) for n in names if n not in known}
+
+
+def builtin() -> Path:
+    """The rules that ship: inside the wheel, else beside the package in a checkout."""
+    inside = Path(__file__).with_name("rules")
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "rules"
+
+
+def load(rule_paths: Sequence[Path] = ()) -> Ruleset:
+    """Load the built-in rules and those of `rule_paths`. Raises PackError."""
+    rules: dict[str, Rule] = {}
+    for root in (builtin(), *rule_paths):
+        if not root.is_dir():
+            raise PackError(f"{root}: no such directory of rules\nhelp: rule-paths wants a folder of <pack>/<rule>.toml")
+        for path in sorted(root.glob("*/*.toml")):
+            if path.parent.name == "catalog":
+                continue
+            rule = load_rule(path)
+            if rule.id in rules:
+                raise PackError(f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\nhelp: rename the file")
+            rules[rule.id] = rule
+    return Ruleset(rules)
+
+
+def load_rule(path: Path) -> Rule:
+    """Read one rule file. Raises PackError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise PackError(f"{path}:{line.group(1) if line else 1}: {error}\nhelp: the file is not valid TOML") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PackError(f"{path}:1: {error}\nhelp: a rule is a readable UTF-8 TOML file") from None
+    return _Reader(path, text).rule(data)
+
+
+class _Reader:
+    """Checks one file's tables and remembers where each began."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.lines = path, text.splitlines()
+
+    def line(self, table: str, index: int = 0, key: str = "") -> int:
+        heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
+        start = heads[index] if index < len(heads) else 1
+        pattern = re.compile(rf"\s*{re.escape(key)}\s*=") if key else None
+        return next((i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start)
+
+    def fail(self, line: int, what: str, way_out: str) -> PackError:
+        return PackError(f"{self.path}:{line}: {what}\nhelp: {way_out}")
+
+    def known(self, table: Mapping[str, Any], keys: set[str], line: int) -> None:
+        for key in table:
+            if key not in keys:
+                close = difflib.get_close_matches(key, keys, 1)
+                hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(keys))}"
+                raise self.fail(self.line("", 0, key) if line == 1 else line, f"unknown key `{key}`", hint)
+
+    def safety(self, value: Any, line: int) -> Safety:
+        try:
+            return Safety(value)
+        except ValueError:
+            raise self.fail(line, f"safety is {value!r}", "use safe, unsafe or display") from None
+
+    def rule(self, data: dict[str, Any]) -> Rule:
+        self.known(data, _RULE_KEYS, 1)
+        for key in ("summary", "safety", "why"):
+            if not isinstance(data.get(key), str):
+                raise self.fail(1, f"`{key}` is missing", f"every rule has a {key} (a string)")
+        safety = self.safety(data["safety"], self.line("", 0, "safety"))
+        rewrites = tuple(self.rewrite(r, i, safety, data) for i, r in enumerate(data.get("rewrite", ())))
+        on = tuple(data.get("on", ()))
+        if not rewrites and not data.get("transform"):
+            raise self.fail(1, "nothing to match", "give it a [[rewrite]] table or a `transform`")
+        self.check_on(on, bool(data.get("transform")))
+        return Rule(
+            id=f"{self.path.parent.name}/{self.path.stem}",
+            path=self.path,
+            summary=data["summary"],
+            safety=safety,
+            backends=tuple(data.get("backends", ())),
+            why=data["why"].strip(),
+            see=tuple(data.get("see", ())),
+            message=data.get("message", data["summary"]),
+            blocks=bool(data.get("blocks", False)),
+            transform=data.get("transform"),
+            on=on,
+            literals=tuple(data.get("literals", ())),
+            rewrites=rewrites,
+            cases=tuple(self.case(c, i) for i, c in enumerate(data.get("case", ()))),
+        )
+
+    def check_on(self, on: Sequence[str], has_transform: bool) -> None:
+        line = self.line("", 0, "on")
+        if bool(on) != has_transform:
+            raise self.fail(line, "`on` and `transform` belong together", "`on` lists what the transform is called for")
+        for key in on:
+            if not (key.startswith(("torch.", ".")) or key in NODE_KINDS | STRING_KINDS):
+                raise self.fail(line, f"`on` has {key!r}", "use `torch.x`, `torch.x.*`, `.method`, `string:...` or a node kind")
+
+    def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
+        line = self.line("rewrite", index)
+        self.known(table, _REWRITE_KEYS, line)
+        match, template, where = table.get("match"), table.get("with"), table.get("where", {})
+        if not isinstance(match, str):
+            raise self.fail(line, "`match` is missing", 'write match = "torch.cuda.f($$args)"')
+        try:
+            pattern_key(match)
+        except ValueError as error:
+            raise self.fail(self.line("rewrite", index, "match"), str(error), "a match is one Python expression") from None
+        captures = set(_CAPTURE.findall(match))
+        for text in filter(None, (template, table.get("native"))):
+            unbound = sorted(set(_CAPTURE.findall(text)) - captures)
+            if unbound:
+                at = self.line("rewrite", index, "with")
+                raise self.fail(at, f"`with` uses ${unbound[0]}, which `match` does not bind", f"bind it in `{match}`")
+        for name, kind in where.items():
+            if name not in captures or kind not in WHERE:
+                hint = f"captures: {', '.join(sorted(captures)) or 'none'}; kinds: {', '.join(sorted(WHERE))}"
+                raise self.fail(self.line("rewrite", index, "where"), f"`where` has {name} = {kind!r}", hint)
+        own = self.safety(table["safety"], line) if "safety" in table else safety
+        message = table.get("message", data.get("message", data["summary"]))
+        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"))
+
+    def case(self, table: dict[str, Any], index: int) -> Case:
+        line = self.line("case", index)
+        self.known(table, _CASE_KEYS, line)
+        if not isinstance(table.get("title"), str) or not isinstance(table.get("before"), str):
+            raise self.fail(line, "a case needs `title` and `before`", "`after` is left out where nothing may change")
+        flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
+        return Case(table["title"], table["before"], table.get("after"), *flags, line)
+
+
+def pattern_key(match: str) -> str:
+    """`torch.cuda.f` or `.method`: what a candidate must be called. Raises ValueError."""
+    source = _CAPTURE.sub(lambda m: "__" + m.group(1), match)
+    try:
+        node: ast.AST = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"`{match}` is not an expression: {error.msg}") from None
+    if isinstance(node, ast.Call):
+        node = node.func
+    if not isinstance(node, ast.Attribute):
+        raise ValueError(f"`{match}` names neither a torch function nor a method")
+    name = ast.unparse(node)
+    return name if name.startswith("torch.") else f".{node.attr}"
+
+
+def literals_of(rules: Sequence[Rule]) -> tuple[bytes, ...]:
+    """What a file must hold, as plain bytes, for any of `rules` to have work in it."""
+    found: set[str] = set()
+    for rule in rules:
+        found.update(rule.literals or filter(None, map(_literal, rule.keys())))
+    shortest = sorted(found, key=lambda text: (len(text), text))
+    needed = [t for i, t in enumerate(shortest) if not any(s in t for s in shortest[:i])]
+    return tuple(t.encode() for t in sorted(needed, key=lambda t: t != "cuda"))
+
+
+def _literal(key: str) -> str | None:
+    if key.startswith("string:") or key in NODE_KINDS:
+        return None
+    parts = key.removesuffix(".*").split(".")
+    return "cuda" if "cuda" in parts else parts[-1]

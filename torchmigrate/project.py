@@ -1,0 +1,166 @@
+"""Facts about the whole project, gathered before any file is rewritten. Nothing of it is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.imports import ImportIndex
+from torchmigrate.scope import build
+
+if TYPE_CHECKING:
+    from torchmigrate.config import Settings
+    from torchmigrate.module import Module
+
+MARKER = b"# torchmigrate-runtime"
+NAMES = ("accel", "torch_accel", "torchmigrate_accel")
+PACKAGED = "torchmigrate.runtime"
+_DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
+_TORCHY = {
+    "torch", "torchvision", "torchaudio", "torchtext", "pytorch_lightning", "lightning", "transformers", "timm", "diffusers",
+    "accelerate", "fairseq", "torch_geometric", "apex", "kornia", "einops", "clip", "whisper",
+}  # fmt: skip
+
+
+@dataclass
+class Facts:
+    """What rules may know about the project around a file. Sent to workers; what is derived is derived there."""
+
+    root: Path
+    settings: Settings
+    files: tuple[str, ...] = ()
+    cuda_classes: frozenset[str] = frozenset()
+    mentions_cuda: bool = True
+    helper: str = "accel"
+    torch: str | None = None
+    _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def index(self) -> ImportIndex:
+        return ImportIndex(self.root, self.files)
+
+    def is_helper(self, qualified: str) -> bool:
+        """Whether an import means the vendored helper (or the packaged one)."""
+        return qualified == PACKAGED or qualified.rpartition(".")[2] == self.helper
+
+    def uses_torch(self, module: Module) -> bool:
+        """Whether the file imports torch, something built on it, or a module of the project."""
+        for bindings in module.scopes.module.names.values():
+            for binding in bindings:
+                name = binding.qualified or ""
+                if name.split(".")[0] in _TORCHY or (binding.local and self._is_local(module.path, binding.local)):
+                    return True
+        return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in _nested_imports(module))
+
+    def _is_local(self, path: Path, local: tuple[int, str, str]) -> bool:
+        return bool(local[0]) or self.index.find(str(path), *local) is not None
+
+    def is_imported(self, module: Module) -> bool:
+        """Whether another file of the project imports this one: then its top level must not probe (T14)."""
+        path = str(module.path)
+        return bool(self.index.importers.get(path)) or path.endswith("__init__.py")
+
+    def reexport(self, path: Path, level: int, name: str, attribute: str) -> str | None:
+        """What `from name import attribute` means where that module of the project imports it from elsewhere."""
+        if not self.files:
+            return None
+        target = self.index.find(str(path), level, name, "")
+        if target is None:
+            return None
+        return self._exported(Path(target)).get(attribute)
+
+    def _exported(self, path: Path) -> Mapping[str, str]:
+        if path not in self._exports:
+            self._exports[path] = {}  # a cycle of re-exports ends here
+            self._exports[path] = _top_level_imports(path)
+        return self._exports[path]
+
+    def torch_at_least(self, spec: str | None) -> bool:
+        """Whether the project's torch floor is at or above `>=X.Y`."""
+        wanted, floor = version_of(spec), version_of(self.torch)
+        return wanted is None or (floor is not None and floor >= wanted)
+
+
+def _nested_imports(module: Module) -> Iterable[object]:
+    seen = {id(s): s for s in module.scopes.scope_of.values()}
+    return (b for s in seen.values() for bindings in s.names.values() for b in bindings if b.qualified)
+
+
+def _top_level_imports(path: Path) -> Mapping[str, str]:
+    try:
+        scopes = build(ast.parse(path.read_bytes()))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    found = {}
+    for name, bindings in scopes.module.names.items():
+        qualified = {b.qualified for b in bindings}
+        if len(qualified) == 1 and None not in qualified:
+            found[name] = str(qualified.pop())
+    return found
+
+
+def version_of(spec: str | None) -> tuple[int, ...] | None:
+    found = re.search(r"(\d+)\.(\d+)", spec or "")
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def cuda_classes(raw: bytes) -> set[str]:
+    """Classes in a file that define `cuda()` themselves."""
+    if not _DEF_CUDA.search(raw):
+        return set()
+    try:
+        tree = ast.parse(raw)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
+    return {c.name for c in classes if any(isinstance(f, ast.FunctionDef) and f.name == "cuda" for f in c.body)}
+
+
+def helper_name(files: Iterable[str], texts: Iterable[bytes]) -> str:
+    """`accel`, unless something of the project's is called that; a helper of ours that is there keeps its name."""
+    stems: dict[str, list[str]] = {}
+    for path in files:
+        stems.setdefault(_module_name(path), []).append(path)
+    for name in NAMES:
+        if any(is_ours(Path(p)) for p in stems.get(name, ())):
+            return name
+    words = {name: re.compile(rb"(?<![\w\"'-])" + name.encode() + rb"(?![\w\"'-])") for name in NAMES}
+    texts = list(texts)
+    for name in NAMES:
+        if name not in stems and not any(name.encode() in text and words[name].search(text) for text in texts):
+            return name
+    return NAMES[-1]
+
+
+def _module_name(path: str) -> str:
+    parts = path.rsplit("/", 2)
+    return parts[-2] if parts[-1] == "__init__.py" else parts[-1].removesuffix(".py")
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is a helper that torchmigrate wrote."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(MARKER)) == MARKER
+    except OSError:
+        return False
+
+
+_FLOOR = re.compile(r"""["']?\btorch\s*(?:>=|==|~=|>)\s*(\d+\.\d+)""")
+
+
+def torch_floor(root: Path) -> tuple[str, str] | None:
+    """(`>=X.Y`, the file that says so) from the project's own dependencies."""
+    for name in ("pyproject.toml", "setup.cfg", "setup.py", *sorted(p.name for p in root.glob("requirements*.txt"))):
+        try:
+            found = _FLOOR.search((root / name).read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        if found:
+            return f">={found.group(1)}", name
+    return None

@@ -1,0 +1,164 @@
+"""What a run has to say: findings by file, counts, the last line. The formats beside it only lay it out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torchmigrate.edits import Changed, Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of `check`, `apply` or `apply --dry-run`, for the formats. `written`: the edits are in the files."""
+
+    results: Sequence[FileResult]
+    files_seen: int
+    command: str  # check | apply | dry-run
+    here: Path  # paths are shown relative to it
+    backends: Sequence[str] = ()  # whose problems are reported; none named means all
+
+    @property
+    def written(self) -> bool:
+        return self.command == "apply"
+
+    def name(self, path: Path) -> str:
+        """Relative where it lies below, slash-separated."""
+        try:
+            return path.relative_to(self.here).as_posix()
+        except ValueError:
+            return path.as_posix()
+
+    @cached_property
+    def changed(self) -> list[Changed]:
+        return [r for r in self.results if isinstance(r, Changed)]
+
+    @cached_property
+    def failed(self) -> list[Failed]:
+        return [r for r in self.results if isinstance(r, Failed)]
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        return [r for r in self.results if isinstance(r, Skipped)]
+
+    @property
+    def read(self) -> int:
+        """Files that were read: "all good" is never said over one that was not."""
+        return self.files_seen - len(self.skipped) - len(self.failed)
+
+    @cached_property
+    def applied(self) -> list[Finding]:
+        return [finding for result in self.changed for finding in result.applied]
+
+    @cached_property
+    def findings(self) -> list[tuple[FileResult, Finding]]:
+        """What is left to say, file by file: everything for `check`, what was not rewritten for `apply`."""
+        found: list[tuple[FileResult, Finding]] = []
+        for result in self.results:
+            if isinstance(result, (Changed, Unchanged)):
+                would_be = result.applied if isinstance(result, Changed) and self.command == "check" else ()
+                mine = sorted((*would_be, *result.findings), key=lambda f: (f.cell or 0, f.line, f.column, f.rule))
+                found += [(result, f) for f in mine if f.status is not Status.SUPPRESSED and self._concerns(f)]
+        return found
+
+    def _concerns(self, finding: Finding) -> bool:
+        return not self.backends or not finding.backends or not set(self.backends).isdisjoint(finding.backends)
+
+    @cached_property
+    def suppressed(self) -> int:
+        kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
+        return sum(f.status is Status.SUPPRESSED for r in kept for f in r.findings)
+
+    def kinds(self) -> Counter[str]:
+        """How many of the findings are: fixable, unsafe (held back), dropped, yours."""
+        return Counter(kind(finding) for _, finding in self.findings)
+
+    def exit_code(self, exit_zero: bool = False) -> int:
+        """The table of the command line's contract."""
+        if self.failed:
+            return 2
+        if exit_zero:
+            return 0
+        if self.command == "dry-run":
+            return int(bool(self.changed))
+        if self.command == "check":
+            return int(bool(self.findings))
+        return int(any(kind(finding) != "yours" for _, finding in self.findings))
+
+    def statistics(self) -> list[tuple[str, int, int]]:
+        """(rule, rewritten, left), the most frequent first."""
+        done = Counter(f.rule for f in self.applied if self.command != "check")
+        left = Counter(f.rule for _, f in self.findings)
+        order = sorted({*done, *left}, key=lambda rule: (-done[rule] - left[rule], rule))
+        return [(rule, done[rule], left[rule]) for rule in order]
+
+    def summary(self) -> str:
+        """The last line on stderr."""
+        return " ".join(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        counts = self.kinds()
+        if self.command == "check":
+            yield self._found()
+        else:
+            yield self._rewrote()
+        left = []
+        if counts["fixable"]:
+            left.append(f"{_n(counts['fixable'], 'fix', 'fixes')} available (torchmigrate apply)")
+        if counts["unsafe"]:
+            left.append(f"{_n(counts['unsafe'], 'unsafe fix', 'unsafe fixes')} available (--unsafe-fixes)")
+        if counts["dropped"]:
+            left.append(f"{_n(counts['dropped'], 'fix', 'fixes')} dropped")
+        if counts["yours"]:
+            left.append(f"{counts['yours']} need{'s' if counts['yours'] == 1 else ''} you")
+        if left:
+            yield ", ".join(left) + "."
+        if self.suppressed:
+            yield f"{self.suppressed} suppressed."
+        if self.skipped:
+            yield f"{len(self.skipped)} skipped."
+        if self.failed:
+            yield f"{_n(len(self.failed), 'error')}."
+
+    def _found(self) -> str:
+        if not self.read:
+            return "No Python files read."
+        if not self.findings:
+            return f"No findings in {_n(self.read, 'file')}."
+        files = len({result.path for result, _ in self.findings})
+        return f"Found {_n(len(self.findings), 'problem')} in {files} of {_n(self.read, 'file')}."
+
+    def _rewrote(self) -> str:
+        old = [c for c in self.changed if not c.new]
+        new = [self.name(c.path) for c in self.changed if c.new]
+        if not self.changed:
+            return (
+                f"Nothing to rewrite in {_n(self.files_seen, 'file')}." if self.files_seen else "No Python files read."
+            )
+        rules = len({f.rule for f in self.applied})
+        verb = "Rewrote" if self.written else "Would rewrite"
+        added = f" and {'added' if self.written else 'add'} {', '.join(new)}" if new else ""
+        counted = f"{_n(len(self.applied), 'edit')} by {_n(rules, 'rule')}"
+        return f"{verb} {len(old)} of {_n(self.read, 'file')}{added}: {counted}."
+
+
+def kind(finding: Finding) -> str:
+    """What can be done about it: `fixable`, `unsafe` (held back), `dropped`, or `yours`."""
+    if finding.status is Status.DROPPED:
+        return "dropped" if finding.fix else "yours"
+    if finding.fix is None or finding.fix.safety is Safety.DISPLAY:
+        return "yours"
+    return "unsafe" if finding.status is Status.HELD else "fixable"
+
+
+def _n(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def place(name: str, finding: Finding) -> str:
+    """`train.py:3:5`, `nb.ipynb:cell 2:3:5`."""
+    cell = f"cell {finding.cell}:" if finding.cell is not None else ""
+    return f"{name}:{cell}{finding.line}:{finding.column}"

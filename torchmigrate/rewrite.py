@@ -1,0 +1,135 @@
+"""One file from bytes to result: find, choose, apply, again until quiet, then imports, then parse. Pure: no writing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmigrate import bindings, guards, suppress
+from torchmigrate.edits import Edit, Finding, Fix, Safety, Status, choose, compose, original_offset
+from torchmigrate.module import Module
+from torchmigrate.project import Facts
+from torchmigrate.scan import Scan, Table
+from torchmigrate.source import Source
+
+PASSES = 10
+
+
+class RewriteError(Exception):
+    """The file is put back: no convergence, or a result that does not parse. Names the rules; this is a bug of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`edits` composes the whole rewrite onto the original text, once, so that notebooks can be spliced."""
+
+    text: bytes
+    applied: tuple[Finding, ...]
+    remaining: tuple[Finding, ...]
+    needs_helper: bool = False
+    passes: tuple[tuple[Edit, ...], ...] = ()
+
+
+def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
+    """All findings of one pass, guarded regions and suppressions decided, none applied."""
+    raw = list(dict.fromkeys(f for f in Scan(module, rules).findings() if f))
+    decided = guards.decide(module, raw)
+    hidden = suppress.find(module.source, module.tree)
+    out = []
+    for finding in decided:
+        start, end = module.source.position(finding.start), module.source.position(finding.end)
+        placed = replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
+        if placed.status is Status.OPEN and hidden.status(finding.rule, start[0]):
+            placed = placed.with_status(Status.SUPPRESSED)
+        out.append(_held(placed, facts))
+    return sorted(out, key=lambda f: (f.start, -f.end, f.rule))
+
+
+def _held(finding: Finding, facts: Facts) -> Finding:
+    unsafe = finding.fix is not None and finding.fix.safety is not Safety.SAFE
+    if unsafe and finding.status is Status.OPEN and not facts.settings.unsafe_fixes:
+        return finding.with_status(Status.HELD)
+    return finding
+
+
+def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
+    """Rewrite one module in memory. Raises RewriteError, and SyntaxError and its kin where it is not Python 3."""
+    original = module = Module(path, source, facts)
+    applied: list[Finding] = []
+    passes: list[tuple[Edit, ...]] = []
+    for _ in range(PASSES):
+        findings = inspect(module, rules, facts)
+        ready = [f for f in findings if f.fix and f.status is Status.OPEN]
+        chosen, collided = choose(sorted(ready, key=_preference))
+        if not chosen:
+            break
+        edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]
+        applied += [_in_original(f.with_status(Status.APPLIED), passes, source) for f in chosen]
+        module = _next(module, edits, chosen)
+        passes.append(edits)
+    else:
+        raise RewriteError(f"does not come to rest after {PASSES} passes ({_names(applied[-5:])})")
+    if not applied:
+        return Outcome(source.utf8, (), tuple(findings))
+    drops = tuple(bindings.removals(original, module))
+    if drops:
+        module = _next(module, drops, applied)
+        passes.append(drops)
+    remaining = inspect(module, rules, facts) if drops else findings
+    needs = any("accel" in f.fix.needs for f in applied if f.fix)
+    torch = any("torch" in f.fix.needs for f in applied if f.fix) and "torch" not in _bound_names(module)
+    if torch:
+        raise RewriteError(f"needs `import torch`, which this file does not have ({_names(applied)})")
+    return Outcome(module.source.utf8, tuple(applied), tuple(remaining), needs, tuple(passes))
+
+
+def _bound_names(module: Module) -> set[str]:
+    return {n for s in module.scopes.scope_of.values() for n in s.names} | set(module.scopes.module.names)
+
+
+def _preference(finding: Finding) -> tuple[int, int]:
+    """Whole idioms before what lies inside them."""
+    assert finding.fix is not None
+    return (min(e.start - e.end for e in finding.fix.edits), finding.start)
+
+
+def _next(module: Module, edits: Sequence[Edit], findings: Sequence[Finding]) -> Module:
+    text = compose(module.source.utf8, edits)
+    try:
+        return Module(module.path, replace_text(module.source, text), module.facts)
+    except (SyntaxError, ValueError) as error:
+        raise RewriteError(f"would no longer parse ({error}); rules: {_names(findings)}") from None
+
+
+def replace_text(source: Source, text: bytes) -> Source:
+    return Source(text, source.encoding, source.bom)
+
+
+def _names(findings: Sequence[Finding]) -> str:
+    return ", ".join(sorted({f.rule for f in findings}))
+
+
+def _in_original(finding: Finding, passes: Sequence[tuple[Edit, ...]], source: Source) -> Finding:
+    start, end = finding.start, finding.end
+    for edits in reversed(passes):
+        start, end = original_offset(edits, start), original_offset(edits, end)
+    if not passes:
+        return finding
+    (line, column), (end_line, end_column) = source.position(start), source.position(end)
+    return replace(finding, start=start, end=end, line=line, column=column, end_line=end_line, end_column=end_column)
+
+
+def with_import(module_text: Source, path: Path, facts: Facts, statement: str) -> Edit | None:
+    """The edit that binds the helper in a rewritten text; None where it is bound already."""
+    module = Module(path, module_text, facts)
+    if bindings.imports_helper(module):
+        return None
+    name = module.names["accel"]
+    edit = bindings.insertion(module, [statement], bindings.first_import_time_use(module, name))
+    ast.parse(compose(module_text.utf8, [edit]).decode())
+    return edit
+
+
+__all__ = ["Fix", "Outcome", "RewriteError", "inspect", "replace_text", "rewrite", "with_import"]

@@ -1,0 +1,211 @@
+"""Bytes to candidates: is there work in a file at all, and one walk that asks one dispatch table for all rules."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchmigrate import scope as scopes_
+from torchmigrate.edits import Finding, Safety
+from torchmigrate.module import Module, Site
+from torchmigrate.pack import NODE_KINDS, Rule, Ruleset, literals_of
+
+Handler = Callable[[Site], Iterator[Finding]]
+DEVICE = re.compile(r"cuda(:(\d+)?)?")
+TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
+NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
+ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
+_PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All rules by what they are called for; `wide` holds the `torch.cuda.*` forms, longest first."""
+
+    by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
+    wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
+    literals: tuple[bytes, ...]
+
+    def has_work(self, raw: bytes) -> bool:
+        return any(literal in raw for literal in self.literals)
+
+    def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
+        exact = self.by_key.get(name)
+        if exact:
+            return exact
+        return next((handlers for prefix, handlers in self.wide if name.startswith(prefix)), ())
+
+
+def table(ruleset: Ruleset) -> Table:
+    """One dispatch table for all rules. Raises PackError where a rule names a transform that does not exist."""
+    from torchmigrate import transforms
+
+    entries: dict[str, list[tuple[Rule, Handler]]] = {}
+    for rule in ruleset.rules.values():
+        handler = transforms.find(rule) if rule.transform else rewrite_by_patterns
+        for key in dict.fromkeys(rule.keys()):
+            entries.setdefault(key, []).append((rule, handler))
+    wide = [(key[:-1], tuple(found)) for key, found in entries.items() if key.endswith(".*")]
+    exact = {key: tuple(found) for key, found in entries.items() if not key.endswith(".*")}
+    rules = list(ruleset.rules.values())
+    return Table(exact, tuple(sorted(wide, key=lambda item: -len(item[0]))), literals_of(rules))
+
+
+def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
+    """What a rule without a transform does: the first `[[rewrite]]` that matches."""
+    for rewrite in site.rule.rewrites:
+        template = rewrite.template
+        node = None if rewrite.match.endswith(")") else site.ref
+        settings = site.module.facts.settings
+        if rewrite.native and settings.style == "native" and site.module.facts.torch_at_least(rewrite.torch):
+            template = rewrite.native
+        if template is None:
+            found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
+            found = found and site.note(rewrite.message)
+        else:
+            found = site.rewrite(rewrite.match, template, node, rewrite.safety, rewrite.message, rewrite.where)
+            if found and rewrite.safety is Safety.DISPLAY:
+                found = site.note(rewrite.message)
+        if found:
+            yield found
+            return
+
+
+class Scan:
+    """Walks the statements that hold a trigger and yields (rule, handler, site) for each candidate."""
+
+    def __init__(self, module: Module, rules: Table) -> None:
+        self.module, self.rules = module, rules
+        self.parent = module.scopes.parent
+        self.hot = _hot_offsets(module, rules)
+
+    def findings(self) -> Iterator[Finding]:
+        for statement in self.module.scopes.statements:
+            if self._is_hot(statement):
+                yield from self._walk(statement)
+
+    def _is_hot(self, node: ast.stmt) -> bool:
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        at = bisect.bisect_left(self.hot, first)
+        return at < len(self.hot) and self.hot[at] <= (node.end_lineno or first)
+
+    def _walk(self, statement: ast.stmt) -> Iterator[Finding]:
+        """All expressions of a statement's own header; nested statements have their own turn."""
+        stack: list[tuple[ast.AST, scopes_.Scope]] = [(statement, self.module.scopes.scope_of[statement])]
+        while stack:
+            node, scope = stack.pop()
+            yield from self._visit(node, scope)
+            inner = self._inner_scope(node, scope)
+            for child in reversed(list(ast.iter_child_nodes(node))):
+                if isinstance(child, ast.stmt):
+                    continue
+                self.parent.setdefault(child, node)
+                stack.append((child, inner if child is not getattr(node, "args", None) else scope))
+
+    def _inner_scope(self, node: ast.AST, scope: scopes_.Scope) -> scopes_.Scope:
+        if isinstance(node, ast.Lambda):
+            inner = scopes_.function_scope(node, scope)
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            inner = scopes_.Scope(node, scope)
+            for generator in node.generators:
+                scopes_.bind_target(generator.target, None, inner)
+        else:
+            return scope
+        for child in ast.iter_child_nodes(node):
+            self.module.expression_scope[child] = inner
+        return inner
+
+    def _visit(self, node: ast.AST, scope: scopes_.Scope) -> Iterator[Finding]:
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            up = self.parent.get(node)
+            if not (isinstance(up, ast.Attribute) and up.value is node) and isinstance(node.ctx, ast.Load):
+                yield from self._reference(node, scope)
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                yield from self._string(node, scope)
+        elif isinstance(node, ast.Call) and scopes_.literal_getattr(node):
+            yield from self._reference(node, scope)
+        kind = type(node).__name__
+        if kind in NODE_KINDS:
+            yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
+
+    def _reference(self, node: ast.AST, scope: scopes_.Scope) -> Iterator[Finding]:
+        name = self.module.resolve(node, scope)
+        inner = node
+        while name and name.startswith("torch."):
+            handlers = self.rules.named(name)
+            if handlers:
+                yield from self._call_rules(handlers, self._called(inner), inner, scope, name)
+                return
+            if not isinstance(inner, ast.Attribute):
+                return
+            inner, name = inner.value, name.rpartition(".")[0]
+        if name is None and isinstance(node, ast.Attribute):
+            handlers = self.rules.by_key.get("." + node.attr, ())
+            yield from self._call_rules(handlers, self._called(node), node, scope, None)
+
+    def _called(self, ref: ast.AST) -> ast.AST:
+        up = self.parent.get(ref)
+        return up if isinstance(up, ast.Call) and up.func is ref else ref
+
+    def _string(self, node: ast.Constant, scope: scopes_.Scope) -> Iterator[Finding]:
+        kind = string_kind(node, self.parent.get(node))
+        if kind:
+            yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
+
+    def _call_rules(
+        self, handlers: Sequence[tuple[Rule, Handler]], node: ast.AST, ref: ast.AST, scope: scopes_.Scope, name: str | None
+    ) -> Iterator[Finding]:
+        for rule, handler in handlers:
+            yield from handler(Site(self.module, rule, node, ref, scope, name))
+
+
+def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
+    """Which table a string belongs to; a device string may be the first part of an f-string, `%`, `+` or `.format`."""
+    text = node.value
+    if DEVICE.fullmatch(text) or any(p.fullmatch(text) for p in _PARTS):
+        if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
+            return None
+        return "string:device"
+    if TYPE.fullmatch(text):
+        return "string:type"
+    if NCCL.fullmatch(text):
+        return "string:nccl"
+    return "string:environment" if ENVIRONMENT.fullmatch(text) else None
+
+
+def _hot_offsets(module: Module, rules: Table) -> list[int]:
+    """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
+    source = module.source
+    methods = {f"{key}(".encode() for key in rules.by_key if key.startswith(".")}
+    calls = {f"{key.rpartition('.')[2]}(".encode() for key in rules.by_key if key.startswith("torch.") and "cuda" not in key}
+    needles = {*rules.literals, *methods, *calls, b".is_cuda", *(n.encode() for n in _aliases(module, rules))}
+    lines: set[int] = set()
+    for needle in needles:
+        at = source.utf8.find(needle)
+        while at >= 0:
+            lines.add(bisect.bisect_right(source.line_starts, at))
+            at = source.utf8.find(needle, at + len(needle))
+    return sorted(lines)
+
+
+def _aliases(module: Module, rules: Table) -> Iterator[str]:
+    for name, bindings in _all_names(module):
+        for binding in bindings:
+            value = binding.qualified or (binding.value and module.resolver.resolve(binding.value, module.scopes.module))
+            if value and value.startswith("torch.") and (rules.named(value) or "cuda" in value):
+                yield name
+            elif binding.local and binding.qualified is None:
+                yield from (name for _ in (1,) if module.facts.reexport(module.path, *binding.local))
+
+
+def _all_names(module: Module) -> Iterator[tuple[str, list[scopes_.Binding]]]:
+    seen = {id(module.scopes.module)}
+    yield from module.scopes.module.names.items()
+    for scope in module.scopes.scope_of.values():
+        if id(scope) not in seen:
+            seen.add(id(scope))
+            yield from scope.names.items()

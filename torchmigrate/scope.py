@@ -1,0 +1,279 @@
+"""What a name means at a place: our own scopes over the standard library's `ast`.
+
+One walk over statements (never over all expressions) records who binds what; names are resolved on demand, through
+imports, aliases (`c = torch.cuda`), class attributes and re-exports inside the project.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+# where torch keeps what it documents one level up
+CANONICAL = (
+    ("torch.cuda.amp.autocast_mode.", "torch.cuda.amp."),
+    ("torch.cuda.amp.grad_scaler.", "torch.cuda.amp."),
+    ("torch.amp.autocast_mode.", "torch.amp."),
+    ("torch.amp.grad_scaler.", "torch.amp."),
+    ("torch.cuda.memory.", "torch.cuda."),
+    ("torch.cuda.random.", "torch.cuda."),
+    ("torch.cuda.streams.", "torch.cuda."),
+    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
+    ("torch.nn.parallel.data_parallel.", "torch.nn.parallel."),
+    ("torch.nn.parallel.DataParallel", "torch.nn.DataParallel"),
+    ("torch.distributed.distributed_c10d.", "torch.distributed."),
+    ("torch.utils.data.dataloader.", "torch.utils.data."),
+    ("torch.autograd.variable.", "torch.autograd."),
+    ("torch.serialization.", "torch."),
+    ("torch.random.", "torch."),
+)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One binding of a name. `qualified` for imports, `value` for assignments, neither for what only shadows."""
+
+    node: ast.AST
+    qualified: str | None = None
+    value: ast.expr | None = None
+    local: tuple[int, str, str] | None = None  # (level, module, name) of a from-import that may be the project's own
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A module, class, function, lambda or comprehension."""
+
+    node: ast.AST
+    parent: Scope | None
+    names: dict[str, list[Binding]] = field(default_factory=dict)
+    stars: list[tuple[int, str]] = field(default_factory=list)
+    globals: set[str] = field(default_factory=set)
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    def bind(self, name: str, binding: Binding) -> None:
+        self.names.setdefault(name, []).append(binding)
+
+    def up(self) -> Iterator[Scope]:
+        """The scopes that a name is looked for in: class bodies are invisible to their functions."""
+        yield self
+        scope = self.parent
+        while scope is not None:
+            if not scope.is_class:
+                yield scope
+            scope = scope.parent
+
+    def find(self, name: str) -> tuple[Scope, list[Binding]] | None:
+        for scope in self.up():
+            if name in scope.globals:
+                scope = scope.root()
+            if name in scope.names:
+                return scope, scope.names[name]
+        return None
+
+    def root(self) -> Scope:
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def enclosing_class(self) -> Scope | None:
+        scope: Scope | None = self
+        while scope is not None and not scope.is_class:
+            scope = scope.parent
+        return scope
+
+
+Reexport = Callable[[int, str, str], str | None]
+
+
+class Resolver:
+    """Turns names into qualified names, e.g. `th.cuda.amp` -> `torch.cuda.amp`."""
+
+    def __init__(self, reexport: Reexport | None = None) -> None:
+        self._reexport = reexport or (lambda level, module, name: None)
+        self._active: set[int] = set()
+
+    def resolve(self, node: ast.AST, scope: Scope) -> str | None:
+        """The qualified name of a dotted chain, or None where it is not certain."""
+        chain = chain_of(node)
+        return self.dotted(chain, scope) if chain else None
+
+    def dotted(self, chain: str, scope: Scope) -> str | None:
+        head, _, rest = chain.partition(".")
+        if head in ("self", "cls") and rest:
+            owner = scope.enclosing_class()
+            attribute, _, rest = rest.partition(".")
+            base = self._bindings(owner.names[attribute], owner) if owner and attribute in owner.names else None
+        else:
+            base = self._name(head, scope)
+        return canonical(f"{base}.{rest}" if rest else base) if base else None
+
+    def _name(self, name: str, scope: Scope) -> str | None:
+        found = scope.find(name)
+        if found:
+            return self._bindings(found[1], found[0])
+        for level, module in scope.root().stars:
+            known = f"torch.{name}" if module == "torch" else self._reexport(level, module, name)
+            if known:
+                return known
+        return None
+
+    def _bindings(self, bindings: list[Binding], scope: Scope) -> str | None:
+        """The one thing that all bindings agree on; fallbacks such as `autocast = None` make it uncertain."""
+        meanings = {self._binding(b, scope) for b in bindings}
+        return meanings.pop() if len(meanings) == 1 else None
+
+    def _binding(self, binding: Binding, scope: Scope) -> str | None:
+        if binding.local:
+            return self._reexport(*binding.local) or binding.qualified
+        if binding.qualified or binding.value is None or id(binding) in self._active:
+            return binding.qualified
+        self._active.add(id(binding))
+        try:
+            meaning = self.resolve(binding.value, scope)
+        finally:
+            self._active.discard(id(binding))
+        return meaning if meaning and (meaning == "torch" or meaning.startswith("torch.")) else None
+
+
+def canonical(name: str) -> str:
+    for prefix, short in CANONICAL:
+        if name.startswith(prefix):
+            return short + name[len(prefix) :]
+    return name
+
+
+def chain_of(node: ast.AST) -> str | None:
+    """`a.b.c` of a Name/Attribute chain; `getattr(a, "b")` counts as `a.b`."""
+    parts: list[str] = []
+    while True:
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        elif isinstance(node, ast.Call) and (attribute := literal_getattr(node)):
+            parts.append(attribute)
+            node = node.args[0]
+        else:
+            break
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def literal_getattr(call: ast.Call) -> str | None:
+    match call:
+        case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(str(name))], keywords=[]):
+            return name
+    return None
+
+
+@dataclass(eq=False, slots=True)
+class Scopes:
+    """All scopes of one module, with each statement's parent and scope."""
+
+    module: Scope
+    scope_of: dict[ast.AST, Scope] = field(default_factory=dict)  # statement or handler -> the scope it runs in
+    parent: dict[ast.AST, ast.AST] = field(default_factory=dict)  # filled for statements here, for expressions in scan
+    statements: list[ast.stmt] = field(default_factory=list)  # in document order
+
+
+def build(tree: ast.Module) -> Scopes:
+    root = Scope(tree, None)
+    scopes = Scopes(root)
+    _Builder(scopes).body(tree.body, tree, root)
+    return scopes
+
+
+class _Builder:
+    def __init__(self, scopes: Scopes) -> None:
+        self.scopes = scopes
+
+    def body(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
+        for statement in statements:
+            self.scopes.parent[statement] = parent
+            self.scopes.scope_of[statement] = scope
+            self.scopes.statements.append(statement)
+            self.statement(statement, scope)
+
+    def statement(self, node: ast.stmt, scope: Scope) -> None:
+        match node:
+            case ast.Import():
+                _bind_import(node, scope)
+            case ast.ImportFrom():
+                _bind_from(node, scope)
+            case ast.Assign():
+                for target in node.targets:
+                    bind_target(target, node.value, scope)
+            case ast.AnnAssign() | ast.AugAssign():
+                bind_target(node.target, getattr(node, "value", None) if type(node) is ast.AnnAssign else None, scope)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                scope.bind(node.name, Binding(node))
+                self.body(node.body, node, function_scope(node, scope))
+            case ast.ClassDef():
+                scope.bind(node.name, Binding(node))
+                self.body(node.body, node, Scope(node, scope))
+            case ast.Global() | ast.Nonlocal():
+                scope.globals.update(node.names if isinstance(node, ast.Global) else ())
+            case _:
+                self.compound(node, scope)
+
+    def compound(self, node: ast.stmt, scope: Scope) -> None:
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            bind_target(node.target, None, scope)
+        for item in getattr(node, "items", ()):
+            if item.optional_vars is not None:
+                bind_target(item.optional_vars, None, scope)
+        for name in ("body", "orelse", "finalbody"):
+            self.body(getattr(node, name, None) or [], node, scope)
+        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            self.scopes.parent[part] = node
+            self.scopes.scope_of[part] = scope
+            if isinstance(part, ast.ExceptHandler) and part.name:
+                scope.bind(part.name, Binding(part))
+            self.body(part.body, part, scope)
+
+
+def function_scope(node: Function | ast.Lambda, parent: Scope) -> Scope:
+    scope = Scope(node, parent)
+    args = node.args
+    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg):
+        if arg is not None:
+            scope.bind(arg.arg, Binding(arg))
+    return scope
+
+
+def bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
+    match target:
+        case ast.Name(name):
+            scope.bind(name, Binding(target, value=value))
+        case ast.Tuple(parts) | ast.List(parts):
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parts) else None
+            for i, part in enumerate(parts):
+                bind_target(part, values[i] if values else None, scope)
+        case ast.Starred(inner):
+            bind_target(inner, None, scope)
+
+
+def _bind_import(node: ast.Import, scope: Scope) -> None:
+    for alias in node.names:
+        name = alias.asname or alias.name.partition(".")[0]
+        scope.bind(name, Binding(node, alias.name if alias.asname else name))
+
+
+def _bind_from(node: ast.ImportFrom, scope: Scope) -> None:
+    module = node.module or ""
+    for alias in node.names:
+        if alias.name == "*":
+            scope.stars.append((node.level, module))
+            continue
+        qualified = None if node.level else f"{module}.{alias.name}"
+        ours = None if not node.level and module.partition(".")[0] == "torch" else (node.level, module, alias.name)
+        scope.bind(alias.asname or alias.name, Binding(node, qualified, local=ours))

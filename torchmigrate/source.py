@@ -1,0 +1,87 @@
+"""Bytes to text and back: PEP 263 encodings, BOM, newlines. What cannot be restored byte for byte is refused."""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import io
+import re
+import tokenize
+from dataclasses import dataclass, field
+from functools import cached_property
+
+_NEWLINE = re.compile(rb"\r\n|\r|\n")
+
+
+class UnreadableSource(ValueError):
+    """The bytes are no Python source: unknown or wrong encoding, or NUL bytes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module's text. `utf8` has no BOM; its newlines are the file's own."""
+
+    utf8: bytes
+    encoding: str = "utf-8"
+    bom: bytes = b""
+    _starts: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    @cached_property
+    def text(self) -> str:
+        return self.utf8.decode()
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Byte offset of each line's first byte, split as `ast` splits: on \\n, \\r\\n and \\r only."""
+        return [0, *(m.end() for m in _NEWLINE.finditer(self.utf8))]
+
+    @cached_property
+    def newline(self) -> str:
+        first = _NEWLINE.search(self.utf8)
+        return first.group().decode() if first else "\n"
+
+    def offset(self, line: int, column: int) -> int:
+        """From `ast`'s 1-based line and UTF-8 column."""
+        return self.line_starts[line - 1] + column
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line, and 1-based column in characters."""
+        line = bisect.bisect_right(self.line_starts, offset)
+        return line, len(self.utf8[self.line_starts[line - 1] : offset].decode(errors="replace")) + 1
+
+    def line_at(self, offset: int) -> bytes:
+        """The line that holds `offset`, without its newline."""
+        line = bisect.bisect_right(self.line_starts, offset)
+        end = self.line_starts[line] if line < len(self.line_starts) else len(self.utf8)
+        return self.utf8[self.line_starts[line - 1] : end].rstrip(b"\r\n")
+
+    def encode(self, utf8: bytes) -> bytes:
+        """The file's bytes for an edited text. Raises UnreadableSource where its encoding lacks a character."""
+        try:
+            return self.bom + (utf8 if self.encoding == "utf-8" else utf8.decode().encode(self.encoding))
+        except UnicodeEncodeError as error:
+            raise UnreadableSource(f"{self.encoding} has no {error.object[error.start]!r}") from None
+
+
+def decode(raw: bytes) -> Source:
+    """Read a module's bytes. Raises UnreadableSource with what is wrong and where."""
+    if b"\0" in raw:
+        raise UnreadableSource(f"NUL byte at offset {raw.index(0)}: not Python source")
+    bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(raw).readline)[0]
+        body = raw[len(bom) :]
+        if encoding in ("utf-8", "utf-8-sig"):
+            body.decode("utf-8")
+            return Source(body, "utf-8", bom)
+        source = Source(body.decode(encoding).encode(), encoding, bom)
+    except SyntaxError as error:
+        raise UnreadableSource(f"{error.msg}") from None
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UnreadableSource(
+            f"line {line}: byte {raw[error.start]:#04x} is not {error.encoding}; declare the encoding or save as UTF-8"
+        ) from None
+    if source.encode(source.utf8) != raw:
+        raise UnreadableSource(f"does not survive {encoding}: decoding and encoding gives other bytes")
+    return source

@@ -1,0 +1,138 @@
+"""`# torchmigrate: ignore[rule] reason` and `# torchmigrate: skip-file`: what they cover, and which are of no use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from torchmigrate.errors import did_you_mean
+from torchmigrate.source import Source
+
+MARK = b"torchmigrate:"
+_DIRECTIVE = re.compile(r"#\s*torchmigrate:\s*(?P<word>[\w-]*)\s*(?:\[(?P<names>[^\]]*)\])?")
+_PLACED = (ast.stmt, ast.expr, ast.ExceptHandler, ast.pattern)
+Span = tuple[int, int]  # first and last line
+
+
+@dataclass(slots=True)
+class Ignore:
+    """One name of one comment. `covers` are the lines it speaks for."""
+
+    line: int
+    name: str
+    covers: Span
+    used: bool = False
+
+    def names(self, rule_id: str) -> bool:
+        """By the rule's own name, or by its pack's."""
+        return rule_id == self.name or rule_id.startswith(f"{self.name}/")
+
+
+@dataclass(slots=True)
+class Suppressions:
+    """The comments of one module. `status` remembers what was of use."""
+
+    skip_file: bool = False
+    ignores: list[Ignore] = field(default_factory=list)
+    malformed: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def status(self, rule_id: str, line: int) -> bool:
+        """Is a finding of this rule on this line suppressed?"""
+        found = [i for i in self.ignores if i.covers[0] <= line <= i.covers[1] and i.names(rule_id)]
+        for ignore in found:
+            ignore.used = True
+        return bool(found)
+
+    def unused(
+        self, known: Collection[str] | None = None, active: Collection[str] | None = None
+    ) -> list[tuple[int, str, str]]:
+        """(line, name, why) of comments that are no use. With `known`, names that are no rule are told from idle ones;
+        with `active`, rules that this run does not look at are not blamed."""
+        found = list(self.malformed)
+        for ignore in self.ignores:
+            if known is not None and ignore.name not in known:
+                hint = did_you_mean(ignore.name, known)
+                found.append((ignore.line, ignore.name, "no such rule or pack" + (f"; {hint}" if hint else "")))
+            elif not ignore.used and (active is None or ignore.name in active):
+                found.append((ignore.line, ignore.name, "suppresses nothing here"))
+        return sorted(found)
+
+
+_NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`"
+
+
+def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
+    """The comments of a module. A file without the mark costs one `in`."""
+    found = Suppressions()
+    if MARK not in source.utf8:
+        return found
+    spans: list[Span] | None = None
+    for line, inside, text in _comments(source):
+        match = _DIRECTIVE.match(text)
+        if match is None:
+            continue
+        names = [name.strip() for name in (match["names"] or "").split(",") if name.strip()]
+        if match["word"] == "skip-file":
+            found.skip_file = True
+        elif match["word"] != "ignore":
+            found.malformed.append((line, match["word"], "not understood: write `ignore[rule]` or `skip-file`"))
+        elif not names:
+            found.malformed.append((line, "", _NAMELESS))
+        else:
+            if spans is None:
+                spans = _spans(tree or ast.parse(source.utf8))
+            covers = _covered(line, inside, spans)
+            found.ignores += [Ignore(line, name, covers) for name in names]
+    return found
+
+
+def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
+    """(line, within a statement, text) of each comment that holds the mark; a string that holds it is none."""
+    import io
+    import tokenize  # here: most files have no such comment
+
+    # `ast` takes \r and \r\n for line ends, and so must this
+    text = source.text.replace("\r\n", "\n").replace("\r", "\n")
+    depth = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.OP:
+                depth += (token.string in "([{") - (token.string in ")]}")
+            elif token.type == tokenize.COMMENT and "torchmigrate:" in token.string:
+                trailing = bool(token.line[: token.start[1]].strip())
+                yield token.start[0], trailing or depth > 0, token.string
+    except (tokenize.TokenError, SyntaxError):
+        return  # a file that does not parse is reported elsewhere
+
+
+def _spans(tree: ast.AST) -> list[Span]:
+    """The lines of each logical statement: its header only, where it holds others."""
+    nodes = (n for n in ast.walk(tree) if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case)))
+    return [(_first(node), _last(node)) for node in nodes]
+
+
+def _first(node: ast.AST) -> int:
+    """A `case` has no line of its own, a decorated definition begins at its decorators."""
+    own = node.pattern if isinstance(node, ast.match_case) else node
+    return min(n.lineno for n in (own, *getattr(node, "decorator_list", ())) if isinstance(n, _PLACED))
+
+
+def _last(node: ast.AST) -> int:
+    inner = getattr(node, "cases", None) or getattr(node, "body", None)
+    if inner:
+        return max(_first(node), _first(inner[0]) - 1)
+    return getattr(node, "end_lineno", None) or _first(node)
+
+
+def _covered(line: int, inside: bool, spans: Sequence[Span]) -> Span:
+    """The innermost statement that the comment is part of; for a comment between statements, the next one."""
+    if inside:
+        near = [span for span in spans if span[0] <= line <= span[1]]
+        start = max((first for first, _ in near), default=line)
+    else:
+        near = [span for span in spans if span[0] > line]
+        start = min((first for first, _ in near), default=line)
+    # a one-line `if x: y` and its body start on one line: the longer counts
+    return start, max((last for first, last in near if first == start), default=line)

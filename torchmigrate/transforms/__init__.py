@@ -1,0 +1,28 @@
+"""Rules that two expressions cannot say: one public generator each, the file named as the function."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Site
+from torchmigrate.pack import PackError, Rule
+
+# a rule file is data: it may name one of these, never a module of its own
+NAMES = frozenset(
+    {
+        "autocast", "availability", "cuda_namespace", "device_idiom", "device_index",
+        "device_ids", "device_string", "device_test", "distributed_backend", "map_location", "move_to_device", "pin_memory",
+        "seed", "tensor_type",
+    }
+)  # fmt: skip
+
+
+def find(rule: Rule) -> Callable[[Site], Iterator[Finding]]:
+    """The generator that `transform = "name"` means. Raises PackError."""
+    if rule.transform not in NAMES:
+        known = ", ".join(sorted(NAMES))
+        raise PackError(f"{rule.path}:1: there is no transform {rule.transform!r}\nhelp: known transforms: {known}")
+    module = importlib.import_module(f"torchmigrate.transforms.{rule.transform}")
+    return getattr(module, rule.transform)  # type: ignore[no-any-return]

@@ -1,0 +1,135 @@
+"""Defaults that name CUDA: parameters, options, dataclass fields, module constants. None may gain a probe at import (T14)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Edit, Finding, Safety
+from torchmigrate.module import Site
+from torchmigrate.pattern import spell
+from torchmigrate.scope import FUNCTIONS
+from torchmigrate.transforms.device_expression import Device
+
+_AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
+
+
+def runs_at_import(site: Site, node: ast.AST) -> bool:
+    """Whether importing the module evaluates `node`, and the module is imported rather than run."""
+    inner = (*FUNCTIONS, ast.Lambda)
+    above = [node, *site.module.ancestors(node)]
+    in_function = any(isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i)
+    return not in_function and not _under_main(above) and site.module.facts.is_imported(site.module)
+
+
+def _evaluated_outside(function: ast.AST) -> list[ast.AST]:
+    return [getattr(function, "args", function), *getattr(function, "decorator_list", [])]
+
+
+def _under_main(above: list[ast.AST]) -> bool:
+    return any(isinstance(up, ast.If) and "__name__" in ast.unparse(up.test) for up in above)
+
+
+def probes_already(site: Site) -> bool:
+    """Whether the module asks for CUDA at import already."""
+    module = site.module
+    for statement in module.tree.body:
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) or "is_available" not in module.text(statement):
+            continue
+        if not (isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)):
+            return True
+    return False
+
+
+def at_import_checked(site: Site, node: ast.AST, template: str) -> Finding:
+    """Replace a value; unsafe where that would make importing the module ask for the device."""
+    if runs_at_import(site, node) and not probes_already(site):
+        return site.replace(node, template, Safety.UNSAFE, f"{site.rule.message}; {_AT_IMPORT}")
+    return site.replace(node, template, Safety.SAFE)
+
+
+def option_default(site: Site, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    """argparse evaluates where it is called; click options are decorators and take a function, which is lazy."""
+    decorated = isinstance(site.module.parent(call), FUNCTIONS)
+    if decorated and device.index is None:
+        yield site.replace(whole, "accel.device_type", Safety.SAFE)
+    elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or "device" in ast.unparse(call):
+        yield at_import_checked(site, whole, device.as_type)
+    else:
+        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this option may not be a device")
+
+
+def parameter_default(site: Site, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments) -> Iterator[Finding]:
+    """`def f(device="cuda")`: None, and the device asked for when the function runs."""
+    function = site.module.parent(arguments)
+    name = _parameter_of(arguments, outer)
+    if not isinstance(function, FUNCTIONS) or name is None:
+        yield site.note("a lambda's default names CUDA; it cannot be made lazy in place")
+    elif outer is not whole:
+        return  # `"cuda" if torch.cuda.is_available() else "cpu"`: asks at import already; the idiom's rule speaks
+    elif not any(word in name.lower() for word in ("dev", "loc", "cuda", "gpu")):
+        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; `{name}` may not be a device")
+    else:
+        yield _lazy(site, function, whole, name, device)
+
+
+def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    return next((arg.arg for arg, value in pairs if value is default), None)
+
+
+def _lazy(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, whole: ast.AST, name: str, device: Device) -> Finding:
+    module = site.module
+    body = function.body
+    documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str)
+    if len(body) <= documented or body[0].lineno == function.lineno:
+        return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+    first = body[1 if documented else 0]
+    at = module.source.offset(min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))]), 0)
+    indent = module.source.line_at(at)[: first.col_offset].decode()
+    if indent.strip():
+        return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+    step = "\t" if indent.endswith("\t") else "    "
+    newline = module.source.newline
+    value = spell(device.as_type, module.names)
+    text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
+    start, end = module.span(whole)
+    return site.fix([Edit(start, end, "None"), Edit(at, at, text)], Safety.SAFE)
+
+
+def in_dataclass(site: Site, node: ast.AST) -> bool:
+    owner = site.module.parent(node)
+    if not isinstance(owner, ast.ClassDef):
+        return False
+    return any("dataclass" in ast.unparse(d) for d in owner.decorator_list)
+
+
+def dataclass_default(site: Site, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
+    """`device: str = "cuda"` in a dataclass: a default factory is lazy."""
+    field = _field_name(site)
+    if whole is not node.value or field is None or device.index is not None:
+        yield site.note("a field's default names CUDA: give it `field(default_factory=...)`, which asks for the device late")
+        return
+    yield site.replace(whole, f"{field}(default_factory=accel.device_type)", Safety.SAFE)
+
+
+def _field_name(site: Site) -> str | None:
+    for name, bindings in site.module.scopes.module.names.items():
+        if any(b.qualified == "dataclasses.field" for b in bindings):
+            return name
+        if any(b.qualified == "dataclasses" for b in bindings):
+            return f"{name}.field"
+    return None
+
+
+def is_field(site: Site, call: ast.Call, name: str) -> bool:
+    return name == "default" and getattr(call.func, "id", getattr(call.func, "attr", "")) in ("field", "Field")
+
+
+def field_default(site: Site, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    if device.index is not None:
+        yield site.note("a field's default names CUDA: give it a default factory, which asks for the device late")
+        return
+    found = site.rewrite("$f(default=$old, $$rest)", "$f(default_factory=accel.device_type, $$rest)", call)
+    yield found or site.note("a field's default names CUDA: give it a default factory")

@@ -1,0 +1,56 @@
+"""`X if torch.cuda.is_available() else Y` where X names CUDA and Y the CPU: the whole idiom goes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Module, Site
+from torchmigrate.transforms import device_default
+from torchmigrate.transforms.device_expression import is_cpu, parse, parse_device
+
+
+def device_idiom(site: Site) -> Iterator[Finding]:
+    node = site.node
+    assert isinstance(node, ast.IfExp)
+    arms = _arms(site.module, node)
+    if arms is None:
+        return
+    cuda, other = arms
+    if _backend(cuda) == "nccl" and _backend(other) == "gloo":
+        yield site.replace(node, "accel.dist_backend()")
+        return
+    device = parse_device(site.module, cuda)
+    if device is None or not is_cpu(site.module, other):
+        return
+    whole, typed = _context(site, node, is_string=parse(site.module, cuda) is not None)
+    yield device_default.at_import_checked(site, whole, device.as_device if typed else device.as_type)
+
+
+def _arms(module: Module, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
+    """(if CUDA is there, if not), where the test asks for nothing else."""
+    test = node.test
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    if isinstance(asked, ast.Call) and module.resolve(asked.func) == "torch.cuda.is_available" and not asked.args:
+        return (node.orelse, node.body) if negated else (node.body, node.orelse)
+    return None
+
+
+def _backend(node: ast.AST) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _context(site: Site, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
+    """What to replace, and whether a `torch.device` may stand there: a string that others may search stays a string."""
+    up = site.module.parent(node)
+    if not is_string:
+        return node, True
+    if isinstance(up, ast.Call) and up.args == [node] and not up.keywords:
+        name = site.module.resolve(up.func)
+        if name == "torch.device":
+            return up, True
+        if isinstance(up.func, ast.Attribute) and up.func.attr == "to":
+            return node, True
+    return node, False

@@ -1,0 +1,45 @@
+"""Integers in device positions: `.to(0)`, `.to(rank)`, `torch.device(0)`, `device=0` mean a CUDA index (T2)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding, Safety
+from torchmigrate.module import Site
+
+_INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
+_SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
+
+
+def device_index(site: Site) -> Iterator[Finding]:
+    call = site.call
+    if call is None:
+        return
+    if site.qualified == "torch.device":
+        if len(call.args) == 1 and not call.keywords and index_safety(call.args[0]):
+            found = site.rewrite("torch.device($index)", "accel.device($index)", None, index_safety(call.args[0]))
+            yield from filter(None, (found,))
+        return
+    if not site.module.facts.uses_torch(site.module):
+        return
+    moved = isinstance(site.ref, ast.Attribute) and site.ref.attr == "to" and call.args
+    for node in (call.args[0] if moved else None, *(k.value for k in call.keywords if k.arg == "device")):
+        safety = node is not None and not isinstance(node, ast.Starred) and index_safety(node)
+        if safety:
+            yield site.replace(node, f"accel.device({site.module.text(node)})", safety)
+
+
+def index_safety(node: ast.expr) -> Safety | None:
+    """None: no index. A name such as `args.gpu` may hold None, which `.to(None)` ignores: unsafe."""
+    match node:
+        case ast.Constant(bool()):
+            return None
+        case ast.Constant(int()):
+            return Safety.SAFE
+        case ast.Name(name) | ast.Attribute(_, name):
+            return (Safety.SAFE if _SURE.search(name) else Safety.UNSAFE) if _INDEX.search(name) else None
+        case ast.Subscript(ast.Name(name) | ast.Attribute(_, name), ast.Constant(int())):
+            return Safety.SAFE if re.search(r"gpu_?ids?$|device_ids$", name) else None
+    return None

@@ -1,0 +1,76 @@
+"""Put back what the last apply wrote; a file that was changed since then is left alone, and said to be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchmigrate import journal as journal_
+from torchmigrate import write
+from torchmigrate.errors import UserError
+from torchmigrate.journal import Entry, Journal, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One file: `done` says what was done, else `refused` says why nothing was."""
+
+    path: Path
+    done: str = ""
+    refused: str = ""
+
+
+def undo(path: Path) -> list[Outcome]:
+    """Undo the last apply at or below `path`. Raises UserError where there is none."""
+    found = journal_.newest(path)
+    if found is None:
+        raise UserError(f"nothing to undo in {path}", "undo puts back what `torchmigrate apply` wrote on this machine")
+    journal, here = found
+    outcomes = [_restore(journal, entry) for entry in here]
+    for directory in {journal.path(entry).parent for entry in here}:
+        write.sweep(directory)
+    kept = {e.path for e, o in zip(here, outcomes, strict=True) if o.refused}
+    mine = {e.path for e in here}
+    journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
+    return outcomes
+
+
+def _restore(journal: Journal, entry: Entry) -> Outcome:
+    path = journal.path(entry)
+    try:
+        if not os.path.lexists(path):
+            return Outcome(path, done="was not there") if entry.new else Outcome(path, refused="deleted since")
+        return _put_back(path, journal, entry, path.read_bytes())
+    except OSError as error:
+        return Outcome(path, refused=(error.strerror or str(error)).lower())
+
+
+def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Outcome:
+    if entry.new:
+        if digest(current) != entry.after:
+            return Outcome(path, refused="changed since")
+        path.unlink()
+        return Outcome(path, done="removed")
+    if digest(current) == entry.before:
+        return Outcome(path, done="was as before")
+    original = journal.original(entry)
+    if digest(original) != entry.before:
+        return Outcome(path, refused="the saved original is damaged")
+    if digest(current) != entry.after and not _half(current, journal, entry, original):
+        return Outcome(path, refused="changed since")
+    (write.overwrite if write.linked(path) else write.replace)(path, original)
+    return Outcome(path, done="restored")
+
+
+def _half(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
+    """A hard link is written in place: was the run killed in the middle? New bytes, then old ones, or zeros where
+    the file was grown."""
+    if not entry.in_place:
+        return False
+    new = journal.replacement(entry)
+    known: Sequence[bytes] = (original, original.ljust(len(new), b"\0"))
+    both = min(len(current), len(new))
+    at = next((i for i in range(both) if current[i] != new[i]), both)
+    return any(len(current) == len(old) and current[at:] == old[at:] for old in known)

@@ -1,0 +1,113 @@
+"""What git knows, through GitPython: the files of a tree, those that git could not give back, where `.git` is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_CHUNK = 400  # paths per git command: below every platform's limit
+
+
+@dataclass(frozen=True, slots=True)
+class Dirty:
+    """A file whose content in the work tree git could not restore."""
+
+    path: Path
+    why: str  # unstaged | untracked | ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A work tree. `top` and `git_dir` are real paths."""
+
+    top: Path
+    git_dir: Path
+    _git: Any
+
+    def _run(self, *arguments: str) -> bytes:
+        command = ["git", "--literal-pathspecs", *arguments]
+        output = self._git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False)
+        return bytes(output)
+
+    def files(self, directory: Path) -> list[str]:
+        """Tracked and untracked, not ignored, below `directory` and relative to `top`, slash-separated. A nested
+        repository is one entry that ends in a slash."""
+        listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        output = self._run(*listing, "--", os.path.relpath(directory, self.top))
+        return [os.fsdecode(name) for name in output.split(b"\0") if name]
+
+    def ignores(self, directory: Path) -> bool:
+        """Is this directory itself ignored, so that `files` would say nothing of it?"""
+        if directory == self.top:
+            return False
+        inside = os.path.relpath(directory, self.top)
+        output = self._run("status", "--porcelain", "-z", "--ignored", "--untracked-files=no", "--", inside)
+        return any(entry.startswith(b"!! ") for entry in output.split(b"\0"))
+
+    def dirty(self, paths: Sequence[Path]) -> list[Dirty]:
+        """Those of the paths that have unstaged changes or that git does not track. Staged is fine."""
+        return [dirty for at in range(0, len(paths), _CHUNK) for dirty in self._dirty(paths[at : at + _CHUNK])]
+
+    def _dirty(self, paths: Sequence[Path]) -> Iterator[Dirty]:
+        inside = [os.path.relpath(path, self.top) for path in paths]
+        # a traditional --ignored names the directory; =matching with -uall names the files
+        flags = ("--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames")
+        for entry in self._run("status", *flags, "--", *inside).split(b"\0"):
+            state, name = entry[:2], os.fsdecode(entry[3:])
+            if not name or state[1:] == b" ":
+                continue
+            why = {b"??": "untracked", b"!!": "ignored"}.get(state, "unstaged")
+            if name.endswith("/"):
+                below = (path for path, i in zip(paths, inside, strict=True) if _slashed(i).startswith(name))
+                yield from (Dirty(path, why) for path in below)
+            else:
+                yield Dirty(self.top / name, why)
+
+
+def _slashed(path: str) -> str:
+    return path.replace(os.sep, "/")
+
+
+def marker(directory: Path) -> Path | None:
+    """The directory at or above that holds `.git`. Cheap: decides whether GitPython is worth importing."""
+    return next((d for d in (directory, *directory.parents) if os.path.lexists(d / ".git")), None)
+
+
+def by_repository(paths: Sequence[Path]) -> list[tuple[Repository | None, list[Path]]]:
+    """Group real paths by the work tree that holds them; None for those outside of git."""
+    tops: dict[Path, Path | None] = {}
+    groups: dict[Path | None, list[Path]] = {}
+    for path in paths:
+        if path.parent not in tops:
+            tops[path.parent] = marker(path.parent)
+        groups.setdefault(tops[path.parent], []).append(path)
+    return [(repository(top) if top else None, group) for top, group in groups.items()]
+
+
+def dirty(paths: Sequence[Path]) -> list[Dirty]:
+    """Files that git could not give back if they were overwritten. Outside of git there are none: undo stands in."""
+    found = [d for repo, group in by_repository(paths) if repo for d in repo.dirty(group)]
+    return sorted(found, key=lambda d: d.path)
+
+
+def repository(directory: Path) -> Repository | None:
+    """The work tree that holds `directory`. None outside of git, without git, and where git refuses to answer."""
+    if marker(directory) is None:
+        return None
+    try:
+        import git  # fails to import where there is no git executable
+    except ImportError:
+        return None
+    try:
+        with git.Repo(directory, search_parent_directories=True) as repo:
+            if repo.working_tree_dir is None:
+                return None
+            top = Path(os.path.realpath(repo.working_tree_dir))
+            found = Repository(top, Path(os.path.realpath(repo.git_dir)), git.Git(top))
+        found._run("rev-parse", "--git-dir")  # refuses a tree of dubious ownership
+    except (git.exc.GitError, OSError, ValueError):
+        return None
+    return found
