@@ -15,7 +15,14 @@ from torchmigrate.notebook import Notebook, UnreadableNotebook, split
 
 def cell(source: str | list[str], kind: str = "code", **more: Any) -> dict[str, Any]:
     code = {"execution_count": 3, "outputs": [{"output_type": "stream", "name": "stdout", "text": ["x.cuda()\n"]}]}
-    return {"cell_type": kind, "id": "abc", "metadata": {"tags": ["cuda"]}, **(code if kind == "code" else {}), "source": source, **more}
+    return {
+        "cell_type": kind,
+        "id": "abc",
+        "metadata": {"tags": ["cuda"]},
+        **(code if kind == "code" else {}),
+        "source": source,
+        **more,
+    }
 
 
 def notebook(*cells: dict[str, Any], language: str = "python", **style: Any) -> bytes:
@@ -191,7 +198,9 @@ def test_what_is_no_notebook_says_why(raw: bytes, message: str) -> None:
 
 
 def test_odd_cells_do_no_harm() -> None:
-    raw = notebook(cell(""), {"cell_type": "code"}, cell([]), cell("a = '\ud800'"), cell("import torch"), ensure_ascii=True)
+    raw = notebook(
+        cell(""), {"cell_type": "code"}, cell([]), cell("a = '\ud800'"), cell("import torch"), ensure_ascii=True
+    )
     book = split(raw)
     assert book.source.text == "import torch\n\n"
     assert replace(book, "torch", "os") == raw.replace(b"import torch", b"import os")

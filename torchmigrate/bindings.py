@@ -104,13 +104,16 @@ def imports_helper(module: Module) -> bool:
     return module.helper_bound is not None
 
 
-def insertion(module: Module, statements: list[str], first_use: int) -> Edit:
-    """Insert import statements after the last top-level import before `first_use`, else before the first statement."""
+def insertion(module: Module, statements: list[str], first_use: int, before: bool = False) -> Edit:
+    """Insert import statements after the last top-level import before `first_use`, else before the first statement.
+
+    `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
+    """
     source = module.source
     text = "".join(s + source.newline for s in statements)
     place = _anchor(module.tree, module, first_use)
-    if place is None:
-        first = module.tree.body[0]
+    if place is None or (before and isinstance(place, (ast.Import, ast.ImportFrom))):
+        first = place or module.tree.body[0]
         line = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))])
         return Edit(source.line_starts[line - 1], source.line_starts[line - 1], text)
     end_line = place.end_lineno or place.lineno

@@ -137,7 +137,7 @@ def load(paths: Sequence[Path], config: Path | None = None, isolated: bool = Fal
     nearest = find(start)
     root = nearest.parent if nearest else start
     if config is not None and not config.is_file():
-        raise UserError(f"{config}: no such configuration file")
+        raise UserError(f"{config}: no such configuration file", "--config wants a TOML file")
     file = None if isolated else config or nearest
     values = read(file) if file else {}
     settings = replace(Settings(root=root), **values)
@@ -152,7 +152,7 @@ def override(settings: Settings, **flags: object) -> Settings:
             try:
                 given[name] = check(list(value) if isinstance(value, tuple) else value)
             except ValueError as error:
-                raise UserError(f"--{name.replace('_', '-')} {error}") from None
+                raise UserError(f"--{name.replace('_', '-')} {error}", "see `torchmigrate check --help`") from None
     return replace(settings, **given)
 
 

@@ -224,7 +224,7 @@ class Worker:
         if bindings.imports_helper(module):
             return edits
         first = min((e.start for e in edits), default=len(book.source.utf8))
-        edit = bindings.insertion(module, [f"import {self.facts.helper}"], first)
+        edit = bindings.insertion(module, [f"import {self.facts.helper}"], first, before=True)
         return sorted([*edits, edit])
 
 

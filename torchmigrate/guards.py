@@ -18,7 +18,7 @@ from torchmigrate.scope import FUNCTIONS, chain_of
 Span = tuple[int, int]
 GUARD_RULES = {"device/is-available", "device/device-test", "device/device-idiom"}
 _OTHERS = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+")
-_PORTABLE, _NVIDIA = "a ladder that is portable already", "its guard also covers what only NVIDIA has (line {})"
+_PORTABLE, _NVIDIA = "a ladder that is portable already", "its guard also covers what stays bound to CUDA (line {})"
 
 
 @dataclass(slots=True)
@@ -28,22 +28,31 @@ class Region:
     guards: list[Span] = field(default_factory=list)
     covered: list[Span] = field(default_factory=list)
     reason: str = ""
+    refusal: bool = False  # the program ends where the test fails: what follows may change though the refusal stays
 
-    def holds(self, finding: Finding) -> bool:
-        return any(a <= finding.start and finding.end <= b for a, b in (*self.guards, *self.covered))
+    def holds(self, finding: Finding, inside: bool = True) -> bool:
+        spans = (*self.guards, *self.covered) if inside else self.guards
+        return any(a <= finding.start and finding.end <= b for a, b in spans)
 
 
 def decide(module: Module, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes of every region that must stay as it is, and device-type tests that guard nothing."""
     regions = list(_regions(module, findings))
     for region in regions:
-        blocker = next((f for f in findings if f.blocks and region.holds(f)), None)
+        blocker = next((f for f in findings if _keeps(f) and region.holds(f)), None)
         if not region.reason and blocker is not None:
             region.reason = _NVIDIA.format(module.source.position(blocker.start)[0])
     _spread(regions)
     blocked = [r for r in regions if r.reason]
     out = [_settle(f, blocked) for f in findings]
     return [f for f in out if not f.follows or f.status is Status.LEFT or _guards_a_fix(f, regions, out)]
+
+
+def _keeps(finding: Finding) -> bool:
+    """Whether the code of a finding stays bound to CUDA: then so must the test that guards it."""
+    if finding.follows:
+        return False
+    return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
 
 
 def _spread(regions: list[Region]) -> None:
@@ -59,7 +68,7 @@ def _spread(regions: list[Region]) -> None:
 
 
 def _settle(finding: Finding, blocked: list[Region]) -> Finding:
-    region = next((r for r in blocked if finding.fix and r.holds(finding)), None)
+    region = next((r for r in blocked if finding.fix and r.holds(finding, inside=not r.refusal)), None)
     if region is None:
         return finding
     return replace(finding, fix=None, status=Status.LEFT, message=f"{finding.message} (left alone: {region.reason})")
@@ -129,6 +138,10 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: _Tests) -> Ite
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node in up.decorator_list:
                 region.covered.append(module.span(up))
                 break
+            case ast.Assert() if up.test is node:
+                region.refusal = True
+                region.covered += [module.span(s) for s in _after(module, up)]
+                break
             case ast.stmt():
                 break
         node = up
@@ -143,13 +156,24 @@ def _cover_branch(module: Module, node: ast.If | ast.While, negated: bool, regio
     region.covered += [module.span(s) for s in body]
     region.covered.append(module.span(node.test))
     if negated and _leaves(node.body):
+        region.refusal = refuses(module, node.body)
         region.covered += [module.span(s) for s in _after(module, node)]
     if isinstance(node, ast.If) and _portable_chain(module, node):
         region.reason = _PORTABLE
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], (ast.Return, ast.Continue, ast.Break))
+    return bool(body) and (isinstance(body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)) or _exits(body[-1]))
+
+
+def _exits(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and (chain_of(call.func) or "") in ("exit", "quit", "sys.exit", "os._exit")
+
+
+def refuses(module: Module, body: list[ast.stmt]) -> bool:
+    """Whether a branch ends the program (or the function, by an exception)."""
+    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
 
 
 def _after(module: Module, node: ast.stmt) -> list[ast.stmt]:

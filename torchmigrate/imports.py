@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 _IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))")
-_PACKAGING = ("setup.py", "pyproject.toml", "setup.cfg")
+_PACKAGING = {"setup.py": "setup(", "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]", "setup.cfg": r"^\[metadata\]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,12 @@ class ImportIndex:
                 roots.append((stem[: -len(tail)], candidate))
         here = os.path.dirname(path)
         above = [(root, c) for root, c in roots if here == root or here.startswith(root + "/")]
-        best = max(above, key=lambda item: len(item[0]), default=None)
+        best = max(above, key=lambda item: (not self._is_package(item[0]), len(item[0])), default=None)
         best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
         return (best[1], best[0]) if best else None
+
+    def _is_package(self, directory: str) -> bool:
+        return f"{directory}/__init__.py" in self.files
 
     def _under(self, base: str, dotted: tuple[str, ...]) -> tuple[str, str] | None:
         stem = "/".join((base, *dotted))
@@ -110,7 +113,7 @@ class ImportIndex:
         directory = os.path.dirname(path)
         uses = self.importers.get(path, [])
         own = self.imports.get(path, [])
-        in_package = f"{directory}/__init__.py" in self.files
+        in_package = self._is_package(directory)
         relative = any(i.level for i in own) or (in_package and any(u.relative for u in uses) and not self._runs(path, uses))
         if in_package and relative:
             return self._relative(directory, helper)
@@ -127,13 +130,12 @@ class ImportIndex:
 
     def _relative(self, directory: str, helper: str) -> Placement:
         dots, top = 1, directory
-        while f"{os.path.dirname(top)}/__init__.py" in self.files and top != self.root:
+        while self._is_package(os.path.dirname(top)) and top != self.root:
             top, dots = os.path.dirname(top), dots + 1
         return Placement(f"{top}/{helper}.py", f"from {'.' * dots} import {helper}")
 
     def _absolute(self, root: str, package: str, helper: str) -> Placement:
-        regular = f"{root}/{package}/__init__.py" in self.files
-        if regular and any(os.path.exists(f"{root}/{name}") for name in _PACKAGING):
+        if self._is_package(f"{root}/{package}") and is_installable(root):
             return Placement(f"{root}/{package}/{helper}.py", f"from {package} import {helper}")
         return Placement(f"{root}/{helper}.py", f"import {helper}")
 
@@ -145,11 +147,22 @@ class ImportIndex:
             if located is None or not parts:
                 continue
             root = located[1]
-            regular = f"{root}/{parts[0]}/__init__.py" in self.files
-            packaged = any(os.path.exists(f"{root}/{name}") for name in _PACKAGING)
-            if regular and (packaged or root != directory):
+            if self._is_package(f"{root}/{parts[0]}") and (root != directory or is_installable(root)):
                 return root, parts[0]
         return None
+
+
+@lru_cache(maxsize=None)
+def is_installable(root: str) -> bool:
+    """Whether a folder says how to install what it holds (a pyproject.toml may hold tools' settings alone)."""
+    for name, sign in _PACKAGING.items():
+        try:
+            text = Path(root, name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if re.search(sign if name != "setup.py" else re.escape(sign), text, re.M):
+            return True
+    return False
 
 
 def read_imports(path: str) -> Iterator[Import]:

@@ -142,7 +142,8 @@ class Site:
         rule = self.rule
         start, end = self.module.span(node or self.node)
         safety = fix.safety if fix else Safety.DISPLAY
-        blocks = bool(changes.pop("blocks", rule.blocks and fix is None))
+        # what normally is rewritten and could not be keeps the guard above it, as NVIDIA-only code does
+        blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
         text = message or rule.message
         see = rule.see[0] if rule.see else ""
         return Finding(rule.id, safety, start, end, text, rule.backends, fix, see=see, blocks=blocks, **changes)  # type: ignore[arg-type]

@@ -297,6 +297,8 @@ def _gap_edit(island: Island, start: int, end: int, new: str) -> Edit | None:
             start += lead
             core = core[lead:]
         tail = len(core) - len(core.rstrip())
+        if want.endswith("(") and "\n" not in core[len(core) - tail :]:
+            tail = 0  # the space after a comma that goes
         if tail and want == want.rstrip():
             end -= tail
             core = core[:-tail]

@@ -129,7 +129,7 @@ def helper_name(files: Iterable[str], texts: Iterable[bytes]) -> str:
     for name in NAMES:
         if any(is_ours(Path(p)) for p in stems.get(name, ())):
             return name
-    words = {name: re.compile(rb"(?<![\w\"'-])" + name.encode() + rb"(?![\w\"'-])") for name in NAMES}
+    words = {name: re.compile(rb"(?<![\w\"'.-])" + name.encode() + rb"(?![\w\"'-])") for name in NAMES}
     texts = list(texts)
     for name in NAMES:
         if name not in stems and not any(name.encode() in text and words[name].search(text) for text in texts):

@@ -35,16 +35,17 @@ class Outcome:
 def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
     """All findings of one pass, guarded regions and suppressions decided, none applied."""
     raw = list(dict.fromkeys(f for f in Scan(module, rules).findings() if f))
-    decided = guards.decide(module, raw)
     hidden = suppress.find(module.source, module.tree)
-    out = []
-    for finding in decided:
-        start, end = module.source.position(finding.start), module.source.position(finding.end)
-        placed = replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
-        if placed.status is Status.OPEN and hidden.status(finding.rule, start[0]):
-            placed = placed.with_status(Status.SUPPRESSED)
-        out.append(_held(placed, facts))
-    return sorted(out, key=lambda f: (f.start, -f.end, f.rule))
+    placed = [_placed(module, finding) for finding in raw]
+    settled = [
+        f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else _held(f, facts) for f in placed
+    ]
+    return sorted(guards.decide(module, settled), key=lambda f: (f.start, -f.end, f.rule))
+
+
+def _placed(module: Module, finding: Finding) -> Finding:
+    start, end = module.source.position(finding.start), module.source.position(finding.end)
+    return replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
 
 
 def _held(finding: Finding, facts: Facts) -> Finding:

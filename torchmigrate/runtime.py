@@ -1,7 +1,7 @@
 # torchmigrate-runtime 1
-"""torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. torch >= 2.1 and nothing else.
+"""torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. Needs torch >= 2.1 only.
 
-On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its docstring says.
+On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.
 Importing this probes nothing: the device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, and
 TORCH_ACCEL_LOG=1 logs, once per call site, what the backend lacked and what was done instead.
 """
@@ -17,19 +17,33 @@ import threading
 import time
 import types
 import warnings
-from collections import defaultdict
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
 OutOfMemoryError = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-_is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+_is_compiling: Any = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+_version: Any = torch.__version__
 _device: torch.device | None = None  # bound at the first call, and not by functools.cache, of which dynamo warns
 _said: set[str] = set()
-_open_ranges: defaultdict[int, list[Any]] = defaultdict(list)  # of each thread
+_ranges: dict[int, list[Any]] = {}  # the open ones of each thread
+_types: dict[str, _TensorType] = {}
 _SINGLE = ("cpu", "mps")  # one device, one queue (torch.mps has streams from 2.15 on; they are not used)
-_STREAMS = ("Event", "Stream", "stream", "current_stream", "default_stream", "set_stream")
-_UNTRACED = ("empty_cache", "synchronize")  # off CUDA these break the graph under torch.compile
+_TYPES = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
+_NOT_MPS = (
+    "Event",
+    "Stream",
+    "stream",
+    "current_stream",
+    "default_stream",
+    "set_stream",
+    "is_available",
+    "device_count",
+)
+_UNTRACED = ("empty_cache", "synchronize")  # off CUDA these, and on MPS the last two above, break torch.compile's graph
+_NO_CPU = "Does nothing on the CPU."
+_NEITHER = "Does nothing on the CPU and MPS."
+_QUEUED = "On the CPU and MPS the one queue."
 
 
 def _note(lacking: str, instead: str) -> None:
@@ -46,8 +60,8 @@ def _note(lacking: str, instead: str) -> None:
 
 
 def _available(kind: str) -> bool:
-    module = torch.backends.mps if kind == "mps" else getattr(torch, kind, None)
-    return bool(getattr(module, "is_available", bool)())
+    home: Any = torch.backends if kind == "mps" else torch  # torch.mps.is_available is younger
+    return bool(getattr(getattr(home, kind, None), "is_available", bool)())
 
 
 def _resolve() -> torch.device:
@@ -57,9 +71,9 @@ def _resolve() -> torch.device:
     if kind not in ("", "cpu") and not _available(kind):
         raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device on this machine")
     # is_available() first: current_accelerator() alone answers "cuda" on a CUDA build without a GPU.
-    if not kind and accelerator is not None and accelerator.is_available():
-        kind = accelerator.current_accelerator().type
-    _device = torch.device(kind or next(filter(_available, ("cuda", "mps", "xpu", "npu", "mtia")), "cpu"))
+    if not kind and accelerator is not None:
+        kind = accelerator.current_accelerator().type if accelerator.is_available() else "cpu"
+    _device = torch.device(kind or next(filter(_available, _TYPES), "cpu"))
     if int(index or 0) > 0:
         set_device(int(index))
     return _device
@@ -73,23 +87,22 @@ def device_type() -> str:
 def device(index_or_device: Any = None) -> torch.device:
     """None: the accelerator without an index, i.e. its current device. 1, "1", "cuda:1": this index of this backend.
 
-    A backend with one device gives index 0 and warns (device(0) is "mps:0", as MPS tensors report); the CPU has no index.
+    A backend with one device gives index 0 and warns (device(0) is "mps:0", as MPS tensors say); the CPU has no index.
     What is not "cuda" ("cpu", "meta") stays as it is. A negative index is torch's own error, except on the CPU.
     """
-    here, asked = _device or _resolve(), index_or_device
-    if asked is None:
-        return here
-    if isinstance(asked, str) and not asked.isdigit():
-        asked = torch.device(asked)
-    if isinstance(asked, torch.device) and asked.type != "cuda":
-        return asked
-    index = asked.index if isinstance(asked, torch.device) else int(asked)
+    here, index = _device or _resolve(), index_or_device
+    if isinstance(index, str) and not index.isdigit():
+        index = torch.device(index)
+    if isinstance(index, torch.device):
+        if index.type != "cuda":
+            return index
+        index = index.index
     if index is None or here.type == "cpu":
         return here
+    index = int(index)
     if index > 0 and here.type != "cuda" and device_count() < 2:
-        if not _is_compiling() and "one device" not in _said:
-            _said.add("one device")
-            warnings.warn(f"accel: {asked} was asked for, but there is only {here.type}:0", stacklevel=2)
+        if not _is_compiling():
+            warnings.warn(f"accel: device {index} was asked for, but there is only {here.type}:0", stacklevel=2)
         index = 0
     return torch.device(here.type, index)
 
@@ -98,15 +111,15 @@ def _native(name: str, mps: str = "") -> Any:
     """torch.<backend>.<name>, else torch.accelerator's (not on MPS, where those assert: #186430), else None."""
     kind = device_type()
     if kind == "mps":
-        return None if name in _STREAMS else getattr(torch.mps, mps or name, None)
-    homes = () if kind == "cpu" else (getattr(torch, kind, None), getattr(torch, "accelerator", None))
-    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+        return None if name in _NOT_MPS else getattr(torch.mps, mps or name, None)
+    homes = [torch.accelerator] if hasattr(torch, "accelerator") else []
+    if kind == "cpu" or name == "get_device_capability":
+        return None
+    return next((getattr(home, name) for home in (getattr(torch, kind, None), *homes) if hasattr(home, name)), None)
 
 
-def _forward(
-    name: str, doc: str, instead: Any = None, own: int = 0, mps: str = "", home: str = ""
-) -> Callable[..., Any]:
-    """The function of this name: torch.cuda's, the backend's, or `instead`. A device comes after `own` other arguments."""
+def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = "", home: str = "") -> Any:
+    """A function: torch.cuda's, the backend's of this name, or `instead`. Its device comes after `own` arguments."""
 
     def function(*args: Any, **options: Any) -> Any:
         if device_type() == "cuda":
@@ -115,7 +128,7 @@ def _forward(
         if native is None:
             _note(name, doc)
             return instead(*args, **options) if callable(instead) else instead
-        if "device" in options:  # some take it by position only
+        if "device" in options and len(args) == own:  # some take it by position only
             args = (*args, options.pop("device"))
         at = [d if d is None or (isinstance(d, int) and d < 0) else device(d) for d in args[own : own + 1]]
         rest = () if device_type() == "mps" else (*at, *args[own + 1 :])  # torch.mps takes no device
@@ -127,10 +140,8 @@ def _forward(
 
 is_available = _forward("is_available", "Whether there is an accelerator.", lambda: device_type() != "cpu")
 device_count = _forward("device_count", "0 on the CPU, 1 on MPS.", lambda: int(device_type() != "cpu"))
-current_device = _forward(
-    "current_device", "0 on the CPU and MPS. For `.to()`, which refuses 0 there, use device().", 0
-)
-set_device = _forward("set_device", "Does nothing on the CPU and MPS, nor for a negative index.")
+current_device = _forward("current_device", "0 on the CPU and MPS. For `.to()`, which may refuse 0, use device().", 0)
+set_device = _forward("set_device", "Does nothing on the CPU and MPS, nor for -1.")
 _BLOCK = "That device inside the block; nothing for None, -1 or something on the CPU, and on the CPU and MPS."
 device_guard = _forward("device", _BLOCK, lambda device=None: contextlib.nullcontext())
 device_of = _forward("device_of", _BLOCK, lambda obj: device_guard(obj.device if is_accelerated(obj) else None), own=1)
@@ -142,28 +153,23 @@ def is_nvidia() -> bool:
 
 
 def is_accelerated(thing: Any) -> bool:
-    """What `x.is_cuda`, `x.device.type == "cuda"`, `"cuda" in device` asked, of this accelerator ("cuda" names it too)."""
+    """What `x.is_cuda`, `x.device.type == "cuda"`, `"cuda" in device` ask, of this accelerator ("cuda" is it too)."""
     kind = device_type()
     if kind == "cpu" or isinstance(thing, int):
         return kind != "cpu" and thing >= 0
-    if isinstance(thing, str):
-        return any(thing.split(":")[0] == name or f".{name}." in thing for name in (kind, "cuda"))
-    if isinstance(thing, torch.device):
-        return thing.type in (kind, "cuda")
+    if isinstance(thing, (str, torch.device)):
+        return any(str(thing).split(":")[0] == name or f".{name}." in str(thing) for name in (kind, "cuda"))
     place = getattr(thing, "device", None) or getattr(getattr(thing, "data", None), "device", None)
     return bool(getattr(thing, "is_cuda", False)) if place is None else torch.device(place).type == kind
 
 
 def device_ids(*ids: Any) -> list[Any] | None:
-    """For DDP and DataParallel: the ids, or the one list or range of them, as a list; None for None, on the CPU and MPS."""
+    """For DDP and DataParallel: the ids, or the one list or range of them, as a list; None on the CPU and MPS."""
     if len(ids) == 1 and not isinstance(ids[0], (int, str, torch.device)):
         ids = ids[0]
-    own = device_type() == "cuda"
-    return (
-        None
-        if ids is None or device_type() in _SINGLE
-        else [i if own or isinstance(i, int) else device(i) for i in ids]
-    )
+    if ids is None or device_type() in _SINGLE:
+        return None
+    return [i if isinstance(i, int) or device_type() == "cuda" else device(i) for i in ids]
 
 
 def output_device(index: Any) -> Any:
@@ -187,26 +193,23 @@ def pin(tensor: Any) -> Any:
 
 
 def map_location(target: Any = None) -> Any:
-    """For torch.load: device(target), but for None, which moves nothing on CUDA, and elsewhere what was on an accelerator.
-
-    The targets of a dict are taken so too; a function stays.
-    """
+    """For torch.load: device(target). None moves only what an accelerator saved, and on CUDA nothing. Dicts too."""
 
     def move(storage: Any, location: str) -> Any:
         kind, _, index = str((target or {}).get(location, location)).partition(":")
         place = kind if kind in ("cpu", "meta") else str(device(int(index) if index else None))
-        return torch.serialization.default_restore_location(storage, place)
+        restore: Any = torch.serialization.default_restore_location
+        return restore(storage, place)
 
     if target is None or isinstance(target, dict):
         return target if device_type() == "cuda" else move
     return target if callable(target) else device(target)
 
 
-class _Queue(contextlib.nullcontext):
+class _Queue:
     """Stream and Event where there is one queue: all is in order already, and the time is the host's after a sync."""
 
     def __init__(self, enable_timing: bool = False) -> None:
-        super().__init__()
         self._timed, self._at = enable_timing, 0.0
 
     def query(self) -> bool:
@@ -232,60 +235,52 @@ class _Queue(contextlib.nullcontext):
     def elapsed_time(self, end_event: Any) -> float:
         if not (self._at and end_event._at):
             raise RuntimeError("Both events must be made with enable_timing=True, and recorded, before elapsed_time().")
-        return (end_event._at - self._at) * 1e3
+        return float(end_event._at - self._at) * 1e3
 
 
 _QUEUE = _Queue()
 synchronize = _forward("synchronize", "Does nothing on the CPU, which is never ahead; nor off CUDA while compiling.")
 empty_cache = _forward("empty_cache", "Does nothing on the CPU; nor off CUDA while compiling.")
-Stream = _forward("Stream", "On the CPU and MPS the one queue.", lambda device=None, priority=0: _QUEUE)
-current_stream = _forward("current_stream", "On the CPU and MPS the one queue.", lambda device=None: _QUEUE)
+Stream = _forward("Stream", _QUEUED, lambda device=None, priority=0: _QUEUE)
+current_stream = _forward("current_stream", _QUEUED, lambda device=None: _QUEUE)
 default_stream = _forward(
-    "default_stream",
-    "On XPU, after a synchronize, the current one.",
-    lambda device=None: synchronize(device) or current_stream(device),
+    "default_stream", "On XPU the current one.", lambda device=None: synchronize(device) or current_stream(device)
 )
-set_stream = _forward("set_stream", "Does nothing on the CPU and MPS.", own=1)
-stream = _forward("stream", "Does nothing on the CPU and MPS.", lambda stream: contextlib.nullcontext(), own=1)
+set_stream = _forward("set_stream", _NEITHER, own=1)
+stream = _forward("stream", _NEITHER, lambda stream: contextlib.nullcontext(), own=1)
 
 
 def Event(enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
     """torch.cuda.Event; elsewhere only enable_timing counts. On the CPU and MPS the host's clock after a sync."""
-    if device_type() == "cuda":
-        return torch.cuda.Event(enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
-    return (_native("Event") or _Queue)(enable_timing=enable_timing)
+    options = {"blocking": blocking, "interprocess": interprocess} if device_type() == "cuda" else {}
+    make: Any = torch.cuda.Event if device_type() == "cuda" else _native("Event") or _Queue
+    return make(enable_timing=enable_timing, **options)
 
 
 memory_allocated = _forward("memory_allocated", "Bytes; 0 on the CPU.", 0, mps="current_allocated_memory")
 memory_reserved = _forward("memory_reserved", "Bytes; 0 on the CPU.", 0, mps="driver_allocated_memory")
 max_memory_allocated = _forward("max_memory_allocated", "Bytes; 0, as unknown, on the CPU and MPS.", 0)
 max_memory_reserved = _forward("max_memory_reserved", "Bytes; 0, as unknown, on the CPU and MPS.", 0)
-reset_peak_memory_stats = _forward("reset_peak_memory_stats", "Does nothing on the CPU and MPS.")
-reset_accumulated_memory_stats = _forward("reset_accumulated_memory_stats", "Does nothing on the CPU and MPS.")
+reset_peak_memory_stats = _forward("reset_peak_memory_stats", _NEITHER)
+reset_accumulated_memory_stats = _forward("reset_accumulated_memory_stats", _NEITHER)
 memory_stats = _forward("memory_stats", "A dict, empty on the CPU and MPS.", lambda device=None: {})
 memory_summary = _forward("memory_summary", "A text; where the backend writes none, a line that says so.", "no summary")
 mem_get_info = _forward("mem_get_info", "(free, total) bytes; (0, 0), as unknown, on the CPU and MPS.", (0, 0))
 ipc_collect = _forward("ipc_collect", "Does nothing where there is no such thing.")
-set_per_process_memory_fraction = _forward("set_per_process_memory_fraction", "Does nothing on the CPU.", own=1)
-
+set_per_process_memory_fraction = _forward("set_per_process_memory_fraction", _NO_CPU, own=1)
 # The CPU's generator is torch.manual_seed's: seeding here leaves it alone, as torch.cuda's functions do.
 manual_seed = _forward("manual_seed", "Seeds the current device; does nothing on the CPU.", own=1)
 manual_seed_all = _forward("manual_seed_all", "Seeds all devices; does nothing on the CPU.", own=1, mps="manual_seed")
 seed = _forward("seed", "Seeds the current device at random; does nothing on the CPU.")
 seed_all = _forward("seed_all", "Seeds all devices at random; does nothing on the CPU.", mps="seed")
 initial_seed = _forward("initial_seed", "On the CPU and MPS torch.initial_seed().", lambda: torch.initial_seed())
-get_rng_state = _forward(
-    "get_rng_state", "On the CPU torch.get_rng_state().", lambda device=None: torch.get_rng_state()
-)
+get_rng_state = _forward("get_rng_state", "On the CPU the CPU's.", lambda device=None: torch.get_rng_state())
 get_rng_state_all = _forward(
-    "get_rng_state_all", "One per device; [] on the CPU.", lambda: [get_rng_state(i) for i in range(device_count())]
+    "get_rng_state_all", "[] on the CPU.", lambda: [*map(get_rng_state, range(device_count()))]
 )
-set_rng_state = _forward("set_rng_state", "Does nothing on the CPU.", own=1)
+set_rng_state = _forward("set_rng_state", _NO_CPU, own=1)
 set_rng_state_all = _forward(
-    "set_rng_state_all",
-    "Does nothing on the CPU.",
-    lambda states: [set_rng_state(s, i) for i, s in enumerate(states[: device_count()])] and None,
-    own=1,
+    "set_rng_state_all", _NO_CPU, lambda states: [*map(set_rng_state, states, range(device_count()))] and None, own=1
 )
 
 
@@ -297,51 +292,47 @@ def generator(index_or_device: Any = None) -> torch.Generator:
 def _amp_type() -> str:
     """The CPU keeps a disabled "cuda", which is what torch.cuda.amp was there; MPS has had autocast since torch 2.5."""
     kind = device_type()
-    return "cuda" if kind == "cpu" or (kind == "mps" and torch.__version__ < (2, 5)) else kind
+    return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 5)) else kind
 
 
 def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: bool | None = None) -> torch.autocast:
-    """torch.autocast, on every accelerator with CUDA's default dtype, float16; on the CPU disabled, as torch.cuda.amp's."""
+    """torch.autocast, with CUDA's default of float16 on any accelerator; disabled on the CPU, as torch.cuda.amp's."""
     kind, dtype = _amp_type(), torch.float16 if dtype is None else dtype
     return torch.autocast(kind, dtype=dtype, enabled=enabled and kind == device_type(), cache_enabled=cache_enabled)
 
 
-def grad_scaler(
-    init_scale: float = 2.0**16,
-    growth_factor: float = 2.0,
-    backoff_factor: float = 0.5,
-    growth_interval: int = 2000,
-    enabled: bool = True,
-) -> Any:
-    """torch.amp.GradScaler; disabled on the CPU, as torch.cuda.amp's was, and on MPS before torch 2.8 (no kernel)."""
+def grad_scaler(*args: Any, **options: Any) -> Any:
+    """torch.amp.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) for the accelerator.
+
+    Disabled on the CPU, as torch.cuda.amp's was, and on MPS before torch 2.8, which has no kernel for it.
+    """
     kind = _amp_type()
-    enabled = enabled and kind == device_type() and (kind != "mps" or torch.__version__ >= (2, 8))
-    scale = getattr(torch.amp, "GradScaler", None)  # torch >= 2.3
-    scale = torch.cuda.amp.GradScaler if scale is None else functools.partial(scale, kind)
-    return scale(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+    works = kind == device_type() and (kind != "mps" or _version >= (2, 8))
+    options["enabled"] = works and (args[4] if len(args) > 4 else options.get("enabled", True))
+    new = getattr(torch.amp, "GradScaler", None)  # torch >= 2.3
+    return new(kind, *args[:4], **options) if new else torch.cuda.amp.GradScaler(*args[:4], **options)
 
 
-def _at_first_call(name: str, function: Any = None, **options: Any) -> Any:
+def _amp_decorator(name: str, function: Any = None, **options: Any) -> Any:
     if function is None:
-        return functools.partial(_at_first_call, name, **options)
+        return functools.partial(_amp_decorator, name, **options)
+    new = getattr(torch.amp, name, None)  # torch >= 2.4
+    if new is None:
+        return getattr(torch.cuda.amp, name)(function, **options)
+    made = {kind: new(function, device_type=kind, **options) for kind in _TYPES}  # here, as dynamo cannot
 
     @functools.wraps(function)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        make = getattr(torch.amp, name, None)  # torch >= 2.4
-        make = getattr(torch.cuda.amp, name) if make is None else functools.partial(make, device_type=_amp_type())
-        return make(function, **options)(*args, **kwargs)
+        kind = _amp_type()
+        return (made.get(kind) or new(function, device_type=kind, **options))(*args, **kwargs)
 
     return decorated
 
 
-# torch.amp's decorators; the device is looked for when the method runs, not when its class is made.
-custom_fwd = functools.partial(_at_first_call, "custom_fwd")
-custom_bwd = functools.partial(_at_first_call, "custom_bwd")
-is_bf16_supported = _forward(
-    "is_bf16_supported",
-    "On MPS from macOS 14 on; not on the CPU.",
-    lambda *_, **__: device_type() == "mps" and torch.backends.mps.is_macos_or_newer(14, 0),
-)
+# torch.amp's decorators; the device is looked for when the method runs, not when its class is made
+custom_fwd = functools.partial(_amp_decorator, "custom_fwd")
+custom_bwd = functools.partial(_amp_decorator, "custom_bwd")
+is_bf16_supported = _forward("is_bf16_supported", "False on the CPU and, as unknown, on MPS.", False)
 get_device_name = _forward("get_device_name", "On the CPU and MPS the device type.", lambda device=None: device_type())
 get_device_capability = _forward("get_device_capability", "(major, minor) on CUDA only; else (0, 0).", (0, 0))
 get_device_properties = _forward(
@@ -359,46 +350,35 @@ def dist_backend(wanted: str = "nccl") -> str:
     return own if wanted == "nccl" else wanted
 
 
-def _end_range() -> None:
-    if ranges := _open_ranges[threading.get_ident()]:
+def _push(msg: str) -> None:
+    _ranges.setdefault(threading.get_ident(), []).append(torch.profiler.record_function(msg).__enter__())
+
+
+def _pop() -> None:
+    if ranges := _ranges.get(threading.get_ident()):
         ranges.pop().__exit__(None, None, None)
 
 
-def _range(msg: str, *args: Any, **kwargs: Any) -> Any:
-    return torch.profiler.record_function(msg.format(*args, **kwargs) if args or kwargs else msg)
-
-
-nvtx = (
-    types.SimpleNamespace(  # off CUDA torch.profiler.record_function, so that the ranges show in torch's own profiler
-        range=_forward("range", "A record_function.", _range, home="nvtx"),
-        range_push=_forward(
-            "range_push",
-            "",
-            lambda msg: _open_ranges[threading.get_ident()].append(_range(msg).__enter__()),
-            home="nvtx",
-        ),
-        range_pop=_forward("range_pop", "", _end_range, home="nvtx"),
-        mark=_forward("mark", "", lambda msg: _range(msg).__enter__().__exit__(None, None, None), home="nvtx"),
-    )
+nvtx = types.SimpleNamespace(  # off CUDA torch.profiler.record_function: the ranges show in torch's own profiler
+    range=_forward("range", "", lambda msg, *a, **k: torch.profiler.record_function(msg.format(*a, **k)), home="nvtx"),
+    range_push=_forward("range_push", "A record_function, until range_pop.", _push, home="nvtx"),
+    range_pop=_forward("range_pop", "Ends this thread's last range, if any.", _pop, home="nvtx"),
+    mark=_forward("mark", "Does nothing.", home="nvtx"),
 )
-nvtx = _Nvtx()
 
 
 class _TensorType(type):
-    """What torch.cuda.FloatTensor is there, for other accelerators: of sizes it is uninitialised, of a sequence its data."""
+    """What torch.cuda.FloatTensor is, for other accelerators: of sizes it is uninitialised, of a sequence its data."""
 
     dtype: torch.dtype
 
     def __instancecheck__(cls, thing: Any) -> bool:
         return isinstance(thing, torch.Tensor) and thing.dtype == cls.dtype and is_accelerated(thing)
 
-    def __call__(cls, *args: Any, **options: Any) -> torch.Tensor:
+    def __call__(cls, *args: Any, **options: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             return args[0].to(device(), cls.dtype)
         return getattr(torch, cls.__name__)(*args, **options).to(device())
-
-
-_types: dict[str, _TensorType] = {}
 
 
 def tensor_type(dtype: torch.dtype) -> Any:
@@ -410,10 +390,7 @@ def tensor_type(dtype: torch.dtype) -> Any:
 
 
 def cast(tensor: Any, type_or_dtype: Any) -> Any:
-    """tensor.type(torch.cuda.FloatTensor): to that dtype and, if not on one, to the accelerator. CPU types are tensor.type().
-
-    Takes dtypes, tensor_type()s, legacy types and their names; and modules for tensors.
-    """
+    """tensor.type(torch.cuda.FloatTensor): to this (d)type, on the accelerator unless it is the CPU's. Modules too."""
     wanted = type_or_dtype
     if isinstance(wanted, str):
         home, _, name = wanted.rpartition(".")
@@ -427,16 +404,16 @@ def cast(tensor: Any, type_or_dtype: Any) -> Any:
 
 
 def set_default_tensor_type(dtype: torch.dtype) -> None:
-    """torch.set_default_tensor_type(torch.cuda.FloatTensor); elsewhere default dtype and device, which leaves torch.Tensor(...)
-    on the CPU (T12)."""
+    """torch.set_default_tensor_type(torch.cuda.FloatTensor); elsewhere dtype and device, not for torch.Tensor() (T12)."""
     if device_type() == "cuda":
-        return torch.set_default_tensor_type(tensor_type(dtype))
-    torch.set_default_dtype(dtype)
-    if device_type() != "cpu":
+        torch.set_default_tensor_type(tensor_type(dtype))
+    else:
+        torch.set_default_dtype(dtype)
+    if device_type() not in ("cpu", "cuda"):
         torch.set_default_device(device())
 
 
 def sparse_tensor(indices: Any, values: Any, size: Any = None) -> torch.Tensor:
     """torch.cuda.sparse.FloatTensor(indices, values, size): where the values are, if that is an accelerator."""
     where = values.device if is_accelerated(values) else device()
-    return torch.sparse_coo_tensor(indices, values, size, device=where)
+    return torch.sparse_coo_tensor(indices, values, *([] if size is None else [size]), device=where)

@@ -133,6 +133,8 @@ class Scan:
             yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
 
     def _reference(self, node: ast.AST, scope: scopes_.Scope) -> Iterator[Finding]:
+        if isinstance(node, ast.Name) and _is_variable(node, scope):
+            return  # `Tensor = torch.cuda.FloatTensor`: rewritten there, once
         name = self.module.resolve(node, scope)
         inner = node
         while name and name.startswith("torch."):
@@ -143,9 +145,13 @@ class Scan:
             if not isinstance(inner, ast.Attribute):
                 return
             inner, name = inner.value, name.rpartition(".")[0]
-        if name is None and isinstance(node, ast.Attribute):
+        if name is None and isinstance(node, ast.Attribute) and not self._is_helper(node):
             handlers = self.rules.by_key.get("." + node.attr, ())
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
+
+    def _is_helper(self, node: ast.Attribute) -> bool:
+        """`accel.pin_memory()` in a second pass, before its import is there, is no method of an unknown object."""
+        return isinstance(node.value, ast.Name) and node.value.id == self.module.names["accel"]
 
     def _called(self, ref: ast.AST) -> ast.AST:
         up = self.parent.get(ref)
@@ -161,6 +167,12 @@ class Scan:
     ) -> Iterator[Finding]:
         for rule, handler in handlers:
             yield from handler(Site(self.module, rule, node, ref, scope, name))
+
+
+def _is_variable(node: ast.Name, scope: scopes_.Scope) -> bool:
+    """Whether a name is bound by assignment here rather than by an import."""
+    found = scope.find(node.id)
+    return bool(found) and all(binding.value is not None for binding in found[1])
 
 
 def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:

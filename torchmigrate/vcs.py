@@ -41,11 +41,9 @@ class Repository:
 
     def ignores(self, directory: Path) -> bool:
         """Is this directory itself ignored, so that `files` would say nothing of it?"""
-        if directory == self.top:
-            return False
-        inside = os.path.relpath(directory, self.top)
-        output = self._run("status", "--porcelain", "-z", "--ignored", "--untracked-files=no", "--", inside)
-        return any(entry.startswith(b"!! ") for entry in output.split(b"\0"))
+        command = ["git", "check-ignore", "-q", "--", os.fspath(directory)]
+        status, _, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
+        return bool(status == 0)
 
     def dirty(self, paths: Sequence[Path]) -> list[Dirty]:
         """Those of the paths that have unstaged changes or that git does not track. Staged is fine."""

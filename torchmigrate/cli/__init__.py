@@ -54,6 +54,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         status = app(None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()
+        if status == Interrupted.status:  # typer's own way to end on Ctrl-C
+            raise KeyboardInterrupt
         return int(status or 0)
     except UserError as error:
         print(error, file=sys.stderr)

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from torchmigrate import config as config_
-from torchmigrate import diff, pack
+from torchmigrate import cases, diff, pack
 from torchmigrate.cli.migrate import known, pack_errors
 from torchmigrate.cli.output import colours
 from torchmigrate.edits import Changed
@@ -47,7 +47,7 @@ def test(directories: Sequence[Path]) -> int:
         return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
 
     tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
-    failures = [failure for failure in pack.check_cases(ruleset) if failure.rule in tested]
+    failures = [failure for failure in cases.check_cases(ruleset) if failure.rule in tested]
     for failure in failures:
         print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
     count = sum(len(rule.cases) for rule in tested.values())

@@ -151,7 +151,7 @@ def kind(finding: Finding) -> str:
         return "dropped" if finding.fix else "yours"
     if finding.fix is None or finding.fix.safety is Safety.DISPLAY:
         return "yours"
-    return "unsafe" if finding.status is Status.HELD else "fixable"
+    return "unsafe" if finding.fix.safety is Safety.UNSAFE or finding.status is Status.HELD else "fixable"
 
 
 def _n(count: int, one: str, many: str = "") -> str:

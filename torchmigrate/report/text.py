@@ -52,8 +52,6 @@ def _finding(report: Report, result: FileResult, finding: Finding, line: str | N
         yield f"  {' ' * len(number)} {paint('|', dim=True)} {pad}{paint('^' * max(1, end - begin), fg=fg)}"
     if finding.backends:
         yield f"  {' ' * len(number)} {paint('=', dim=True)} matters on: {', '.join(finding.backends)}"
-    if finding.see:
-        yield f"  {' ' * len(number)} {paint('=', dim=True)} see {finding.see}"
 
 
 def statistics(report: Report) -> Iterator[str]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
+from torchmigrate.guards import refuses
 from torchmigrate.module import Site
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
@@ -19,8 +20,23 @@ def availability(site: Site) -> Iterator[Finding]:
         return
     if _told(site):
         return
-    found = site.rewrite("torch.cuda.is_available()", "accel.is_available()")
-    yield found or site.note()
+    asked = "is_usable" if _refuses(site) else "is_available"
+    yield site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
+
+
+def _refuses(site: Site) -> bool:
+    """Whether the program ends without CUDA. What is asked then is whether there is a device to run on at all."""
+    node: ast.AST = site.node
+    up = site.parent
+    negated = isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)
+    if negated:
+        node, up = up, site.module.parent(up)  # type: ignore[assignment, arg-type]
+    match up:
+        case ast.Assert():
+            return up.test is node and not negated
+        case ast.If() if up.test is node:
+            return refuses(site.module, up.body if negated else up.orelse)
+    return False
 
 
 def _told(site: Site) -> bool:

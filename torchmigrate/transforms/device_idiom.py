@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
-from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_expression import is_cpu, parse, parse_device
 
 
@@ -25,7 +24,8 @@ def device_idiom(site: Site) -> Iterator[Finding]:
     if device is None or not is_cpu(site.module, other):
         return
     whole, typed = _context(site, node, is_string=parse(site.module, cuda) is not None)
-    yield device_default.at_import_checked(site, whole, device.as_device if typed else device.as_type)
+    # what it replaces asked for CUDA in this very place, so no probe is gained (T14)
+    yield site.replace(whole, device.as_device if typed else device.as_type)
 
 
 def _arms(module: Module, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:

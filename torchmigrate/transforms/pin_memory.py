@@ -1,4 +1,8 @@
-"""`x.pin_memory()` raises without an accelerator; `DataLoader(pin_memory=True)` only warns and leaves unpinned."""
+"""`x.pin_memory()` raises without an accelerator.
+
+`DataLoader(pin_memory=True)` stays: without an accelerator it only warns and leaves the batch unpinned (measured), and on
+the others the loader knows best, so an edit would gain nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,7 @@ from torchmigrate.module import Site
 
 def pin_memory(site: Site) -> Iterator[Finding]:
     call = site.call
-    if call is None:
+    if call is None or call.args or call.keywords or not isinstance(site.ref, ast.Attribute):
         return
-    if isinstance(site.ref, ast.Attribute) and site.ref.attr == "pin_memory":
-        if not call.args and not call.keywords and ast.unparse(site.ref.value) not in ("self", "cls"):
-            yield from filter(None, (site.rewrite("$x.pin_memory()", "accel.pin($x)"),))
-        return
-    for keyword in call.keywords:
-        if keyword.arg == "pin_memory" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
-            yield site.replace(keyword.value, "accel.pin_memory()")
+    if ast.unparse(site.ref.value) not in ("self", "cls"):
+        yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()

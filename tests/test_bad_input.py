@@ -1,0 +1,273 @@
+"""Bad input, by the real command line: a clear message each, the other files done, none half-written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Ran, git
+
+Cli = Callable[..., Ran]
+GOOD = "import torch\n\nx = torch.zeros(2).cuda()\n"
+MOVED = b"import torch\n\nimport accel\n\nx = torch.zeros(2).to(accel.device())\n"
+BAD = {
+    "python2.py": (b"import torch\nprint 'x'.cuda()\n", "line 2: not Python 3"),
+    "latin1.py": ("import torch\nname = 'é'\nx.cuda()\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8"),
+    "unknown.py": (b"# coding: klingon\nx.cuda()\n", "unknown encoding: klingon"),
+    "nul.py": (b"cuda" + b"\0" * 1000, "NUL byte at offset 4"),
+    "syntax.py": (b"import torch\nx.cuda(\n", "line 2: not Python 3"),
+    "cuda.ipynb": (b"{cuda", "not JSON"),
+    "old.ipynb": (b'{"worksheets": [{"cells": ["x.cuda()"]}], "nbformat": 3}', "format 3"),
+}
+
+
+@pytest.fixture
+def project(here: Path) -> Path:
+    (here / "good.py").write_text(GOOD)
+    return here
+
+
+def is_done(project: Path) -> bool:
+    return b".to(accel.device())" in (project / "good.py").read_bytes() and (project / "accel.py").exists()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_files_that_cannot_be_read(project: Path, cli: Cli, name: str) -> None:
+    raw, message = BAD[name]
+    (project / name).write_bytes(raw)
+    ran = cli("check")
+    assert ran.status == 2
+    ran = cli("apply")
+    assert ran.status == 2
+    assert f"error: {name}: " in ran.err
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert (project / name).read_bytes() == raw
+    assert is_done(project)
+
+
+def test_all_of_them_at_once(project: Path, cli: Cli) -> None:
+    for name, (raw, _) in BAD.items():
+        (project / name).write_bytes(raw)
+    ran = cli("apply", ".", "nowhere.py")
+    assert ran.status == 2
+    assert sum(line.startswith("error: ") for line in ran.err.splitlines()) == len(BAD) + 1
+    assert ran.last.startswith("Rewrote 1 of 1 file and added accel.py")
+    assert ran.last.endswith(f"{len(BAD) + 1} errors.")
+    assert is_done(project)
+
+
+def test_latin_1_with_a_cookie_keeps_its_encoding(project: Path, cli: Cli) -> None:
+    raw = "# -*- coding: latin-1 -*-\nimport torch\n\nname = 'é'\nx = torch.zeros(2).cuda()\n".encode("latin-1")
+    (project / "a.py").write_bytes(raw)
+    patch = cli("apply", "-n").raw
+    assert cli("apply").status == 0
+    written = (project / "a.py").read_bytes()
+    assert b"name = '\xe9'\n" in written
+    assert b".to(accel.device())" in written
+    # and its diff has the file's own bytes
+    (project / "accel.py").unlink()
+    (project / "good.py").write_text(GOOD)
+    (project / "a.py").write_bytes(raw)
+    (project.parent / "patch").write_bytes(patch)
+    subprocess.run(["patch", "-p1", "-i", str(project.parent / "patch")], check=True, capture_output=True, cwd=project)
+    assert (project / "a.py").read_bytes() == written
+
+
+def test_a_broken_symlink(project: Path, cli: Cli) -> None:
+    (project / "broken.py").symlink_to("nowhere.py")
+    ran = cli("apply")
+    assert (ran.status, "error: broken.py: broken symlink to nowhere.py\n" in ran.err) == (2, True)
+    assert is_done(project)
+
+
+def test_a_path_that_does_not_exist(project: Path, cli: Cli) -> None:
+    ran = cli("apply", "nowhere", "good.py")
+    assert (ran.status, "error: nowhere: no such file or directory\n" in ran.err) == (2, True)
+    assert is_done(project)
+    assert cli("check", "nowhere").status == 2
+
+
+def test_six_thousand_lines(project: Path, cli: Cli) -> None:
+    body = "".join(f"def f{i}(x):\n    y = x + {i}\n    return y\n\n\n" for i in range(1200))
+    text = f"import torch\n\n\n{body}x = torch.zeros(2).cuda()\n{body}y = torch.zeros(2).cuda()\n"
+    (project / "long.py").write_text(text)
+    assert text.count("\n") > 12_000
+    assert cli("apply").status == 0
+    lines = (project / "long.py").read_text().split("\n")
+    assert len(lines) <= text.count("\n") + 5
+    assert sum(".to(accel.device())" in line for line in lines) == 2
+    assert is_done(project)
+
+
+def test_deep_nesting(project: Path, cli: Cli) -> None:
+    (project / "deep.py").write_text("x.cuda()\ny = " + "(" * 5000 + ")" * 5000 + "\n")
+    ran = cli("apply")
+    assert (ran.status, "Traceback" in ran.err, "error: deep.py: " in ran.err) == (2, False, True)
+    assert is_done(project)
+
+
+def test_an_unknown_configuration_key(project: Path, cli: Cli) -> None:
+    (project / "pyproject.toml").write_text("[tool.torchmigrate]\nunsafe-fix = true\n")
+    ran = cli("apply")
+    assert ran.status == 2
+    assert ran.err == (
+        f"error: {project}/pyproject.toml:2: unknown key `unsafe-fix`\nhelp: did you mean `unsafe-fixes`?\n"
+    )
+    assert (project / "good.py").read_text() == GOOD
+    assert cli("apply", "--isolated").status == 0
+
+
+def test_a_pack_with_an_unbound_capture(project: Path, cli: Cli) -> None:
+    (project / "pyproject.toml").write_text("[tool.torchmigrate]\nrule-paths = ['mine']\n")
+    rule = project / "mine" / "own" / "wrong.toml"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(
+        'summary = "s"\nsafety = "safe"\nwhy = "w"\n[[rewrite]]\nmatch = "torch.f($x)"\nwith = "torch.g($y)"\n'
+    )
+    for command in (["apply"], ["check"], ["rules"], ["rules", "test", "mine"], ["explain", "torch.f"]):
+        ran = cli(*command)
+        assert ran.status == 2
+        assert "own/wrong.toml:6: `with` uses $y, which `match` does not bind\nhelp: " in ran.err
+        assert "internal" not in ran.err
+    assert (project / "good.py").read_text() == GOOD
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that an unprivileged user can reach: pytest's own is the user's alone."""
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o777)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def unprivileged(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user whom file permissions bind: root passes them all."""
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["XDG_CACHE_HOME"] = str(directory / "cache")
+    command = [sys.executable, "-m", "torchmigrate", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **user,  # type: ignore[call-overload]
+    )
+    if "No module named" in done.stderr or "Permission denied: '/" in done.stderr:
+        pytest.skip("another user cannot run this interpreter")
+    return done
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_an_unreadable_file_and_directory(shared: Path) -> None:
+    for name in ("good.py", "secret.py", "locked/a.py"):
+        (shared / name).parent.mkdir(exist_ok=True)
+        (shared / name).write_text(GOOD)
+        (shared / name).chmod(0o666)
+    (shared / "secret.py").chmod(0)
+    (shared / "locked").chmod(0)
+    ran = unprivileged(shared, "apply")
+    assert ran.returncode == 2
+    assert "error: secret.py: cannot be read: Permission denied\n" in ran.stderr
+    assert "error: locked: cannot read the directory: Permission denied\n" in ran.stderr
+    assert is_done(shared)
+    (shared / "locked").chmod(0o777)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_a_read_only_directory(shared: Path) -> None:
+    for name in ("one/good.py", "two/b.py", "three/c.py"):
+        (shared / name).parent.mkdir(exist_ok=True)
+        (shared / name).write_text(GOOD)
+        (shared / name).chmod(0o666)
+        (shared / name).parent.chmod(0o777)
+    (shared / "two").chmod(0o555)
+    (shared / "three" / "c.py").chmod(0o444)
+    ran = unprivileged(shared, "apply", "--runtime", "package")
+    assert ran.returncode == 2
+    assert "error: two/b.py: not written: permission denied\n" in ran.stderr
+    assert "error: three/c.py: not written: it is read-only\n" in ran.stderr
+    assert "Rewrote 1 of " in ran.stderr
+    assert (shared / "two" / "b.py").read_text() == (shared / "three" / "c.py").read_text() == GOOD
+    assert (shared / "one" / "good.py").read_text() != GOOD
+    (shared / "two").chmod(0o777)
+
+
+KILLED = """
+import os, signal, sys
+from torchmigrate import cli
+real, seen = os.replace, []
+def replace(old, new):
+    if str(new).endswith(".py"):
+        seen.append(new)
+        if len(seen) == 3:  # the temp file is written, its name is not yet the target's
+            os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    real(old, new)
+os.replace = replace
+sys.exit(cli.run(["apply"]))
+"""
+
+
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("in_git", [True, False])
+def test_killed_in_the_middle_of_writing(here: Path, cli: Cli, signal: str, in_git: bool) -> None:
+    names = [f"m{number}.py" for number in range(6)]
+    for name in names:
+        (here / name).write_text(GOOD)
+    if in_git:
+        git(here, "init", "-q")
+        git(here, "add", ".")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", KILLED, signal]
+    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    texts = [(here / name).read_text() for name in names]
+    assert texts.count(GOOD) in (3, 4)  # helper, m0 and m1, or also m2, which the signal met
+    assert all(text == GOOD or text.endswith(".to(accel.device())\n") for text in texts)
+    if signal == "SIGINT":
+        assert done.returncode == 130
+        assert "error: interrupted; " in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not list(here.glob(".torchmigrate-*"))
+    ran = cli("undo")
+    assert ran.status == 0, ran.err
+    assert [(here / name).read_text() for name in names] == [GOOD] * 6
+    assert sorted(p.name for p in here.iterdir() if p.name != ".git") == names
+
+
+def test_ctrl_c_while_planning_in_processes(here: Path) -> None:
+    """Workers must not print their own tracebacks."""
+    filler = "# " + "cuda " * 2000 + "\n"
+    for number in range(400):
+        (here / f"m{number}.py").write_text(filler + GOOD * 20)
+    code = """
+import os, signal, sys, threading, time
+from torchmigrate import cli
+def interrupt():
+    time.sleep(0.6)
+    os.killpg(0, signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+sys.exit(cli.run(["apply", "-j", "2"]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=here,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        process_group=0,
+    )
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr, done.stderr[-3000:]
+    assert "interrupted" in done.stderr

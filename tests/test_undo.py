@@ -1,0 +1,194 @@
+"""Undo: everything back, nothing of the user's lost, whatever happened in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import git
+
+from torchmigrate import journal, undo, write
+from torchmigrate.edits import Changed
+from torchmigrate.errors import UserError
+
+
+def planned(root: Path, *names: str) -> list[Changed]:
+    changes = []
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_bytes(f"old {name}\r\n".encode())
+        changes.append(Changed(path, path.read_bytes(), path.read_bytes() + b"new\n", ()))
+    return changes
+
+
+def apply(changes: list[Changed]) -> journal.Journal:
+    saved = journal.begin(changes)
+    saved.finish([c for c in write.each(changes) if isinstance(c, Changed)])
+    return saved
+
+
+def helper(root: Path) -> Changed:
+    return Changed(root / "accel.py", b"", b"helper\n", (), new=True)
+
+
+def outcomes(path: Path) -> dict[str, str]:
+    return {o.path.name: o.done or o.refused for o in undo.undo(path)}
+
+
+@pytest.fixture(params=["git", "no git"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    if request.param == "git":
+        git(root, "init", "-q")
+    return root
+
+
+def test_everything_comes_back(root: Path) -> None:
+    changes = planned(root, "a.py", "pkg/b.py")
+    (root / "a.py").chmod(0o755)
+    saved = apply([*changes, helper(root)])
+    assert saved.in_git == (root / ".git").exists()
+    assert (root / "a.py").read_bytes() == b"old a.py\r\nnew\n"
+    if saved.in_git:
+        assert saved.directory.is_relative_to(root / ".git")
+        assert "torchmigrate" not in git(root, "status", "--porcelain", "-uall", "--ignored")
+    else:
+        assert not saved.directory.is_relative_to(root)
+    assert outcomes(root) == {"a.py": "restored", "b.py": "restored", "accel.py": "removed"}
+    assert [c.path.read_bytes() for c in changes] == [c.before for c in changes]
+    assert (root / "a.py").stat().st_mode & 0o777 == 0o755
+    assert not (root / "accel.py").exists()
+    with pytest.raises(UserError, match="nothing to undo"):
+        undo.undo(root)
+
+
+def test_what_was_changed_since_stays(root: Path) -> None:
+    apply([*planned(root, "a.py", "b.py", "c.py"), helper(root)])
+    (root / "a.py").write_bytes(b"my work\n")
+    (root / "c.py").unlink()
+    (root / "accel.py").write_bytes(b"mine\n")
+    found = outcomes(root)
+    assert found == {"a.py": "changed since", "b.py": "restored", "c.py": "deleted since", "accel.py": "changed since"}
+    assert (root / "a.py").read_bytes() == b"my work\n"
+    assert (root / "accel.py").exists()
+    # once it is as apply left it, undo goes on
+    (root / "a.py").write_bytes(b"old a.py\r\nnew\n")
+    assert outcomes(root)["a.py"] == "restored"
+
+
+def test_a_part_of_the_tree(root: Path) -> None:
+    apply(planned(root, "pkg/a.py", "pkg/b.py", "c.py"))
+    assert outcomes(root / "pkg" / "a.py") == {"a.py": "restored"}
+    assert outcomes(root / "pkg") == {"b.py": "restored"}
+    assert outcomes(root) == {"c.py": "restored"}
+
+
+def test_two_applies_are_undone_one_after_the_other(root: Path) -> None:
+    apply(planned(root, "a.py"))
+    apply(planned(root, "a.py"))
+    undo.undo(root)
+    assert (root / "a.py").read_bytes() == b"old a.py\r\nnew\n"
+    undo.undo(root)
+    assert (root / "a.py").read_bytes() == b"old a.py\r\n"
+
+
+def test_a_run_that_was_killed_in_the_middle(root: Path) -> None:
+    changes = planned(root, "a.py", "b.py", "c.py")
+    journal.begin(changes)
+    write.write(changes[0].path, changes[0].before, changes[0].after)
+    (root / f"{write.PREFIX}x{write.SUFFIX}").write_bytes(b"half")  # the temp file of b.py
+    assert outcomes(root) == {"a.py": "restored", "b.py": "was as before", "c.py": "was as before"}
+    assert [c.path.read_bytes() for c in changes] == [c.before for c in changes]
+    assert not list(root.glob(".torchmigrate-*"))
+
+
+def test_a_run_that_was_killed_while_saving_is_no_run(root: Path) -> None:
+    saved = apply(planned(root, "a.py"))
+    shutil.copytree(saved.directory, saved.directory.with_name("new-xyz"))
+    undo.undo(root)
+    with pytest.raises(UserError, match="nothing to undo"):
+        undo.undo(root)
+
+
+@pytest.mark.parametrize("size", [0, 3, 9, 12])
+@pytest.mark.parametrize("after", [b"shrt\n", b"a much longer text\n"])
+def test_a_hard_link_that_was_half_written(root: Path, size: int, after: bytes) -> None:
+    path = root / "a.py"
+    path.write_bytes(b"the old text\n")
+    (root / "b.py").hardlink_to(path)
+    change = Changed(path, b"the old text\n", after, ())
+    journal.begin([change])
+    grown = change.before.ljust(len(after), b"\0")
+    path.write_bytes(after[:size] + grown[min(size, len(after)) :])
+    assert outcomes(root) in ({"a.py": "restored"}, {"a.py": "was as before"})
+    assert (root / "b.py").read_bytes() == b"the old text\n"
+    assert (root / "b.py").samefile(path)
+
+
+def test_files_that_could_not_be_written_are_not_undone(root: Path) -> None:
+    changes = planned(root, "a.py", "b.py")
+    (root / "b.py").write_bytes(b"edited\n")
+    apply(changes)
+    assert outcomes(root) == {"a.py": "restored"}
+
+
+def test_a_tree_that_has_moved(tmp_path: Path) -> None:
+    root = tmp_path / "one"
+    root.mkdir()
+    git(root, "init", "-q")
+    apply(planned(root, "a.py"))
+    root = root.rename(tmp_path / "two")
+    assert outcomes(root) == {"a.py": "restored"}
+
+
+def test_files_of_several_repositories(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q")
+    assert apply(planned(tmp_path, "one/a.py", "two/b.py")).in_git
+    assert outcomes(tmp_path) == {"a.py": "restored", "b.py": "restored"}
+
+
+def test_old_journals_go(root: Path) -> None:
+    for _ in range(journal.KEPT + 3):
+        saved = apply(planned(root, "a.py"))
+    assert len(list(saved.directory.parent.iterdir())) == journal.KEPT
+
+
+def test_foreign_files_among_the_journals_are_passed_over(root: Path) -> None:
+    saved = apply(planned(root, "a.py"))
+    for number, text in enumerate((b"{", b"[]", b'{"entries": [{"x": 1}], "base": "/"}'), 1):
+        other = saved.directory.with_name(f"9999999999999999999{number}")
+        other.mkdir()
+        (other / "manifest.json").write_bytes(text)
+    assert outcomes(root) == {"a.py": "restored"}
+
+
+def test_a_damaged_original_is_not_put_back(root: Path) -> None:
+    saved = apply(planned(root, "a.py"))
+    (saved.directory / "originals").write_bytes(b"xxx")
+    assert outcomes(root) == {"a.py": "the saved original is damaged"}
+    assert (root / "a.py").read_bytes() == b"old a.py\r\nnew\n"
+
+
+def test_where_nothing_can_be_saved_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").write_text("a file, no directory")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(UserError, match="nothing was written") as caught:
+        journal.begin(planned(tmp_path, "a.py"))
+    assert "XDG_CACHE_HOME" in caught.value.help
+
+
+def test_where_git_cannot_hold_it_the_cache_does(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".git" / "torchmigrate").write_text("in the way")
+    saved = apply(planned(tmp_path, "a.py"))
+    assert saved.directory.is_relative_to(os.environ["XDG_CACHE_HOME"])
+    assert json.loads((saved.directory / "manifest.json").read_text())["base"] == str(tmp_path)
+    assert outcomes(tmp_path) == {"a.py": "restored"}

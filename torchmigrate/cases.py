@@ -1,0 +1,85 @@
+"""Runs the cases that stand in rule files: `rules test DIR` and our own tests, plain and in other shapes of file."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmigrate.config import Settings
+from torchmigrate.edits import Edit, Finding, compose
+from torchmigrate.pack import Case, Rule, Ruleset
+from torchmigrate.project import Facts, cuda_classes
+from torchmigrate.rewrite import RewriteError, rewrite, with_import
+from torchmigrate.scan import Table, table
+from torchmigrate.source import decode
+
+Shape = Callable[[str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFailure:
+    """A case that does not hold; `line` is that of its `[[case]]`."""
+
+    rule: str
+    title: str
+    line: int
+    message: str
+
+
+SHAPES: Mapping[str, Shape] = {
+    "plain": lambda text: text.encode(),
+    "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
+    "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "no final newline": lambda text: text.removesuffix("\n").encode(),
+    "tabs": lambda text: text.replace("    ", "\t").encode(),
+}
+
+
+def check_cases(ruleset: Ruleset, shapes: Mapping[str, Shape] = SHAPES) -> list[CaseFailure]:
+    """Every case, alone and with all rules on, twice (idempotence), in every shape. `todo` cases must fail."""
+    everything = table(ruleset)
+    failures: list[CaseFailure] = []
+    for rule in ruleset.rules.values():
+        alone = table(Ruleset({rule.id: rule}))
+        for case in rule.cases:
+            failures += check_case(rule, case, {"alone": alone, "with all rules": everything}, shapes)
+    return failures
+
+
+def check_case(rule: Rule, case: Case, tables: Mapping[str, Table], shapes: Mapping[str, Shape]) -> Iterator[CaseFailure]:
+    found = [f"{how}, {name}: {why}" for how, t in tables.items() for name, s in shapes.items() if (why := _run(rule, case, t, s))]
+    if case.todo and not found:
+        yield CaseFailure(rule.id, case.title, case.line, "is marked todo, and passes")
+    elif found and not case.todo:
+        yield CaseFailure(rule.id, case.title, case.line, found[0])
+
+
+def _run(rule: Rule, case: Case, rules: Table, shape: Shape) -> str | None:
+    before = shape(case.before.lstrip("\n"))
+    expected = shape((case.before if case.after is None else case.after).lstrip("\n"))
+    try:
+        after, findings = migrate(before, rules, case.unsafe)
+        again, _ = migrate(after, rules, case.unsafe)
+    except (RewriteError, SyntaxError) as error:
+        return f"{type(error).__name__}: {error}"
+    if after != expected:
+        return "gives\n" + textwrap.indent(after.decode(), "    ") + "  instead of\n" + textwrap.indent(expected.decode(), "    ")
+    if again != after:
+        return "a second run gives\n" + textwrap.indent(again.decode(), "    ")
+    if case.finding is not None and case.finding is not any(f.rule == rule.id and f.status.value in ("open", "held") for f in findings):
+        return "has no finding of the rule" if case.finding else "has a finding of the rule"
+    return None
+
+
+def migrate(raw: bytes, rules: Table, unsafe: bool = False) -> tuple[bytes, list[Finding]]:
+    """One file alone, as a script, helper import included."""
+    source = decode(raw)
+    facts = Facts(Path("/"), Settings(unsafe_fixes=unsafe), cuda_classes=frozenset(cuda_classes(b"\n" + raw)))
+    outcome = rewrite(Path("/case.py"), source, rules, facts)
+    text = replace(source, utf8=outcome.text)
+    edits: list[Edit] = []
+    if outcome.needs_helper and (edit := with_import(text, Path("/case.py"), facts, "import accel")):
+        edits.append(edit)
+    return source.encode(compose(outcome.text, edits)), list(outcome.remaining)
