@@ -89,7 +89,8 @@ def _notebook(change: Changed, name: str) -> Iterator[bytes]:
         if before != after:
             yield f"# {name}:cell {number} (for reading; `apply` rewrites the notebook)\n".encode()
             applied = [finding for finding in change.applied if finding.cell == number]
-            body = b"".join(_hunks(_split(before), _split(after), applied))
+            # a cell's last line has no line end by custom: not worth saying
+            body = b"".join(_hunks(_split(before + b"\n"), _split(after + b"\n"), applied))
             yield b"".join(b"# " + line for line in _split(body))
 
 

@@ -18,6 +18,7 @@ from torchmigrate.scope import FUNCTIONS, chain_of
 Span = tuple[int, int]
 GUARD_RULES = {"device/is-available", "device/device-test", "device/device-idiom"}
 _OTHERS = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+")
+_IDLE = "it guards nothing that would change"
 _PORTABLE, _NVIDIA = "a ladder that is portable already", "its guard also covers what stays bound to CUDA (line {})"
 
 
@@ -28,6 +29,7 @@ class Region:
     guards: list[Span] = field(default_factory=list)
     covered: list[Span] = field(default_factory=list)
     reason: str = ""
+    branch: bool = False  # an `if` or `while`, whose body is all that the test is for
     refusal: bool = False  # the program ends where the test fails: what follows may change though the refusal stays
 
     def holds(self, finding: Finding, inside: bool = True) -> bool:
@@ -45,7 +47,22 @@ def decide(module: Module, findings: list[Finding]) -> list[Finding]:
     _spread(regions)
     blocked = [r for r in regions if r.reason]
     out = [_settle(f, blocked) for f in findings]
-    return [f for f in out if not f.follows or f.status is Status.LEFT or _guards_a_fix(f, regions, out)]
+    idle = [f for f in out if f.fix and _only_follows(f, regions) and not _guards_a_fix(f, regions, out)]
+    return [_left(f, _IDLE) if f in idle else f for f in out]
+
+
+def _only_follows(finding: Finding, regions: list[Region]) -> bool:
+    """A test that is worth an edit only for what it guards: `if torch.cuda.is_available(): print("use --cuda")` is not."""
+    asks = finding.rule == "device/is-available" and any(r.branch and r.guards == [_span(finding)] for r in regions)
+    return finding.follows or asks
+
+
+def _span(finding: Finding) -> Span:
+    return finding.start, finding.end
+
+
+def _left(finding: Finding, reason: str) -> Finding:
+    return replace(finding, fix=None, status=Status.LEFT, message=f"{finding.message} (left alone: {reason})")
 
 
 def _keeps(finding: Finding) -> bool:
@@ -71,7 +88,7 @@ def _settle(finding: Finding, blocked: list[Region]) -> Finding:
     region = next((r for r in blocked if finding.fix and r.holds(finding, inside=not r.refusal)), None)
     if region is None:
         return finding
-    return replace(finding, fix=None, status=Status.LEFT, message=f"{finding.message} (left alone: {region.reason})")
+    return _left(finding, region.reason)
 
 
 def _guards_a_fix(finding: Finding, regions: list[Region], findings: list[Finding]) -> bool:
@@ -79,8 +96,10 @@ def _guards_a_fix(finding: Finding, regions: list[Region], findings: list[Findin
     for region in mine:
         for other in findings:
             inside = any(a <= other.start and other.end <= b for a, b in region.covered)
-            if inside and other.fix and not other.follows:
+            if inside and other.fix and not other.follows and _span(other) not in region.guards:
                 return True
+        if region.refusal:
+            return True
     return False
 
 
@@ -153,6 +172,7 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: _Tests) -> Ite
 
 def _cover_branch(module: Module, node: ast.If | ast.While, negated: bool, region: Region) -> None:
     body = node.orelse if negated else node.body
+    region.branch = True
     region.covered += [module.span(s) for s in body]
     region.covered.append(module.span(node.test))
     if negated and _leaves(node.body):
@@ -196,6 +216,7 @@ def _cover_flag(module: Module, node: ast.Assign | ast.AnnAssign, region: Region
         polarity = _tests_flag(module, branch.test, flag, home)
         if polarity is not None:
             _cover_branch(module, branch, not polarity, region)
+            region.branch = False
     for expression in tests.expressions:
         polarity = _tests_flag(module, expression.test, flag, home)
         if polarity is not None:

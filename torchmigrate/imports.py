@@ -114,9 +114,8 @@ class ImportIndex:
         uses = self.importers.get(path, [])
         own = self.imports.get(path, [])
         in_package = self._is_package(directory)
-        relative = any(i.level for i in own) or (in_package and any(u.relative for u in uses) and not self._runs(path, uses))
-        if in_package and relative:
-            return self._relative(directory, helper)
+        if in_package and self._is_relative(directory, own, uses):
+            return self._relative(directory, own, helper)
         absolute = [u for u in uses if not u.relative and len(u.dotted) > 1 or u.dotted and path.endswith("__init__.py")]
         if absolute:
             return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
@@ -125,14 +124,29 @@ class ImportIndex:
             return self._absolute(*foreign, helper)
         return Placement(f"{directory}/{helper}.py", f"import {helper}")
 
-    def _runs(self, path: str, uses: list[Use]) -> bool:
-        return any(not u.relative for u in uses)
+    def _is_relative(self, directory: str, own: list[Import], uses: list[Use]) -> bool:
+        """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
+        if any(i.level for i in own):
+            return True
+        absolute = any(i.module.split(".")[0] == os.path.basename(top) for i in own for top in self._tops if directory.startswith(top))
+        return not absolute and any(u.relative for u in uses)
 
-    def _relative(self, directory: str, helper: str) -> Placement:
-        dots, top = 1, directory
-        while self._is_package(os.path.dirname(top)) and top != self.root:
-            top, dots = os.path.dirname(top), dots + 1
-        return Placement(f"{top}/{helper}.py", f"from {'.' * dots} import {helper}")
+    @cached_property
+    def _tops(self) -> frozenset[str]:
+        """Folders of packages that are imported by their absolute names: the tops that relative imports may reach."""
+        uses = (u for found in self.importers.values() for u in found if not u.relative and u.dotted)
+        tops = {f"{u.root}/{u.dotted[0]}" for u in uses}
+        return frozenset(top for top in tops if self._is_package(top))
+
+    def _relative(self, directory: str, own: list[Import], helper: str) -> Placement:
+        """The package's top, as far as absolute imports or the file's own dots prove that it is one."""
+        above = [directory]
+        while self._is_package(os.path.dirname(above[-1])) and above[-1] != self.root:
+            above.append(os.path.dirname(above[-1]))
+        reached = min(max((i.level for i in own), default=1), len(above))
+        proven = [n for n, folder in enumerate(above, 1) if folder in self._tops]
+        dots = max([max(reached, 1), *proven]) if not proven else max(proven)
+        return Placement(f"{above[dots - 1]}/{helper}.py", f"from {'.' * dots} import {helper}")
 
     def _absolute(self, root: str, package: str, helper: str) -> Placement:
         if self._is_package(f"{root}/{package}") and is_installable(root):
@@ -147,7 +161,8 @@ class ImportIndex:
             if located is None or not parts:
                 continue
             root = located[1]
-            if self._is_package(f"{root}/{parts[0]}") and (root != directory or is_installable(root)):
+            above = directory.startswith(f"{root}/")
+            if self._is_package(f"{root}/{parts[0]}") and (above or is_installable(root)):
                 return root, parts[0]
         return None
 

@@ -293,6 +293,8 @@ def _gap_edit(island: Island, start: int, end: int, new: str) -> Edit | None:
     core, want = old, new
     if core.strip() and want.strip():
         lead = len(core) - len(core.lstrip(" \t\r\n\\"))
+        if want[:1] in ").," and "\n" not in core[:lead]:
+            lead = 0  # `x == "cuda"` to `f(x)`: the space goes with the operator
         if want[:1] not in " \t":
             start += lead
             core = core[lead:]

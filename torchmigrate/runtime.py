@@ -2,9 +2,8 @@
 """torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. Needs torch >= 2.1 only.
 
 On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.
-Importing this probes nothing: the device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, and
-TORCH_ACCEL_LOG=1 logs, once per call site, what the backend lacked and what was done instead.
-"""
+The device is found at the first call, not at import. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, TORCH_ACCEL_LOG=1 logs
+(once per call site) what the backend lacked and what was done instead."""
 
 from __future__ import annotations
 
@@ -41,9 +40,7 @@ _NOT_MPS = (
     "device_count",
 )
 _UNTRACED = ("empty_cache", "synchronize")  # off CUDA these, and on MPS the last two above, break torch.compile's graph
-_NO_CPU = "Does nothing on the CPU."
 _NEITHER = "Does nothing on the CPU and MPS."
-_QUEUED = "On the CPU and MPS the one queue."
 
 
 def _note(lacking: str, instead: str) -> None:
@@ -85,11 +82,9 @@ def device_type() -> str:
 
 
 def device(index_or_device: Any = None) -> torch.device:
-    """None: the accelerator without an index, i.e. its current device. 1, "1", "cuda:1": this index of this backend.
+    """None: the accelerator without an index, i.e. its current device; 1, "1", "cuda:1": that index; "cpu": itself.
 
-    A backend with one device gives index 0 and warns (device(0) is "mps:0", as MPS tensors say); the CPU has no index.
-    What is not "cuda" ("cpu", "meta") stays as it is. A negative index is torch's own error, except on the CPU.
-    """
+    Where there is one device, index 0 and a warning; device(0) is what MPS tensors say, mps:0. The CPU has no index."""
     here, index = _device or _resolve(), index_or_device
     if isinstance(index, str) and not index.isdigit():
         index = torch.device(index)
@@ -112,10 +107,10 @@ def _native(name: str, mps: str = "") -> Any:
     kind = device_type()
     if kind == "mps":
         return None if name in _NOT_MPS else getattr(torch.mps, mps or name, None)
-    homes = [torch.accelerator] if hasattr(torch, "accelerator") else []
     if kind == "cpu" or name == "get_device_capability":
         return None
-    return next((getattr(home, name) for home in (getattr(torch, kind, None), *homes) if hasattr(home, name)), None)
+    homes = (getattr(torch, kind, None), getattr(torch, "accelerator", None))
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
 def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = "", home: str = "") -> Any:
@@ -124,7 +119,8 @@ def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = 
     def function(*args: Any, **options: Any) -> Any:
         if device_type() == "cuda":
             return getattr(getattr(torch.cuda, home) if home else torch.cuda, name)(*args, **options)
-        native = None if name in _UNTRACED and _is_compiling() else _native(name, mps)
+        idle = (name in _UNTRACED and _is_compiling()) or ("stream" in name and own == 1 and None in args)
+        native = None if idle else _native(name, mps)
         if native is None:
             _note(name, doc)
             return instead(*args, **options) if callable(instead) else instead
@@ -198,12 +194,11 @@ def map_location(target: Any = None) -> Any:
     def move(storage: Any, location: str) -> Any:
         kind, _, index = str((target or {}).get(location, location)).partition(":")
         place = kind if kind in ("cpu", "meta") else str(device(int(index) if index else None))
-        restore: Any = torch.serialization.default_restore_location
-        return restore(storage, place)
+        return torch.serialization.default_restore_location(storage, place)  # type: ignore[no-untyped-call]
 
     if target is None or isinstance(target, dict):
         return target if device_type() == "cuda" else move
-    return target if callable(target) else device(target)
+    return device(target) if isinstance(target, (int, str, torch.device)) else target
 
 
 class _Queue:
@@ -241,8 +236,8 @@ class _Queue:
 _QUEUE = _Queue()
 synchronize = _forward("synchronize", "Does nothing on the CPU, which is never ahead; nor off CUDA while compiling.")
 empty_cache = _forward("empty_cache", "Does nothing on the CPU; nor off CUDA while compiling.")
-Stream = _forward("Stream", _QUEUED, lambda device=None, priority=0: _QUEUE)
-current_stream = _forward("current_stream", _QUEUED, lambda device=None: _QUEUE)
+Stream = _forward("Stream", "On the CPU and MPS the one queue.", lambda device=None, priority=0: _QUEUE)
+current_stream = _forward("current_stream", "On the CPU and MPS the one queue.", lambda device=None: _QUEUE)
 default_stream = _forward(
     "default_stream", "On XPU the current one.", lambda device=None: synchronize(device) or current_stream(device)
 )
@@ -267,7 +262,7 @@ memory_stats = _forward("memory_stats", "A dict, empty on the CPU and MPS.", lam
 memory_summary = _forward("memory_summary", "A text; where the backend writes none, a line that says so.", "no summary")
 mem_get_info = _forward("mem_get_info", "(free, total) bytes; (0, 0), as unknown, on the CPU and MPS.", (0, 0))
 ipc_collect = _forward("ipc_collect", "Does nothing where there is no such thing.")
-set_per_process_memory_fraction = _forward("set_per_process_memory_fraction", _NO_CPU, own=1)
+set_per_process_memory_fraction = _forward("set_per_process_memory_fraction", "Does nothing on the CPU.", own=1)
 # The CPU's generator is torch.manual_seed's: seeding here leaves it alone, as torch.cuda's functions do.
 manual_seed = _forward("manual_seed", "Seeds the current device; does nothing on the CPU.", own=1)
 manual_seed_all = _forward("manual_seed_all", "Seeds all devices; does nothing on the CPU.", own=1, mps="manual_seed")
@@ -275,12 +270,13 @@ seed = _forward("seed", "Seeds the current device at random; does nothing on the
 seed_all = _forward("seed_all", "Seeds all devices at random; does nothing on the CPU.", mps="seed")
 initial_seed = _forward("initial_seed", "On the CPU and MPS torch.initial_seed().", lambda: torch.initial_seed())
 get_rng_state = _forward("get_rng_state", "On the CPU the CPU's.", lambda device=None: torch.get_rng_state())
-get_rng_state_all = _forward(
-    "get_rng_state_all", "[] on the CPU.", lambda: [*map(get_rng_state, range(device_count()))]
-)
-set_rng_state = _forward("set_rng_state", _NO_CPU, own=1)
+get_rng_state_all = _forward("get_rng_state_all", "[] on CPUs.", lambda: [*map(get_rng_state, range(device_count()))])
+set_rng_state = _forward("set_rng_state", "Does nothing on the CPU.", own=1)
 set_rng_state_all = _forward(
-    "set_rng_state_all", _NO_CPU, lambda states: [*map(set_rng_state, states, range(device_count()))] and None, own=1
+    "set_rng_state_all",
+    "Not on CPUs.",
+    lambda states: [*map(set_rng_state, states, range(device_count()))] and None,
+    own=1,
 )
 
 
@@ -302,10 +298,7 @@ def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: bool | None
 
 
 def grad_scaler(*args: Any, **options: Any) -> Any:
-    """torch.amp.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) for the accelerator.
-
-    Disabled on the CPU, as torch.cuda.amp's was, and on MPS before torch 2.8, which has no kernel for it.
-    """
+    """torch.amp.GradScaler, arguments after the device; disabled on the CPU and, for want of a kernel, on old MPS."""
     kind = _amp_type()
     works = kind == device_type() and (kind != "mps" or _version >= (2, 8))
     options["enabled"] = works and (args[4] if len(args) > 4 else options.get("enabled", True))
@@ -323,8 +316,7 @@ def _amp_decorator(name: str, function: Any = None, **options: Any) -> Any:
 
     @functools.wraps(function)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        kind = _amp_type()
-        return (made.get(kind) or new(function, device_type=kind, **options))(*args, **kwargs)
+        return (made.get(_amp_type()) or new(function, device_type=_amp_type(), **options))(*args, **kwargs)
 
     return decorated
 
@@ -344,25 +336,21 @@ get_device_properties = _forward(
 
 def dist_backend(wanted: str = "nccl") -> str:
     """For "nccl": itself on CUDA, xccl on XPU if built, hccl on NPU and HPU, else gloo. Anything else stays."""
-    own = {"cuda": "nccl", "npu": "hccl", "hpu": "hccl"}.get(device_type(), "gloo")
-    if device_type() == "xpu" and getattr(torch.distributed, "is_xccl_available", bool)():  # torch >= 2.7
-        own = "xccl"
+    xccl = "xccl" if getattr(torch.distributed, "is_xccl_available", bool)() else "gloo"  # torch >= 2.7
+    own = {"cuda": "nccl", "xpu": xccl, "npu": "hccl", "hpu": "hccl"}.get(device_type(), "gloo")
     return own if wanted == "nccl" else wanted
 
 
-def _push(msg: str) -> None:
-    _ranges.setdefault(threading.get_ident(), []).append(torch.profiler.record_function(msg).__enter__())
+def _open() -> list[Any]:
+    return _ranges.setdefault(threading.get_ident(), [])
 
 
-def _pop() -> None:
-    if ranges := _ranges.get(threading.get_ident()):
-        ranges.pop().__exit__(None, None, None)
-
-
-nvtx = types.SimpleNamespace(  # off CUDA torch.profiler.record_function: the ranges show in torch's own profiler
-    range=_forward("range", "", lambda msg, *a, **k: torch.profiler.record_function(msg.format(*a, **k)), home="nvtx"),
-    range_push=_forward("range_push", "A record_function, until range_pop.", _push, home="nvtx"),
-    range_pop=_forward("range_pop", "Ends this thread's last range, if any.", _pop, home="nvtx"),
+_record: Any = torch.profiler.record_function
+_nvtx = functools.partial(_forward, doc="A torch.profiler.record_function, for torch's own profiler.", home="nvtx")
+nvtx = types.SimpleNamespace(
+    range=_nvtx("range", instead=lambda msg, *args, **kw: _record(msg.format(*args, **kw))),
+    range_push=_nvtx("range_push", instead=lambda msg: _open().append(_record(msg).__enter__())),
+    range_pop=_nvtx("range_pop", instead=lambda: _open() and _open().pop().__exit__(None, None, None)),
     mark=_forward("mark", "Does nothing.", home="nvtx"),
 )
 
@@ -389,9 +377,8 @@ def tensor_type(dtype: torch.dtype) -> Any:
     return _types.setdefault(name, _TensorType(name, (), {"dtype": dtype}))
 
 
-def cast(tensor: Any, type_or_dtype: Any) -> Any:
+def cast(tensor: Any, wanted: Any) -> Any:
     """tensor.type(torch.cuda.FloatTensor): to this (d)type, on the accelerator unless it is the CPU's. Modules too."""
-    wanted = type_or_dtype
     if isinstance(wanted, str):
         home, _, name = wanted.rpartition(".")
         wanted = getattr(torch, name) if home == "torch" else tensor_type(getattr(torch, name).dtype)
@@ -399,18 +386,16 @@ def cast(tensor: Any, type_or_dtype: Any) -> Any:
         return tensor.type(wanted)
     dtype = getattr(wanted, "dtype", wanted)
     if isinstance(tensor, torch.nn.Module):
-        return tensor._apply(lambda part: cast(part, dtype))
+        return tensor._apply(lambda part: cast(part, dtype))  # type: ignore[no-untyped-call]
     return tensor.to(tensor.device if is_accelerated(tensor) else device(), dtype)
 
 
-def set_default_tensor_type(dtype: torch.dtype) -> None:
-    """torch.set_default_tensor_type(torch.cuda.FloatTensor); elsewhere dtype and device, not for torch.Tensor() (T12)."""
+def set_default_tensor_type(dtype: torch.dtype) -> Any:
+    """torch.set_default_tensor_type(torch.cuda.FloatTensor); elsewhere dtype and device, but torch.Tensor() stays."""
     if device_type() == "cuda":
-        torch.set_default_tensor_type(tensor_type(dtype))
-    else:
-        torch.set_default_dtype(dtype)
-    if device_type() not in ("cpu", "cuda"):
-        torch.set_default_device(device())
+        return torch.set_default_tensor_type(tensor_type(dtype))
+    torch.set_default_dtype(dtype)
+    return torch.set_default_device(device()) if device_type() != "cpu" else None
 
 
 def sparse_tensor(indices: Any, values: Any, size: Any = None) -> torch.Tensor:

@@ -208,6 +208,7 @@ def _aliases(module: Module, rules: Table) -> Iterator[str]:
     for name, bindings in _all_names(module):
         for binding in bindings:
             value = binding.qualified or (binding.value and module.resolver.resolve(binding.value, module.scopes.module))
+            value = scopes_.canonical(value) if value else None
             if value and value.startswith("torch.") and (rules.named(value) or "cuda" in value):
                 yield name
             elif binding.local and binding.qualified is None:

@@ -136,7 +136,7 @@ class Report:
         new = [self.name(c.path) for c in self.changed if c.new]
         if not self.changed:
             return (
-                f"Nothing to rewrite in {_n(self.files_seen, 'file')}." if self.files_seen else "No Python files read."
+                f"Nothing to rewrite in {_n(self.read, 'file')}." if self.read else "No Python files read."
             )
         rules = len({f.rule for f in self.applied})
         verb = "Rewrote" if self.written else "Would rewrite"
