@@ -214,8 +214,8 @@ def test_colour(
 
 def test_the_dirty_guard(project: Path, cli: Cli) -> None:
     git(project, "init", "-q")
-    (project / ".gitignore").write_text("ignored.py\n")
-    for name in ("staged.py", "scratch/x.py", "ignored.py"):
+    (project / ".gitignore").write_text("ignored.py\nout/\n")
+    for name in ("staged.py", "scratch/x.py", "ignored.py", "out/a.py", "out/b.py"):
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(SAFE)
     git(project, "add", "train.py", "clean.py")
@@ -223,11 +223,12 @@ def test_the_dirty_guard(project: Path, cli: Cli) -> None:
     git(project, "add", "staged.py")
     (project / "train.py").write_text(SAFE * 2)
     (project / "clean.py").write_text("# changed, but not to be written\n")
-    ran = cli("apply", ".", "ignored.py")
+    ran = cli("apply", ".", "ignored.py", "out/a.py")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == (
-        "error: 3 files have changes git could not restore; torchmigrate would overwrite them\n"
+        "error: 4 files have changes git could not restore; torchmigrate would overwrite them\n"
         "  ignored.py     (ignored)\n"
+        "  out/a.py       (ignored)\n"
         "  scratch/x.py   (untracked)\n"
         "  train.py       (unstaged)\n"
         "help: commit or stash them, or pass --allow-dirty\n"
@@ -238,6 +239,26 @@ def test_the_dirty_guard(project: Path, cli: Cli) -> None:
     assert "error: 1 file has changes git could not restore; torchmigrate would overwrite it\n" in ran.err
     assert cli("apply", "staged.py").status == 0
     assert cli("apply", "--allow-dirty").last.startswith("Rewrote 2 of 4 files")
+
+
+@pytest.mark.parametrize("directory", [".", "sub"])
+def test_the_guard_in_a_commit_hook(project: Path, directory: str) -> None:
+    """git sets GIT_INDEX_FILE and its like there; what is staged may be rewritten."""
+    git(project, "init", "-q")
+    (project / "sub").mkdir()
+    hook = project / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    command = f"cd {directory} && {sys.executable} -m torchmigrate apply {project}/train.py"
+    hook.write_text(f"#!/bin/sh\nexport PYTHONPATH={ROOT}\n{command}\n")
+    hook.chmod(0o755)
+    (project / "train.py").write_text("import torch\n\n" + SAFE)
+    git(project, "add", "train.py")
+    git(project, "commit", "-qm", "x")  # apply exits 0
+    assert ".to(accel.device())" in (project / "train.py").read_text()
+    (project / "train.py").write_text("import torch\n\n" + SAFE * 2)
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        git(project, "commit", "--allow-empty", "-qm", "y")
+    assert "(unstaged)" in caught.value.stderr
 
 
 def test_undo(project: Path, cli: Cli) -> None:

@@ -80,6 +80,7 @@ def migrate(raw: bytes, rules: Table, unsafe: bool = False) -> tuple[bytes, list
     outcome = rewrite(Path("/case.py"), source, rules, facts)
     text = replace(source, utf8=outcome.text)
     edits: list[Edit] = []
-    if outcome.needs_helper and (edit := with_import(text, Path("/case.py"), facts, "import accel")):
+    missing = outcome.needs_helper or outcome.needs_torch
+    if missing and (edit := with_import(text, Path("/case.py"), facts, "import accel", outcome.needs_torch)):
         edits.append(edit)
     return source.encode(compose(outcome.text, edits)), list(outcome.remaining)

@@ -33,8 +33,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbound:
+    """A rewritten text that still lacks an import: the helper's, and torch's where `torch` says so."""
+
+    text: Source
+    torch: bool
+
+
+Done = tuple[FileResult, Unbound | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """One file for a worker; `needs_helper` and `first_use` come back with the outcome."""
+    """One file for a worker."""
 
     path: str
     raw: bytes
@@ -50,7 +61,7 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
     facts, notes = _facts(paths, found, todo, settings)
     done = list(_run(todo, ruleset, rules, facts, jobs, on_progress))
     vendored = Vendored(facts)
-    results += [vendored.bind(result, text) for result, text in done]
+    results += [vendored.bind(r, u.text, u.torch) if u else vendored.keep(r) for r, u in done]
     results += vendored.files()
     return Plan(sorted(results, key=lambda r: str(r.path)), len(found), notes)
 
@@ -120,14 +131,14 @@ def project_root(paths: Sequence[Path]) -> Path:
 def _whole_project(root: Path, paths: Sequence[Path], listed: list[str], settings: Settings) -> list[str]:
     """All Python files of the project, also those that this run was not asked to rewrite."""
     if all(p.resolve() == root for p in paths):
-        return [p for p in listed if p.endswith(".py")]
+        return listed
     found = files.discover([root], replace(settings, root=root))
-    return sorted({*(str(f.path) for f in found if f.skipped_reason is None and str(f.path).endswith(".py")), *listed})
+    return sorted({*(str(f.path) for f in found if f.skipped_reason is None), *listed})
 
 
 def _run(
     todo: Sequence[Job], ruleset: pack.Ruleset, rules: Table, facts: Facts, jobs: int, on_progress: Progress | None
-) -> Iterator[tuple[FileResult, Source | None]]:
+) -> Iterator[Done]:
     total = sum(len(job.raw) for job in todo)
     largest_first = sorted(todo, key=lambda job: (-len(job.raw), job.path))
     if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
@@ -143,7 +154,7 @@ def _run(
             raise
 
 
-def _counted(results: Iterator[tuple[FileResult, Source | None]], total: int, on_progress: Progress | None) -> Iterator[tuple[FileResult, Source | None]]:
+def _counted(results: Iterator[Done], total: int, on_progress: Progress | None) -> Iterator[Done]:
     for done, result in enumerate(results, 1):
         if on_progress:
             on_progress(done, total)
@@ -159,7 +170,7 @@ def _start(ruleset: pack.Ruleset, facts: Facts) -> None:
     _worker = Worker(table(ruleset), facts)
 
 
-def _work(job: Job) -> tuple[FileResult, Source | None]:
+def _work(job: Job) -> Done:
     return _worker(job)
 
 
@@ -169,7 +180,7 @@ class Worker:
     def __init__(self, rules: Table, facts: Facts) -> None:
         self.rules, self.facts = rules, facts
 
-    def __call__(self, job: Job) -> tuple[FileResult, Source | None]:
+    def __call__(self, job: Job) -> Done:
         from torchmigrate.rewrite import RewriteError
 
         path = Path(job.path)
@@ -188,7 +199,7 @@ class Worker:
             name = os.path.basename(where.filename)
             return Failed(path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report it"), None
 
-    def _one(self, path: Path, job: Job) -> tuple[FileResult, Source | None]:
+    def _one(self, path: Path, job: Job) -> Done:
         from torchmigrate import notebook, source, suppress
         from torchmigrate.module import Module
         from torchmigrate.rewrite import inspect, rewrite
@@ -213,7 +224,8 @@ class Worker:
             return Changed(path, job.raw, after, applied, tuple(_in_cells(outcome.remaining, remaining))), None
         rewritten = replace(text, utf8=outcome.text)
         after = text.encode(outcome.text)
-        return Changed(path, job.raw, after, applied, outcome.remaining), rewritten if outcome.needs_helper else None
+        unbound = Unbound(rewritten, outcome.needs_torch) if outcome.needs_helper or outcome.needs_torch else None
+        return Changed(path, job.raw, after, applied, outcome.remaining), unbound
 
     def _notebook_import(self, book: Notebook, edits: list, path: Path) -> list:  # type: ignore[type-arg]
         """The helper lies beside the notebook; its import goes into the cell that imports torch."""

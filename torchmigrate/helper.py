@@ -20,20 +20,19 @@ class Vendored:
         self.facts = facts
         self.needed: set[str] = set()
 
-    def bind(self, result: FileResult, text: Source | None) -> FileResult:
-        """Add the helper's import to a rewritten file. `text` is its new text, None where nothing is missing."""
-        if not isinstance(result, Changed):
-            return result
-        if result.path.suffix == ".ipynb":
-            if _mentions(result.after, self.facts.helper):
-                self.needed.add(str(result.path.with_name(f"{self.facts.helper}.py")))
-            return result
-        if text is None:
-            return result
+    def keep(self, result: FileResult) -> FileResult:
+        """A file that binds what it uses; a rewritten notebook does, and finds the helper beside itself."""
+        if isinstance(result, Changed) and result.path.suffix == ".ipynb" and _mentions(result.after, self.facts.helper):
+            self.needed.add(str(result.path.with_name(f"{self.facts.helper}.py")))
+        return result
+
+    def bind(self, result: FileResult, text: Source, torch: bool) -> FileResult:
+        """Add the missing imports to a rewritten file whose new text is `text`."""
         from torchmigrate.rewrite import with_import
 
+        assert isinstance(result, Changed)
         placement = self._placement(str(result.path))
-        edit = with_import(text, result.path, self.facts, placement.statement)
+        edit = with_import(text, result.path, self.facts, placement.statement, torch)
         if placement.path:
             self.needed.add(placement.path)
         if edit is None:

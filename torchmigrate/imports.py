@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 _IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))")
+_JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")
 _PACKAGING = {"setup.py": "setup(", "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]", "setup.cfg": r"^\[metadata\]"}
 
 
@@ -47,14 +48,14 @@ class ImportIndex:
         self.root = str(root)
         self.files = frozenset(files)
         self._by_tail: dict[str, list[str]] = {}
-        for path in files:
+        for path in (f for f in files if f.endswith(".py")):
             stem = path[:-3] if path.endswith(".py") else path
             stem = os.path.dirname(path) if path.endswith("/__init__.py") else stem
             self._by_tail.setdefault(os.path.basename(stem), []).append(path)
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
-        return {path: list(read_imports(path)) for path in sorted(self.files) if path.endswith(".py")}
+        return {path: list(read_imports(path)) for path in sorted(self.files)}
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:
@@ -185,6 +186,8 @@ def read_imports(path: str) -> Iterator[Import]:
     try:
         with open(path, "rb") as stream:
             raw = b"\n" + stream.read()
+            if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
+                raw = _JSON_LINE.sub(rb"\n\1", raw).replace(b"\\n", b"\n")
     except OSError:
         return
     for dots, module, names, plain in _IMPORT.findall(raw):

@@ -238,7 +238,7 @@ class _Reader:
 
 def pattern_key(match: str) -> str:
     """`torch.cuda.f` or `.method`: what a candidate must be called. Raises ValueError."""
-    source = _CAPTURE.sub(lambda m: "__" + m.group(1), match)
+    source = _CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
     try:
         node: ast.AST = ast.parse(source, mode="eval").body
     except SyntaxError as error:

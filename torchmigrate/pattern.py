@@ -50,7 +50,7 @@ class Match:
 @lru_cache(maxsize=None)
 def compile_pattern(text: str) -> Pattern:
     """Raises PatternError where `text` is no expression."""
-    source = _CAPTURE.sub(lambda m: (MANY if m.group().startswith("$$") else ONE) + m.group(1), text)
+    source = _CAPTURE.sub(lambda m: (f"*{MANY}" if m.group().startswith("$$") else ONE) + m.group(1), text)
     try:
         node = cst.parse_expression(source)
     except cst.ParserSyntaxError as error:
@@ -173,7 +173,7 @@ class _Matcher:
         left = list(node.args)
         rest: str | None = None
         for want in pattern.args:
-            if isinstance(want.value, cst.Name) and want.value.value.startswith(MANY):
+            if want.star and isinstance(want.value, cst.Name) and want.value.value.startswith(MANY):
                 rest = want.value.value[len(MANY) :]
             elif not self.argument(want, left):
                 return False

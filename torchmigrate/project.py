@@ -124,7 +124,7 @@ def cuda_classes(raw: bytes) -> set[str]:
 def helper_name(files: Iterable[str], texts: Iterable[bytes]) -> str:
     """`accel`, unless something of the project's is called that; a helper of ours that is there keeps its name."""
     stems: dict[str, list[str]] = {}
-    for path in files:
+    for path in (f for f in files if f.endswith(".py")):
         stems.setdefault(_module_name(path), []).append(path)
     for name in NAMES:
         if any(is_ours(Path(p)) for p in stems.get(name, ())):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from enum import Enum, auto
+from functools import lru_cache
 
 from torchmigrate.module import Module
-from torchmigrate.scope import Scope, chain_of
+from torchmigrate.scope import Binding, Scope, chain_of
+
+Seen = frozenset[object]
 
 
 class Kind(Enum):
@@ -16,70 +20,119 @@ class Kind(Enum):
     USER = auto()
     MAYBE_USER = auto()
     STORAGE = auto()
+    UNKNOWN = auto()
 
 
 def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
-    kind = _kind(module, node, scope, 0)
-    if kind is not None:
-        return kind
+    """What all assignments agree on; `x = x.cuda()` says nothing about x."""
+    kinds = set(_kinds(module, node, scope, frozenset()))
+    if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
+        return kinds.pop()
     return Kind.MAYBE_USER if module.facts.cuda_classes else Kind.TORCH
 
 
-def _kind(module: Module, node: ast.expr, scope: Scope, depth: int) -> Kind | None:
-    if depth > 8:
-        return None
+def _kinds(module: Module, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Kind]:
     match node:
         case ast.Call():
-            return _call(module, node, scope, depth)
+            yield from _call(module, node, scope, seen)
         case ast.Name("self"):
             owner = scope.enclosing_class()
-            return Kind.USER if owner and getattr(owner.node, "name", "") in module.facts.cuda_classes else Kind.TORCH
+            yield Kind.USER if owner and getattr(owner.node, "name", "") in _user_classes(module) else Kind.TORCH
         case ast.Name(name):
-            found = scope.find(name)
-            values = [b.value for b in found[1]] if found else []
-            if _is_storage_parameter(node, found[1] if found else []):
-                return Kind.STORAGE
-            return _all(module, values, found[0] if found else scope, depth)
+            home, bindings = scope.find(name) or (scope, [])
+            if (home, name) not in seen:
+                yield from _variable(module, name, bindings, home, seen | {(home, name)})
         case ast.Attribute(ast.Name("self"), attribute):
             owner = scope.enclosing_class()
-            return _all(module, _attribute_values(owner, attribute) if owner else [], scope, depth)
-        case ast.Attribute(_, "data" | "grad"):
-            return Kind.TORCH
-        case ast.BinOp() | ast.UnaryOp() | ast.Subscript():
-            return None if isinstance(node, ast.Subscript) else Kind.TORCH
-    return None
+            if (owner, attribute) not in seen:
+                yield from _attribute(module, attribute, owner, seen | {(owner, attribute)})
+        case ast.Attribute(_, "data" | "grad") | ast.BinOp() | ast.UnaryOp():
+            yield Kind.TORCH
+        case ast.IfExp(_, body, orelse):
+            yield from _kinds(module, body, scope, seen)
+            yield from _kinds(module, orelse, scope, seen)
+        case ast.NamedExpr(_, value):
+            yield from _kinds(module, value, scope, seen)
+        case _:
+            yield Kind.UNKNOWN
 
 
-def _all(module: Module, values: list[ast.expr | None], scope: Scope, depth: int) -> Kind | None:
-    """What all assignments agree on. `x = x.cuda()` says nothing about x."""
-    kinds = {_kind(module, v, scope, depth + 1) for v in values if v is not None}
-    if None in values or not values:
-        kinds.add(None)
-    if Kind.USER in kinds:
-        return Kind.USER if len(kinds) == 1 else Kind.MAYBE_USER
-    return kinds.pop() if len(kinds) == 1 else None
+def _variable(module: Module, name: str, bindings: list[Binding], scope: Scope, seen: Seen) -> Iterator[Kind]:
+    if not bindings:
+        yield Kind.UNKNOWN
+    for binding in bindings:
+        if binding.value is not None:
+            yield from _kinds(module, binding.value, scope, seen)
+        elif isinstance(binding.node, ast.arg):
+            yield Kind.STORAGE if name in ("storage", "loc_storage") else _annotated(module, binding.node, scope)
+        else:
+            yield _named(module, name) if isinstance(binding.node, (ast.ClassDef, ast.ImportFrom)) else Kind.UNKNOWN
 
 
-def _is_storage_parameter(node: ast.Name, bindings: list[object]) -> bool:
-    is_parameter = any(isinstance(getattr(b, "node", None), ast.arg) for b in bindings)
-    return is_parameter and node.id in ("storage", "loc_storage")
+def _annotated(module: Module, arg: ast.arg, scope: Scope) -> Kind:
+    note = arg.annotation
+    if note is None:
+        return Kind.UNKNOWN
+    name = note.value if isinstance(note, ast.Constant) else module.resolve(note, scope) or chain_of(note)
+    name = str(name)
+    return Kind.TORCH if name.startswith("torch.") else _named(module, name.rpartition(".")[2])
 
 
-def _call(module: Module, node: ast.Call, scope: Scope, depth: int) -> Kind | None:
-    name = module.resolve(node.func, scope)
-    if name and (name.endswith("Storage") and name.startswith("torch.")):
-        return Kind.STORAGE
-    if name and name.split(".")[0] in ("torch", "torchvision"):
-        return None if name == "torch.load" else Kind.TORCH
-    chain = chain_of(node.func)
-    last = chain.rpartition(".")[2] if chain else ""
-    if last in module.facts.cuda_classes:
-        return Kind.USER
-    if last == "super":
-        return Kind.TORCH
-    if isinstance(node.func, ast.Attribute) and last != "get_model":
-        return _kind(module, node.func.value, scope, depth + 1) if node.func.attr in _SAME else Kind.TORCH if node.func.attr in _TENSOR else None
-    return Kind.TORCH if last[:1].isupper() and last not in module.facts.cuda_classes else None
+def _named(module: Module, name: str) -> Kind:
+    return Kind.USER if name in _user_classes(module) else Kind.UNKNOWN
+
+
+def _attribute(module: Module, attribute: str, owner: Scope | None, seen: Seen) -> Iterator[Kind]:
+    """By every value that methods of the class give `self.attribute`."""
+    found = False
+    for node in ast.walk(owner.node) if owner else ():
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if chain_of(target) == f"self.{attribute}":
+                found = True
+                yield from _kinds(module, node.value, module.scope(node), seen)  # type: ignore[attr-defined]
+    if not found:
+        yield Kind.UNKNOWN
+
+
+def _call(module: Module, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[Kind]:
+    name = module.resolve(node.func, scope) or ""
+    last = (chain_of(node.func) or "").rpartition(".")[2]
+    if name.startswith("torch.") and name.endswith("Storage"):
+        yield Kind.STORAGE
+    elif name.split(".")[0] in ("torch", "torchvision"):
+        yield Kind.UNKNOWN if name == "torch.load" else Kind.TORCH
+    elif last in _user_classes(module):
+        yield Kind.USER
+    elif last == "super":
+        yield Kind.USER if _has_user_base(module, scope) else Kind.TORCH
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+        yield from _kinds(module, node.func.value, scope, seen)
+    elif isinstance(node.func, ast.Attribute):
+        yield Kind.TORCH if node.func.attr in _TENSOR else Kind.UNKNOWN
+    else:
+        yield Kind.TORCH if last[:1].isupper() else Kind.UNKNOWN
+
+
+def _has_user_base(module: Module, scope: Scope) -> bool:
+    owner = scope.enclosing_class()
+    return owner is not None and any(_base_name(b) in _user_classes(module) for b in getattr(owner.node, "bases", ()))
+
+
+@lru_cache(maxsize=2)
+def _user_classes(module: Module) -> frozenset[str]:
+    """Classes of the project that define `cuda()`, and those of this file that inherit it: `.to()` would not call it."""
+    known = set(module.facts.cuda_classes)
+    classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)] if known else []
+    for _ in classes:
+        more = {c.name for c in classes if any(_base_name(b) in known for b in c.bases)} - known
+        if not more:
+            break
+        known |= more
+    return frozenset(known)
+
+
+def _base_name(base: ast.expr) -> str:
+    return (chain_of(base) or "").rpartition(".")[2]
 
 
 _SAME = {"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
@@ -87,14 +140,3 @@ _TENSOR = {
     "unsqueeze", "squeeze", "view", "reshape", "long", "int", "clone", "detach", "contiguous", "permute", "transpose", "expand",
     "repeat", "normal_", "uniform_", "zero_", "fill_", "byte", "bool", "sum", "mean", "new", "resize_", "type", "type_as",
 }  # fmt: skip
-
-
-def _attribute_values(owner: Scope, attribute: str) -> list[ast.expr | None]:
-    """Every value that methods of a class give `self.attribute`."""
-    values: list[ast.expr | None] = []
-    for node in ast.walk(owner.node):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr == attribute and ast.unparse(target.value) == "self":
-                    values.append(node.value)
-    return values

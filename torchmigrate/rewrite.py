@@ -29,6 +29,7 @@ class Outcome:
     applied: tuple[Finding, ...]
     remaining: tuple[Finding, ...]
     needs_helper: bool = False
+    needs_torch: bool = False
     passes: tuple[tuple[Edit, ...], ...] = ()
 
 
@@ -80,10 +81,8 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
         passes.append(drops)
     remaining = inspect(module, rules, facts) if drops else findings
     needs = any("accel" in f.fix.needs for f in applied if f.fix)
-    torch = any("torch" in f.fix.needs for f in applied if f.fix) and "torch" not in _bound_names(module)
-    if torch:
-        raise RewriteError(f"needs `import torch`, which this file does not have ({_names(applied)})")
-    return Outcome(module.source.utf8, tuple(applied), tuple(remaining), needs, tuple(passes))
+    torch = any("torch" in f.fix.needs for f in applied if f.fix) and module.names["torch"] not in _bound_names(module)
+    return Outcome(module.source.utf8, tuple(applied), tuple(remaining), needs, torch, tuple(passes))
 
 
 def _bound_names(module: Module) -> set[str]:
@@ -122,13 +121,16 @@ def _in_original(finding: Finding, passes: Sequence[tuple[Edit, ...]], source: S
     return replace(finding, start=start, end=end, line=line, column=column, end_line=end_line, end_column=end_column)
 
 
-def with_import(module_text: Source, path: Path, facts: Facts, statement: str) -> Edit | None:
-    """The edit that binds the helper in a rewritten text; None where it is bound already."""
+def with_import(module_text: Source, path: Path, facts: Facts, statement: str, torch: bool = False) -> Edit | None:
+    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already."""
     module = Module(path, module_text, facts)
-    if bindings.imports_helper(module):
+    statements = ["import torch"] if torch else []
+    if not bindings.imports_helper(module):
+        statements.append(statement)
+    if not statements:
         return None
     name = module.names["accel"]
-    edit = bindings.insertion(module, [statement], bindings.first_import_time_use(module, name))
+    edit = bindings.insertion(module, statements, bindings.first_import_time_use(module, name))
     ast.parse(compose(module_text.utf8, [edit]).decode())
     return edit
 

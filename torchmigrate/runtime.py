@@ -29,17 +29,9 @@ _ranges: dict[int, list[Any]] = {}  # the open ones of each thread
 _types: dict[str, _TensorType] = {}
 _SINGLE = ("cpu", "mps")  # one device, one queue (torch.mps has streams from 2.15 on; they are not used)
 _TYPES = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
-_NOT_MPS = (
-    "Event",
-    "Stream",
-    "stream",
-    "current_stream",
-    "default_stream",
-    "set_stream",
-    "is_available",
-    "device_count",
-)
-_UNTRACED = ("empty_cache", "synchronize")  # off CUDA these, and on MPS the last two above, break torch.compile's graph
+_STREAMS = ("Event", "Stream", "stream", "current_stream", "default_stream", "set_stream")
+_MPS_UNTRACED = ("is_available", "device_count")  # torch.mps's break the graph under torch.compile
+_UNTRACED = ("empty_cache", "synchronize")  # as do these of any backend but CUDA
 _NEITHER = "Does nothing on the CPU and MPS."
 
 
@@ -68,7 +60,7 @@ def _resolve() -> torch.device:
     if kind not in ("", "cpu") and not _available(kind):
         raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device on this machine")
     # is_available() first: current_accelerator() alone answers "cuda" on a CUDA build without a GPU.
-    if not kind and accelerator is not None:
+    if not kind and accelerator is None:
         kind = accelerator.current_accelerator().type if accelerator.is_available() else "cpu"
     _device = torch.device(kind or next(filter(_available, _TYPES), "cpu"))
     if int(index or 0) > 0:
@@ -106,7 +98,7 @@ def _native(name: str, mps: str = "") -> Any:
     """torch.<backend>.<name>, else torch.accelerator's (not on MPS, where those assert: #186430), else None."""
     kind = device_type()
     if kind == "mps":
-        return None if name in _NOT_MPS else getattr(torch.mps, mps or name, None)
+        return None if name in _STREAMS + _MPS_UNTRACED else getattr(torch.mps, mps or name, None)
     if kind == "cpu" or name == "get_device_capability":
         return None
     homes = (getattr(torch, kind, None), getattr(torch, "accelerator", None))
@@ -122,7 +114,8 @@ def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = 
         idle = (name in _UNTRACED and _is_compiling()) or ("stream" in name and own == 1 and None in args)
         native = None if idle else _native(name, mps)
         if native is None:
-            _note(name, doc)
+            if name not in _MPS_UNTRACED:  # those two are answers, not lacks
+                _note(name, doc)
             return instead(*args, **options) if callable(instead) else instead
         if "device" in options and len(args) == own:  # some take it by position only
             args = (*args, options.pop("device"))
@@ -274,8 +267,8 @@ get_rng_state_all = _forward("get_rng_state_all", "[] on CPUs.", lambda: [*map(g
 set_rng_state = _forward("set_rng_state", "Does nothing on the CPU.", own=1)
 set_rng_state_all = _forward(
     "set_rng_state_all",
-    "Not on CPUs.",
-    lambda states: [*map(set_rng_state, states, range(device_count()))] and None,
+    "Does nothing on the CPU.",
+    lambda states: [*map(set_rng_state, states, range(device_count()))].clear(),
     own=1,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -43,6 +44,7 @@ for command in (commands.apply, commands.check, commands.rules, commands.explain
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
+    warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code: not ours to print
     sys.exit(run(arguments))
 
 

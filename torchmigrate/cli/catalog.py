@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from torchmigrate import config as config_
-from torchmigrate import cases, diff, pack
+from torchmigrate import diff, pack
 from torchmigrate.cli.migrate import known, pack_errors
 from torchmigrate.cli.output import colours
 from torchmigrate.edits import Changed
@@ -39,6 +39,8 @@ def listing(names: Sequence[str]) -> int:
 
 def test(directories: Sequence[Path]) -> int:
     """Run the cases: of the rules in these directories, or of all that are loaded."""
+    from torchmigrate import cases  # and LibCST with it, which the other commands here do without
+
     with pack_errors():
         ruleset = pack.load(directories) if directories else _load()
     roots = [Path(os.path.realpath(directory)) for directory in directories]

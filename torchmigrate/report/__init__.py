@@ -135,9 +135,7 @@ class Report:
         old = [c for c in self.changed if not c.new]
         new = [self.name(c.path) for c in self.changed if c.new]
         if not self.changed:
-            return (
-                f"Nothing to rewrite in {_n(self.read, 'file')}." if self.read else "No Python files read."
-            )
+            return f"Nothing to rewrite in {_n(self.read, 'file')}." if self.read else "No Python files read."
         rules = len({f.rule for f in self.applied})
         verb = "Rewrote" if self.written else "Would rewrite"
         added = f" and {'added' if self.written else 'add'} {', '.join(new)}" if new else ""

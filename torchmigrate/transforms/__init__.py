@@ -12,7 +12,7 @@ from torchmigrate.pack import PackError, Rule
 # a rule file is data: it may name one of these, never a module of its own
 NAMES = frozenset(
     {
-        "autocast", "availability", "cuda_namespace", "device_idiom", "device_index",
+        "amp_class", "autocast", "availability", "cuda_namespace", "device_idiom", "device_index",
         "device_ids", "device_string", "device_test", "distributed_backend", "map_location", "move_to_device", "pin_memory",
         "seed", "tensor_type",
     }

@@ -6,80 +6,83 @@ Off CUDA these were disabled, and `autocast("cpu")` would be enabled: the helper
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
-from torchmigrate.edits import Edit, Finding
-from torchmigrate.module import Site
+from torchmigrate.edits import Edit, Finding, Safety
+from torchmigrate.module import Module, Site
 
 _HELPER = {"autocast": "autocast", "GradScaler": "grad_scaler", "custom_fwd": "custom_fwd", "custom_bwd": "custom_bwd"}
+# what stands at these places after the device; the helper takes autocast's in another order, GradScaler's as they are
+_POSITIONS: dict[str, Sequence[str]] = {"autocast": ("dtype", "enabled", "cache_enabled"), "GradScaler": ("",) * 5}
+_PARTIAL = "functools.partial"
 
 
 def autocast(site: Site) -> Iterator[Finding]:
-    call = site.call
     assert site.qualified is not None
     name = site.qualified.rpartition(".")[2]
+    call, arguments = _arguments(site)
     if call is None:
         return
-    device, rest = _device(call)
-    if device is None and name == "GradScaler" and not call.args:
-        yield from filter(None, (site.rewrite(f"{site.qualified}($$rest)", "accel.grad_scaler($$rest)"),))
-    if device != "cuda":
+    device = _device(call, arguments)
+    value = getattr(device, "value", device)
+    text = value.value if isinstance(value, ast.Constant) else None
+    if device is None and name == "GradScaler" and not arguments:
+        text = "cuda"  # its default
+    if not isinstance(text, str) or not re.fullmatch(r"cuda(:\d+)?", text):
         return
-    if isinstance(site.ref, ast.Name):
-        yield _in_place(site, call)
+    edits = _edits(site.module, call, arguments, device, _POSITIONS.get(name, ()))
+    if edits is None:
+        yield site.note(f"{site.rule.summary} (not rewritten: its arguments are in an unusual form)")
         return
-    for match, template in _forms(site.qualified, _HELPER[name], rest, positional=bool(call.args)):
-        found = site.rewrite(match, template)
-        if found:
-            yield found
-            return
-    yield site.note("autocast with arguments in an unusual form")
-
-
-def _device(call: ast.Call) -> tuple[object, list[ast.expr]]:
-    """The device type if it is a literal, and the positional arguments after it."""
-    if call.args:
-        first = call.args[0]
-        return (first.value if isinstance(first, ast.Constant) else first), call.args[1:]
-    given = [k.value for k in call.keywords if k.arg == "device_type" or k.arg == "device"]
-    return (given[0].value if given and isinstance(given[0], ast.Constant) else given[0] if given else None), []
-
-
-def _in_place(site: Site, call: ast.Call) -> Finding:
-    """A name imported from torch.amp keeps its import: device type and enabled state are all that CUDA decides."""
-    string = next(n for n in (*call.args, *(k.value for k in call.keywords)) if isinstance(n, ast.Constant) and n.value == "cuda")
-    accel = site.module.names["accel"]
-    edits = [Edit(*site.module.span(string), f"{accel}.device_type()")]
-    enabled = next((k.value for k in call.keywords if k.arg == "enabled"), None)
-    if enabled is None:
-        at = max(site.module.span(n)[1] for n in (*call.args, *(k.value for k in call.keywords)))
-        edits.append(Edit(at, at, f", enabled={accel}.is_available()"))
-    elif not (isinstance(enabled, ast.Constant) and enabled.value is False):
-        edits += _both(site, enabled, f"{accel}.is_available()")
-    return site.fix(edits)
-
-
-def _both(site: Site, enabled: ast.expr, available: str) -> Iterator[Edit]:
-    start, end = site.module.span(enabled)
-    if isinstance(enabled, ast.Constant):
-        yield Edit(start, end, available)
-    elif isinstance(enabled, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)):
-        yield from (Edit(start, start, f"{available} and ("), Edit(end, end, ")"))
+    start, end = site.module.span(site.ref)
+    edits.append(Edit(start, end, f"{site.module.names['accel']}.{_HELPER[name]}"))
+    if text == "cuda":
+        yield site.fix(edits)
     else:
-        yield Edit(start, start, f"{available} and ")
+        yield site.fix(edits, Safety.UNSAFE, f'{site.rule.message}; a device type has no index, "{text}" may be a mistake')
 
 
-def _forms(full: str, helper: str, rest: list[ast.expr], positional: bool) -> Iterator[tuple[str, str]]:
-    """`torch.autocast(type, dtype, enabled, cache)` and `accel.autocast(enabled, dtype, cache)` differ in order."""
-    names = ("dtype", "enabled", "cache_enabled") if helper == "autocast" else ("init_scale", "growth_factor", "backoff_factor")
-    used = names[: len(rest)]
-    before = "".join(f", ${n}" for n in used)
-    after = "".join(f"{n}=${n}, " for n in used)
-    if positional:
-        yield f'{full}("cuda"{before}, $$rest)', f"accel.{helper}({after}$$rest)"
+def _arguments(site: Site) -> tuple[ast.Call | None, list[ast.expr]]:
+    """The call that holds the arguments, and its positional ones: `partial(torch.autocast, ...)` is a call too."""
+    up = site.parent
+    if site.call is not None:
+        return site.call, site.call.args
+    if isinstance(up, ast.Call) and up.args[:1] == [site.ref] and site.module.resolve(up.func) == _PARTIAL:
+        return up, up.args[1:]
+    return None, []
+
+
+def _device(call: ast.Call, arguments: list[ast.expr]) -> ast.expr | ast.keyword | None:
+    given = [k for k in call.keywords if k.arg in ("device_type", "device")]
+    return arguments[0] if arguments else given[0] if given else None
+
+
+def _edits(
+    module: Module, call: ast.Call, arguments: list[ast.expr], device: ast.expr | ast.keyword | None, positions: Sequence[str]
+) -> list[Edit] | None:
+    """Take the device out and name what stood after it. None where the text between arguments is more than commas."""
+    rest = arguments[1:]
+    if len(rest) > len(positions) or any(isinstance(a, ast.Starred) for a in arguments):
+        return None
+    edits = [Edit(at, at, f"{name}=") for name, a in zip(positions, rest, strict=False) if name and (at := module.span(a)[0])]
+    if device is None:
+        return edits
+    gap = _gap(module, call, device)
+    return [*edits, gap] if gap else None
+
+
+def _gap(module: Module, call: ast.Call, device: ast.expr | ast.keyword) -> Edit | None:
+    """The argument with the comma that goes with it."""
+    spans = sorted(module.span(a) for a in (*call.args, *call.keywords))
+    start, end = module.span(device)
+    at = spans.index((start, end))
+    if at + 1 < len(spans):
+        edit, comma = Edit(start, spans[at + 1][0], ""), (end, spans[at + 1][0])
+    elif at:
+        edit, comma = Edit(spans[at - 1][1], end, ""), (spans[at - 1][1], start)
     else:
-        yield f'{full}(device_type="cuda", $$rest)', f"accel.{helper}($$rest)"
-        yield f'{full}(device="cuda", $$rest)', f"accel.{helper}($$rest)"
-        for others in (("dtype",), ("enabled",), ("dtype", "enabled"), ("enabled", "dtype"), ("cast_inputs",)):
-            before, after = (", ".join(f"{n}=${n}" for n in others),) * 2
-            yield f'{full}({before}, device_type="cuda")', f"accel.{helper}({after})"
+        stop = module.span(call)[1] - 1
+        edit, comma = Edit(start, stop, ""), (end, stop)
+    between = module.source.utf8[slice(*comma)]
+    return edit if not between.strip(b", \t\r\n\\") else None

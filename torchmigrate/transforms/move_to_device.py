@@ -1,4 +1,4 @@
-"""`x.cuda(...)` to `x.to(accel.device(...))`, keyword arguments carried (T1-T4).
+"""`x.cuda(...)` to `x.to(accel.device(...))`, each argument changed where it stands (T1-T4).
 
 `.cuda()` means the current device, and so does `accel.device()`: "cuda" without an index (torch docs: Tensor.cuda).
 """
@@ -6,83 +6,127 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from torchmigrate.edits import Finding, Safety
-from torchmigrate.module import Site
+from torchmigrate.edits import Edit, Finding, Safety
+from torchmigrate.module import Module, Site
+from torchmigrate.pattern import spell
 from torchmigrate.receiver import Kind, receiver_kind
-from torchmigrate.transforms.device_expression import parse
+from torchmigrate.transforms.device_expression import parse_device
 
-_CARRIED = ("memory_format",)
+_PARAMETERS = ("device", "non_blocking", "memory_format")
+_CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
 
 
 def move_to_device(site: Site) -> Iterator[Finding]:
-    assert isinstance(site.ref, ast.Attribute)
-    if site.call is None:
+    if site.call is None or site.qualified:
         yield from _reference(site)
         return
+    assert isinstance(site.ref, ast.Attribute)
     kind = receiver_kind(site.module, site.ref.value, site.scope)
-    if kind is Kind.USER:
+    if kind is Kind.USER or _in_map_location(site):
         return
     if kind is Kind.STORAGE:
         yield site.note("a storage has no `.to(device)` that takes a positional device; move the tensor instead")
         return
-    parts = _parts(site)
-    if parts is None:
+    named = _arguments(site.call)
+    if named is None:
         yield site.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
         return
-    match, template = parts
-    safety, message = Safety.SAFE, ""
+    safety, message = _safety(site, kind)
+    yield _moved(site, named, safety, message) or site.note("`.cuda()` in a form that is not understood")
+
+
+def _safety(site: Site, kind: Kind) -> tuple[Safety, str]:
+    doubt = ""
     if kind is Kind.MAYBE_USER:
-        safety = Safety.UNSAFE
-        message = f"{site.rule.message}; a class of this project defines `cuda()` and may be the receiver"
+        doubt = "a class of this project defines `cuda()` and may be the receiver"
     elif not site.module.facts.uses_torch(site.module):
-        safety = Safety.UNSAFE
-        message = f"{site.rule.message}; nothing in this file shows that the receiver is a torch object"
-    found = site.rewrite(f"$x.cuda({match})", f"$x.to({template})", None, safety, message)
-    yield found or site.note("`.cuda()` in a form that is not understood")
+        doubt = "nothing in this file shows that the receiver is a torch object"
+    return (Safety.UNSAFE, f"{site.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")
 
 
-def _parts(site: Site) -> tuple[str, str] | None:
-    """The argument lists of pattern and template, or None where they are not those of torch."""
-    call = site.call
-    assert call is not None
+def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
+    """By parameter, or None where they are not those of torch."""
     if len(call.args) > 2 or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    names = dict(zip(("device", "non_blocking"), call.args, strict=False))
-    match = [f"${name}" for name in names]
+    named = dict(zip(_PARAMETERS, call.args, strict=False))
     for keyword in call.keywords:
-        if keyword.arg not in ("device", "non_blocking", *_CARRIED) or keyword.arg in names:
+        if keyword.arg not in _PARAMETERS or keyword.arg in named:
             return None
-        names[keyword.arg] = keyword.value
-        match.append(f"{keyword.arg}=${keyword.arg}")
-    template = [_device(site, names.get("device"))]
-    for name in (n for n in names if n != "device"):
-        template.append(f"{name}={_blocking(names[name]) if name == 'non_blocking' else '$' + name}")
-    return ", ".join(match), ", ".join(template)
+        named[keyword.arg] = keyword.value
+    return named
 
 
-def _device(site: Site, node: ast.expr | None) -> str:
-    if node is None or (isinstance(node, ast.Constant) and node.value is None):
-        return "accel.device()"
-    device = parse(site.module, node)
-    return device.as_device if device else "accel.device($device)"
+def _moved(site: Site, named: dict[str, ast.expr], safety: Safety, message: str) -> Finding | None:
+    """Only names and values change: comments and layout between the arguments stay."""
+    module, call = site.module, site.call
+    assert call is not None
+    if any(isinstance(up, ast.JoinedStr) for up in module.ancestors(call)):  # `ast` misplaces these before Python 3.12
+        return None if named else site.rewrite("$x.cuda()", "$x.to(accel.device())", None, safety, message)
+    end = module.span(call.func)[1]
+    head = _CALL.match(module.source.utf8, end - len(b"cuda"))
+    if head is None:
+        return None
+    edits = [Edit(end - len(b"cuda"), end, "to")]
+    if "device" in named:
+        edits += _on_device(module, named["device"])
+    else:
+        edits.append(Edit(head.end(), head.end(), spell(f"accel.device(){', ' if named else ''}", module.names)))
+    if "non_blocking" in named:
+        edits += _without_blocking(module, named["non_blocking"])
+    if len(call.args) == 2:
+        between = module.span(call.args[0])[1], module.span(call.args[1])[0]
+        if b"(" in module.source.utf8[slice(*between)]:
+            return None
+        edits = _keyword_before(edits, between[1])
+    return site.fix(edits, safety, message)
 
 
-def _blocking(node: ast.expr) -> str:
+def _keyword_before(edits: list[Edit], at: int) -> list[Edit]:
+    """`x.cuda(i, True)`: `.to()` has another second parameter."""
+    word = "non_blocking="
+    if not any(e.start == at for e in edits):
+        return [*edits, Edit(at, at, word)]
+    return [Edit(e.start, e.end, word + e.text) if e.start == at else e for e in edits]
+
+
+def _on_device(module: Module, node: ast.expr) -> list[Edit]:
+    device = parse_device(module, node)
+    is_none = isinstance(node, ast.Constant) and node.value is None
+    if device or is_none:
+        return [Edit(*module.span(node), spell(device.as_device if device else "accel.device()", module.names))]
+    return _wrapped(module, node, "accel.device(")
+
+
+def _without_blocking(module: Module, node: ast.expr) -> list[Edit]:
     """MPS corrupts data that is copied without blocking (pytorch #139550, #189690)."""
     if isinstance(node, ast.Constant):
-        return "accel.non_blocking()" if node.value is True else "$non_blocking"
-    return "accel.non_blocking($non_blocking)"
+        return [Edit(*module.span(node), spell("accel.non_blocking()", module.names))] if node.value is True else []
+    return _wrapped(module, node, "accel.non_blocking(")
+
+
+def _wrapped(module: Module, node: ast.expr, function: str) -> list[Edit]:
+    start, end = module.span(node)
+    return [Edit(start, start, spell(function, module.names)), Edit(end, end, ")")]
+
+
+def _in_map_location(site: Site) -> bool:
+    """`torch.load(f, lambda storage, loc: storage.cuda(i))` is device/map-location's."""
+    inside = next((up for up in site.module.ancestors(site.node) if isinstance(up, ast.Lambda)), None)
+    up = inside and site.module.parent(inside)
+    call = site.module.parent(up) if isinstance(up, ast.keyword) else up
+    return isinstance(call, ast.Call) and site.module.resolve(call.func) in ("torch.load", "torch.jit.load")
 
 
 def _reference(site: Site) -> Iterator[Finding]:
     """`x.cuda` without a call: a flag, unless it is handed on as a function."""
-    assert isinstance(site.ref, ast.Attribute)
     up = site.parent
+    value = getattr(site.ref, "value", site.ref)
+    root = ast.unparse(value).split(".")[0].lower()
     handed_on = isinstance(up, ast.Call) and site.ref in up.args
-    root = ast.unparse(site.ref.value).split(".")[0].lower()
-    if handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root:
+    if site.qualified or (handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root):
         yield site.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
 
 

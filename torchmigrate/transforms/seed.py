@@ -1,6 +1,6 @@
 """`torch.cuda.manual_seed(_all)`: harmless off CUDA, where `torch.manual_seed` seeds every device (T9).
 
-Rewritten only where `torch.manual_seed` does not run with the same seed in the same body.
+Rewritten only where `torch.manual_seed` does not certainly run with the same seed in the same function.
 """
 
 from __future__ import annotations
@@ -9,23 +9,48 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
-from torchmigrate.module import Site
+from torchmigrate.module import Module, Site
 
 
 def seed(site: Site) -> Iterator[Finding]:
-    call = site.call
     assert site.qualified is not None
-    if call is None or _seeded_beside(site, call):
-        return
     name = site.qualified.rpartition(".")[2]
-    yield from filter(None, (site.rewrite(f"{site.qualified}($$args)", f"accel.{name}($$args)"),))
+    if site.call is None:
+        if not isinstance(site.parent, (ast.alias, ast.Attribute)):
+            yield site.replace(site.ref, f"accel.{name}")
+    elif not _seeded_beside(site, site.call):
+        yield site.rewrite(f"{site.qualified}($$args)", f"accel.{name}($$args)") or site.note()
 
 
 def _seeded_beside(site: Site, call: ast.Call) -> bool:
-    owner = site.module.function(call) or site.module.tree
-    wanted = [ast.dump(a) for a in call.args]
-    for node in ast.walk(owner):
-        if isinstance(node, ast.Call) and [ast.dump(a) for a in node.args] == wanted:
-            if getattr(node.func, "attr", getattr(node.func, "id", "")) == "manual_seed" and site.module.resolve(node.func) == "torch.manual_seed":
+    module = site.module
+    owner = module.function(call) or module.tree
+    wanted = _values(call)
+    for statement in module.scopes.statements:
+        if module.function(statement) is not (owner if owner is not module.tree else None) or not _always(module, statement, call):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and _values(node) == wanted and module.resolve(node.func, site.scope) == "torch.manual_seed":
                 return True
+    return False
+
+
+def _values(call: ast.Call) -> list[str]:
+    return [ast.dump(a) for a in (*call.args, *(k.value for k in call.keywords))]
+
+
+def _always(module: Module, statement: ast.stmt, call: ast.Call) -> bool:
+    """Whether `statement`, a plain one, runs whenever the block of `call` does: it stands in that block or around it."""
+    if not isinstance(statement, (ast.Expr, ast.Assign)):
+        return False
+    here: ast.AST = module.statement(call)
+    while here is not module.tree:
+        up = module.parent(here)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(up, name, None)
+            if isinstance(block, list) and here in block and statement in block:
+                return True
+        if up is None:
+            break
+        here = up
     return False

@@ -1,0 +1,327 @@
+"""The branches for CUDA, XPU, NPU and MPS, on stand-ins: which function is called, and with what."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+
+import pytest
+import torch
+
+from torchmigrate import runtime as accel
+
+CUDA_CALLS = [
+    ("is_available", (), {}),
+    ("device_count", (), {}),
+    ("current_device", (), {}),
+    ("set_device", ("cuda:1",), {}),
+    ("set_device", (-1,), {}),
+    ("device_of", ("tensor",), {}),
+    ("synchronize", (), {}),
+    ("synchronize", (), {"device": "cuda:1"}),
+    ("empty_cache", (), {}),
+    ("Stream", (None, -1), {}),
+    ("current_stream", (0,), {}),
+    ("default_stream", (), {}),
+    ("set_stream", (None,), {}),
+    ("stream", (None,), {}),
+    ("memory_allocated", (None,), {}),
+    ("max_memory_allocated", (1,), {}),
+    ("memory_reserved", (), {}),
+    ("max_memory_reserved", (), {}),
+    ("reset_peak_memory_stats", (), {}),
+    ("reset_accumulated_memory_stats", (), {}),
+    ("memory_stats", (), {}),
+    ("memory_summary", (None, True), {}),
+    ("mem_get_info", (), {}),
+    ("ipc_collect", (), {}),
+    ("set_per_process_memory_fraction", (0.5,), {"device": 1}),
+    ("manual_seed", (1,), {}),
+    ("manual_seed_all", (1,), {}),
+    ("seed", (), {}),
+    ("seed_all", (), {}),
+    ("initial_seed", (), {}),
+    ("get_rng_state", (), {}),
+    ("set_rng_state", ("state", 1), {}),
+    ("get_rng_state_all", (), {}),
+    ("set_rng_state_all", (["state"],), {}),
+    ("is_bf16_supported", (), {"including_emulation": False}),
+    ("get_device_name", (0,), {}),
+    ("get_device_properties", (0,), {}),
+    ("get_device_capability", (0,), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "options"), CUDA_CALLS)
+def test_on_cuda_each_is_torch_cuda_s_own(backend, name, args, options):
+    cuda = backend("cuda")
+    assert getattr(accel, name)(*args, **options) == cuda.answers.get(name, f"{name}'s answer")
+    assert cuda.calls == [(name, args, options)]
+
+
+def test_on_cuda_guard_event_and_ranges_are_torch_cuda_s_own(backend):
+    cuda = backend("cuda")
+    cuda.nvtx = type(cuda)("nvtx")
+    accel.device_guard(1)
+    accel.Event(enable_timing=True, blocking=True)
+    accel.nvtx.range_push("a")
+    accel.nvtx.range("{}", 1)
+    accel.nvtx.range_pop()
+    options = {"enable_timing": True, "blocking": True, "interprocess": False}
+    assert cuda.calls == [("device", (1,), {}), ("Event", (), options)]
+    assert cuda.nvtx.calls == [("range_push", ("a",), {}), ("range", ("{}", 1), {}), ("range_pop", (), {})]
+
+
+def test_on_cuda_nothing_is_reinterpreted(backend):
+    backend("cuda", device_count=1)
+    assert accel.device() == torch.device("cuda")
+    assert accel.device(3) == accel.device("cuda:3") == accel.device("3") == torch.device("cuda", 3)
+    assert accel.map_location() is None
+    assert accel.map_location({"cuda:0": "cuda:1"}) == {"cuda:0": "cuda:1"}
+    assert accel.map_location("cuda:1") == torch.device("cuda:1")
+    assert accel.device_ids(2) == [2]
+    assert accel.device_ids(["cuda:1"]) == ["cuda:1"]
+    assert accel.device_ids(range(2)) == [0, 1]
+    assert accel.output_device(0) == 0
+    assert accel.dist_backend() == "nccl"
+    assert accel.non_blocking() and accel.pin_memory()
+    with pytest.raises(RuntimeError, match="negative"):
+        accel.device(-1)
+
+
+def test_nvidia_is_cuda_without_hip(backend, monkeypatch):
+    backend("cuda")
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert accel.is_nvidia()
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert not accel.is_nvidia()
+
+
+@pytest.mark.parametrize("kind", ["xpu", "npu"])
+def test_other_backends_get_their_own_devices(backend, kind):
+    module = backend(kind)
+    accel.synchronize()
+    accel.manual_seed(3)
+    accel.set_rng_state("state")
+    accel.set_device(-1)
+    accel.stream("a stream")
+    assert module.calls == [
+        ("synchronize", (), {}),
+        ("manual_seed", (3,), {}),
+        ("set_rng_state", ("state",), {}),
+        ("set_device", (-1,), {}),
+        ("stream", ("a stream",), {}),
+    ]
+
+
+def test_xpu_translates_cuda_devices(backend):
+    xpu = backend("xpu")
+    accel.memory_allocated("cuda:1")
+    accel.set_per_process_memory_fraction(0.5, device=torch.device("cuda", 1))
+    accel.Stream(None, -1)
+    accel.device_guard("cuda:1")
+    accel.Event(True, True)
+    place = torch.device("xpu", 1)
+    assert [call for call in xpu.calls if call[0] != "device_count"] == [
+        ("memory_allocated", (place,), {}),
+        ("set_per_process_memory_fraction", (0.5, place), {}),
+        ("Stream", (None, -1), {}),
+        ("device", (place,), {}),
+        ("Event", (), {"enable_timing": True}),
+    ]
+    assert accel.device_ids("cuda:1", 0) == [place, 0]
+    assert accel.get_device_capability() == (0, 0)
+    assert accel.is_accelerated("cuda") and accel.is_accelerated("torch.xpu.FloatTensor")
+    assert accel.is_accelerated(torch.device("xpu:1")) and not accel.is_accelerated(torch.ones(1))
+
+
+def test_what_xpu_lacks(backend, monkeypatch):
+    xpu = backend(
+        "xpu", absent=("default_stream", "ipc_collect", "memory_summary", "range_push", "range_pop"), synchronize=None
+    )
+    monkeypatch.setattr(torch, "accelerator", None)
+    assert accel.default_stream() == "current_stream's answer"
+    assert [name for name, _, _ in xpu.calls] == ["synchronize", "current_stream"]
+    assert accel.ipc_collect() is None
+    assert accel.memory_summary() == "no summary"
+    with accel.stream(None):
+        accel.set_stream(None)
+    accel.nvtx.range_push("a")
+    accel.nvtx.range_pop()
+
+
+def test_torch_accelerator_stands_in(backend, monkeypatch):
+    backend("xpu", absent=("memory_allocated",))
+    monkeypatch.setattr(torch, "accelerator", types.SimpleNamespace(memory_allocated=lambda device=None, /: device))
+    assert accel.memory_allocated(device=1) == torch.device("xpu", 1)
+
+
+@pytest.mark.parametrize(("built", "expected"), [(True, "xccl"), (False, "gloo")])
+def test_collectives_on_xpu(backend, monkeypatch, built, expected):
+    backend("xpu")
+    monkeypatch.setattr(torch.distributed, "is_xccl_available", lambda: built, raising=False)
+    assert accel.dist_backend() == expected
+
+
+def test_collectives_on_npu(backend):
+    backend("npu")
+    assert accel.dist_backend() == "hccl"
+
+
+@pytest.mark.parametrize("kind", ["xpu", "mps"])
+def test_one_device_gives_index_0_and_one_warning(backend, kind):
+    backend(kind, device_count=1)
+    with pytest.warns(UserWarning, match=f"only {kind}:0") as caught:
+        assert accel.device(2) == torch.device(kind, 0)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert accel.device(0) == torch.device(kind, 0)
+    assert accel.device() == torch.device(kind)
+
+
+def test_mps_gets_no_devices_and_no_streams(backend):
+    mps = backend("mps")
+    accel.synchronize(0)
+    accel.empty_cache()
+    accel.manual_seed_all(3)
+    accel.get_rng_state(device="cuda")
+    accel.set_rng_state("state", 0)
+    accel.set_per_process_memory_fraction(0.5, 0)
+    with accel.stream(accel.Stream(device=0, priority=-1)), accel.device_guard(0), accel.device_of(torch.ones(1)):
+        accel.set_device(1)
+    assert mps.calls == [
+        ("synchronize", (), {}),
+        ("empty_cache", (), {}),
+        ("manual_seed", (3,), {}),
+        ("get_rng_state", (), {}),
+        ("set_rng_state", ("state",), {}),
+        ("set_per_process_memory_fraction", (0.5,), {}),
+    ]
+
+
+def test_mps_says_what_it_knows_and_no_more(backend):
+    backend("mps", current_allocated_memory=5, driver_allocated_memory=9)
+    assert (accel.memory_allocated(), accel.memory_reserved()) == (5, 9)
+    assert (accel.max_memory_allocated(), accel.max_memory_reserved()) == (0, 0)
+    assert accel.memory_stats() == {}
+    assert (accel.device_count(), accel.is_available(), accel.current_device()) == (1, True, 0)
+    assert accel.device_ids(0) is None and accel.output_device(0) is None
+    assert not accel.non_blocking() and not accel.pin_memory()
+    assert accel.dist_backend() == "gloo"
+    assert accel.get_device_name() == "mps"
+
+
+def test_mps_restores_all_states(backend):
+    mps = backend("mps")
+    accel.set_rng_state_all(["first", "second"])
+    assert accel.get_rng_state_all() == ["get_rng_state's answer"]
+    assert mps.calls == [("set_rng_state", ("first",), {}), ("get_rng_state", (), {})]
+
+
+def test_mps_events_synchronize_before_the_clock(backend):
+    mps = backend("mps")
+    event = accel.Event(enable_timing=True)
+    event.record()
+    accel.Event().record()
+    assert mps.calls == [("synchronize", (), {})]
+
+
+@pytest.mark.parametrize(("version", "enabled"), [("2.4.1", False), ("2.13.0", True)])
+def test_autocast_on_mps(backend, monkeypatch, version, enabled):
+    backend("mps")
+    monkeypatch.setattr(accel, "_version", torch.torch_version.TorchVersion(version))
+    with accel.autocast():
+        assert torch.is_autocast_enabled("mps") is enabled
+        assert not enabled or torch.get_autocast_dtype("mps") is torch.float16
+
+
+@pytest.mark.parametrize(("version", "enabled"), [("2.6.0", False), ("2.13.0", True)])
+def test_scaler_on_mps(backend, monkeypatch, version, enabled):
+    backend("mps")
+    monkeypatch.setattr(accel, "_version", torch.torch_version.TorchVersion(version))
+    assert accel.grad_scaler(growth_interval=10).is_enabled() is enabled
+    assert not accel.grad_scaler(enabled=False).is_enabled()
+
+
+def test_old_torch_has_only_the_scaler_and_the_decorators_of_cuda(monkeypatch):
+    made = types.SimpleNamespace(GradScaler=lambda *args, **options: (args, options), custom_bwd=lambda f: ("old", f))
+    monkeypatch.setattr(torch, "amp", types.SimpleNamespace())
+    monkeypatch.setattr(torch.cuda, "amp", made)
+    assert accel.grad_scaler(2.0) == ((2.0,), {"enabled": False})
+    assert accel.custom_bwd(len) == ("old", len)
+
+
+def test_scaler_on_cuda_is_the_very_one(backend, monkeypatch):
+    backend("cuda")
+    monkeypatch.setattr(torch.amp, "GradScaler", lambda *args, **options: (args, options))
+    assert accel.grad_scaler(4.0, 2.0, 0.5, 9, False) == (("cuda", 4.0, 2.0, 0.5, 9), {"enabled": False})
+
+
+def test_legacy_types_on_cuda_are_literal(backend, monkeypatch):
+    cuda = backend("cuda")
+    cuda.HalfTensor = torch.HalfTensor
+    assert accel.tensor_type(torch.float16) is torch.HalfTensor
+    assert accel.cast(torch.ones(1), torch.HalfTensor).dtype == torch.float16
+    set_to = []
+    monkeypatch.setattr(torch, "set_default_tensor_type", set_to.append)
+    accel.set_default_tensor_type(torch.float16)
+    assert set_to == [torch.HalfTensor]
+
+
+@pytest.fixture
+def meta(monkeypatch):
+    """An accelerator that tensors can really be on: the device "meta"."""
+    monkeypatch.setattr(accel, "_device", torch.device("meta"))
+
+
+def test_tensor_types_elsewhere(meta):
+    Float = accel.tensor_type(torch.float32)
+    assert accel.tensor_type(torch.float32) is Float and accel.tensor_type(torch.int64) is not Float
+    assert Float.__name__ == "FloatTensor" and Float.dtype == torch.float32
+    assert Float(2, 3).shape == Float(torch.Size([2, 3])).shape == (2, 3)
+    assert Float([2, 3]).shape == Float(torch.ones(2, dtype=torch.int64)).shape == (2,)
+    assert isinstance(Float(1), Float) and Float(1).device.type == "meta"
+    assert not isinstance(torch.ones(1), Float) and not isinstance(accel.tensor_type(torch.int64)(1), Float)
+
+
+def test_cast_moves(meta):
+    moved = accel.cast(torch.ones(2), torch.float16)
+    assert (moved.device.type, moved.dtype) == ("meta", torch.float16)
+    assert accel.cast(moved, accel.tensor_type(torch.int64)).device.type == "meta"
+    assert accel.cast(torch.ones(2), "torch.cuda.LongTensor").device.type == "meta"
+    assert accel.cast(torch.ones(2), torch.cuda.LongTensor).dtype == torch.int64
+    assert accel.cast(torch.ones(2), torch.DoubleTensor).device.type == "cpu"
+    assert accel.cast(torch.nn.Linear(2, 2), torch.float16).weight.device.type == "meta"
+
+
+def test_default_type_is_dtype_and_device(meta):
+    try:
+        accel.set_default_tensor_type(torch.float64)
+        assert (torch.ones(1).dtype, torch.ones(1).device.type) == (torch.float64, "meta")
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
+def test_only_what_an_accelerator_saved_moves(backend, monkeypatch):
+    backend("xpu")
+    monkeypatch.setattr(torch.serialization, "default_restore_location", lambda storage, location: location)
+    places = {"cpu": "cpu", "meta": "meta", "cuda:1": "xpu:1", "cuda": "xpu", "mps": "xpu", "xpu:0": "xpu:0"}
+    assert {saved: accel.map_location()("storage", saved) for saved in places} == places
+    to_one = accel.map_location({"cuda:1": "cuda:0", "cpu": "cuda:1"})
+    assert [to_one("storage", saved) for saved in ("cuda:1", "cpu", "cuda:0")] == ["xpu:0", "xpu:1", "xpu:0"]
+    assert accel.map_location("cuda:1") == accel.map_location(1) == torch.device("xpu", 1)
+
+
+def test_packed_sequences_and_storages(meta):
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2)])
+    assert not accel.is_accelerated(packed)
+    assert accel.is_accelerated(torch.ones(1, device="meta").untyped_storage())
+    assert accel.is_accelerated(0) and not accel.is_accelerated(-1)
+
+
+def test_guard_of_a_tensor_without_a_native_one(backend, monkeypatch):
+    xpu = backend("xpu", absent=("device_of",), device=contextlib.nullcontext())
+    monkeypatch.setattr(torch, "accelerator", None)
+    with accel.device_of(torch.ones(1)):
+        assert xpu.calls == [("device", (None,), {})]

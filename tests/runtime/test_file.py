@@ -1,0 +1,133 @@
+"""The file itself: what it may cost, import, and say; and the two environment variables."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchmigrate import runtime
+
+SOURCE = Path(runtime.__file__)
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    root = str(SOURCE.parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": root, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_it_is_one_readable_file():
+    text = SOURCE.read_text(encoding="utf-8")
+    assert text.splitlines()[0] == "# torchmigrate-runtime 1"
+    assert len(text.splitlines()) <= 400
+
+
+def test_python_38_reads_it():
+    ast.parse(SOURCE.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_it_imports_torch_and_the_standard_library():
+    tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= {"torch", *sys.stdlib_module_names}
+
+
+PROBES = """
+import sys, torch
+def probed(*args, **options): raise AssertionError("probed at import")
+torch.cuda.is_available = torch.cuda.device_count = torch.xpu.is_available = torch.backends.mps.is_available = probed
+torch.cuda._lazy_init = torch.cuda.current_device = probed
+if hasattr(torch, "accelerator"):
+    torch.accelerator.is_available = torch.accelerator.current_accelerator = probed
+    torch.accelerator.device_count = probed
+before = set(sys.modules)
+import torchmigrate.runtime as accel
+print(sorted(name for name in set(sys.modules) - before if name.startswith("torch.")))
+assert accel._device is None and not torch.cuda.is_initialized()
+try:
+    accel.device()
+except AssertionError as error:
+    print(error)
+"""
+
+
+def test_importing_it_probes_and_imports_nothing():
+    done = run(PROBES)
+    assert done.stdout.splitlines() == ["[]", "probed at import"], done.stderr
+
+
+def test_the_environment_picks_the_device():
+    done = run("import torchmigrate.runtime as a; print(a.device(1), a.is_available())", TORCH_ACCEL_DEVICE="cpu")
+    assert done.stdout.split() == ["cpu", "False"], done.stderr
+
+
+@pytest.mark.parametrize("name", ["bogus", "nn", "cuda:1", "hpu"])
+def test_a_device_that_is_not_here_is_an_error_that_says_so(name):
+    done = run("import torchmigrate.runtime as a; a.device()", TORCH_ACCEL_DEVICE=name, CUDA_VISIBLE_DEVICES="")
+    assert f"TORCH_ACCEL_DEVICE={name.partition(':')[0]}: torch finds no such device" in done.stderr
+    assert done.returncode == 1
+
+
+def test_an_index_becomes_the_current_device():
+    code = """
+import torch, torchmigrate.runtime as accel
+torch.xpu.is_available, torch.xpu.device_count = lambda: True, lambda: 2
+torch.xpu.set_device = lambda device: print("set", device)
+print(accel.device(), accel.device_type())
+"""
+    done = run(code, TORCH_ACCEL_DEVICE="xpu:1")
+    assert done.stdout.splitlines() == ["set xpu:1", "xpu xpu"], done.stderr
+
+
+LOGGING = """import torchmigrate.runtime as accel
+for _ in range(3):
+    accel.memory_allocated()
+accel.memory_allocated()
+accel.device()
+"""
+
+
+@pytest.mark.parametrize(("wish", "lines"), [("1", ["<string>:3", "<string>:4"]), ("0", []), ("", [])])
+def test_the_log_names_each_call_site_once(wish, lines):
+    done = run(LOGGING, TORCH_ACCEL_LOG=wish)
+    assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == lines
+    assert all("no memory_allocated on cpu. Bytes; 0 on the CPU." in line for line in done.stderr.splitlines())
+
+
+def test_the_log_goes_where_the_program_sends_it():
+    code = "import logging, sys; logging.basicConfig(stream=sys.stdout, format='%(name)s %(levelname)s');" + LOGGING
+    done = run(code, TORCH_ACCEL_LOG="1")
+    assert done.stdout.splitlines() == ["accel WARNING"] * 2, done.stderr
+
+
+@pytest.mark.parametrize("accelerator", [True, False])
+def test_resolution(monkeypatch, accelerator):
+    import torch
+
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    if accelerator:  # what it says settles it
+        assert runtime.device_type() == "cpu"
+    else:  # before torch 2.6
+        monkeypatch.delattr(torch, "accelerator")
+        assert runtime.device_type() == "mps"
+
+
+def test_a_cuda_build_without_a_gpu_is_a_cpu(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    assert runtime.device_type() == "cpu"
+    monkeypatch.setattr(runtime, "_device", None)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    assert runtime.device() == torch.device("cuda")

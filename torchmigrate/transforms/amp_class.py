@@ -1,0 +1,62 @@
+"""`torch.cuda.amp.autocast` and `GradScaler`, `torch.cuda.Event` and `Stream`: called, handed on, or named as a type.
+
+The helper's are functions, so a name that code subclasses, tests with `isinstance` or annotates with stays a class.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding, Safety
+from torchmigrate.module import Module, Site
+from torchmigrate.transforms.reference import is_annotation, type_test
+
+# what the helper makes on CUDA, under a name that is a class on every build
+_CLASS = {"torch.cuda.amp.GradScaler": "torch.amp.GradScaler", "torch.cuda.amp.autocast": "torch.autocast"}
+_HELPER = {
+    "torch.cuda.amp.GradScaler": "accel.grad_scaler", "torch.cuda.amp.autocast": "accel.autocast",
+    "torch.cuda.Event": "accel.Event", "torch.cuda.Stream": "accel.Stream",
+}  # fmt: skip
+_SINCE = ">=2.3"  # torch.amp.GradScaler
+
+
+def amp_class(site: Site) -> Iterator[Finding]:
+    name = site.qualified or ""
+    helper, made = _HELPER.get(name), _CLASS.get(name)
+    up = site.module.parent(site.ref)
+    if helper is None:
+        return
+    if site.call is not None:
+        yield site.rewrite(f"{name}($$args)", f"{helper}($$args)") or site.note()
+    elif is_annotation(site.module, site.ref) or isinstance(up, (ast.alias, ast.Expr)):
+        return
+    elif type_test(site.module, site.ref):
+        if made:
+            yield _tested(site, made)
+    elif isinstance(up, ast.ClassDef):
+        yield site.note(f"a subclass of `{name}`: it stays bound to CUDA")
+    elif isinstance(up, ast.Attribute):
+        yield site.note(f"an attribute of `{name}`: it stays bound to CUDA")
+    elif isinstance(up, ast.Assign) and not _only_called(site.module, up):
+        yield site.replace(site.ref, helper, Safety.UNSAFE, f"{site.rule.message}; the name is used as a class too")
+    else:
+        yield site.replace(site.ref, helper)
+
+
+def _tested(site: Site, made: str) -> Finding:
+    """`isinstance(s, torch.cuda.amp.GradScaler)`: what the helper makes is of the class that torch >= 2.3 has for all."""
+    floor = site.module.facts.torch
+    known = made == "torch.autocast" or floor is None or site.module.facts.torch_at_least(_SINCE)
+    message = f"{site.rule.message}; `{made}` needs torch {_SINCE}"
+    bound = any(n == site.module.names["torch"] for n in site.module.scopes.module.names)
+    if not bound:
+        return site.note(f"a type test on `{site.qualified}`: the helper's is a `{made}`")
+    return site.replace(site.ref, made, Safety.SAFE if known else Safety.UNSAFE, message)
+
+
+def _only_called(module: Module, assign: ast.Assign) -> bool:
+    names = {n.id for t in assign.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    called = {id(n.func) for n in ast.walk(module.tree) if isinstance(n, ast.Call)}
+    loads = (n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load))
+    return all(id(n) in called or not names for n in loads)
