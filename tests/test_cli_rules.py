@@ -139,7 +139,6 @@ def test_selecting_rules(here: Path, cli: Cli) -> None:
     assert "memory/empty-cache" not in rules("--ignore", "memory/empty-cache")
 
 
-@pytest.mark.xfail(reason="the engine does not ask Settings.ignored_in yet")
 def test_per_file_ignores(here: Path, cli: Cli) -> None:
     (here / "a.py").write_text("import torch\n\ntorch.cuda.empty_cache()\n")
     assert cli("check").status == 1
@@ -200,7 +199,6 @@ def test_suppressed_findings_are_counted(here: Path, cli: Cli) -> None:
     assert (here / "a.py").read_text() == text
 
 
-@pytest.mark.xfail(reason="the engine imports libcst and git before it knows of any work")
 def test_a_check_of_a_clean_file_imports_nothing_heavy(here: Path) -> None:
     (here / "a.py").write_text("import torch\n")
     git(here, "init", "-q")

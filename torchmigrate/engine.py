@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -58,8 +59,10 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
     found = files.discover(paths, settings)
     rules = table(ruleset)
     results, todo = _read(found, rules, mode)
+    if not todo:  # nothing that holds a trigger: no facts, no LibCST, no git
+        return Plan(sorted(results, key=lambda r: str(r.path)), len(found), [])
     facts, notes = _facts(paths, found, todo, settings)
-    done = list(_run(todo, ruleset, rules, facts, jobs, on_progress))
+    done = list(_run(todo, ruleset, facts, jobs, on_progress))
     vendored = Vendored(facts)
     results += [vendored.bind(r, u.text, u.torch) if u else vendored.keep(r) for r, u in done]
     results += vendored.files()
@@ -137,12 +140,12 @@ def _whole_project(root: Path, paths: Sequence[Path], listed: list[str], setting
 
 
 def _run(
-    todo: Sequence[Job], ruleset: pack.Ruleset, rules: Table, facts: Facts, jobs: int, on_progress: Progress | None
+    todo: Sequence[Job], ruleset: pack.Ruleset, facts: Facts, jobs: int, on_progress: Progress | None
 ) -> Iterator[Done]:
     total = sum(len(job.raw) for job in todo)
     largest_first = sorted(todo, key=lambda job: (-len(job.raw), job.path))
     if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
-        source = map(Worker(rules, facts), largest_first)
+        source = map(Worker(ruleset, facts), largest_first)
         yield from _counted(source, len(todo), on_progress)
         return
     context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
@@ -166,8 +169,9 @@ _worker: Worker
 
 def _start(ruleset: pack.Ruleset, facts: Facts) -> None:
     global _worker
+    warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
     gc.disable()  # short-lived processes that only allocate
-    _worker = Worker(table(ruleset), facts)
+    _worker = Worker(ruleset, facts)
 
 
 def _work(job: Job) -> Done:
@@ -177,8 +181,16 @@ def _work(job: Job) -> Done:
 class Worker:
     """Turns one job into one result; the second value is the rewritten text if it still needs the helper's import."""
 
-    def __init__(self, rules: Table, facts: Facts) -> None:
-        self.rules, self.facts = rules, facts
+    def __init__(self, ruleset: pack.Ruleset, facts: Facts) -> None:
+        self.ruleset, self.facts = ruleset, facts
+        self._tables: dict[tuple[str, ...], Table] = {}
+
+    def rules(self, path: Path) -> Table:
+        """The dispatch table, without what `per-file-ignores` switches off in this file."""
+        ignored = self.facts.settings.ignored_in(path)
+        if ignored not in self._tables:
+            self._tables[ignored] = table(self.ruleset.selected((), ignored))
+        return self._tables[ignored]
 
     def __call__(self, job: Job) -> Done:
         from torchmigrate.rewrite import RewriteError
@@ -209,9 +221,9 @@ class Worker:
         if b"torchmigrate: skip-file" in text.utf8 and suppress.find(text).skip_file:
             return Skipped(path, "# torchmigrate: skip-file"), None
         if job.mode == "check":
-            findings = inspect(Module(path, text, self.facts), self.rules, self.facts)
+            findings = inspect(Module(path, text, self.facts), self.rules(path), self.facts)
             return Unchanged(path, tuple(_in_cells(findings, book))), None
-        outcome = rewrite(path, text, self.rules, self.facts)
+        outcome = rewrite(path, text, self.rules(path), self.facts)
         if not outcome.applied:
             return Unchanged(path, tuple(_in_cells(outcome.remaining, book))), None
         applied = tuple(_in_cells(outcome.applied, book))

@@ -10,17 +10,29 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 _IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))")
+_NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
 _JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")
 _PACKAGING = {"setup.py": "setup(", "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]", "setup.cfg": r"^\[metadata\]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`level` dots, `module`, and the imported name ("" for `import module`)."""
+    """`level` dots, `module`, the imported name ("" for `import module`), and its `as` name."""
 
     level: int
     module: str
     name: str
+    alias: str = ""
+
+    @property
+    def bound(self) -> str:
+        """The name that this binds."""
+        return self.alias or self.name or self.module.partition(".")[0]
+
+    @property
+    def qualified(self) -> str:
+        """What `import module` binds: the module where it has an alias, else its first part."""
+        return self.module if self.alias else self.module.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +203,10 @@ def read_imports(path: str) -> Iterator[Import]:
     except OSError:
         return
     for dots, module, names, plain in _IMPORT.findall(raw):
-        if plain:
-            for part in plain.split(b"#")[0].split(b","):
-                yield Import(0, part.split()[0].decode(errors="replace") if part.split() else "", "")
-            continue
-        for part in re.sub(rb"#[^\n]*|[()\\]", b" ", names).split(b","):
-            if part.split():
-                yield Import(len(dots), module.decode(errors="replace"), part.split()[0].decode(errors="replace"))
+        words = [part.split() for part in _NOISE.sub(b" ", plain or names).decode(errors="replace").split(",")]
+        for word in filter(None, words):
+            alias = word[2] if len(word) > 2 and word[1] == "as" else ""
+            if plain:
+                yield Import(0, word[0], "", alias)
+            else:
+                yield Import(len(dots), module.decode(errors="replace"), word[0], alias)

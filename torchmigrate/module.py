@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torchmigrate import scope as scopes_
 from torchmigrate.edits import Edit, Finding, Fix, Safety
 from torchmigrate.source import Source
+from torchmigrate.spelling import identifiers, spell
 
 if TYPE_CHECKING:
     from torchmigrate.pack import Rule
@@ -154,15 +155,11 @@ class Site:
 
     def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
         """A finding with edits; what they need is read off their own text and `text`."""
-        from torchmigrate.pattern import identifiers
-
         used = identifiers(" ".join((text, *(e.text for e in edits))), self.module.names)
         return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
 
     def replace(self, node: ast.AST, template: str, safety: Safety | None = None, message: str = "") -> Finding:
         """Replace a whole expression; `accel` and `torch` in the template are spelled as the file spells them."""
-        from torchmigrate.pattern import spell
-
         start, end = self.module.span(node)
         return self.fix([Edit(start, end, spell(template, self.module.names))], safety, message)
 
@@ -190,7 +187,7 @@ class Site:
         if not matches:
             return None
         try:
-            text = p.spell(template, self.module.names)
+            text = spell(template, self.module.names)
             edits = [e for m in matches for e in p.instantiate(m, text, island)]
         except p.PatternError as error:
             return self.note(f"{self.rule.summary} (not rewritten: {error})")

@@ -85,9 +85,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All rules that are loaded, by id."""
+    """All rules that are loaded, by id. `claimed`: what deselected rules speak about, so that no other does instead."""
 
     rules: Mapping[str, Rule]
+    claimed: frozenset[str] = frozenset()
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
         """Packs or rules by name; no `select` means all."""
@@ -96,7 +97,8 @@ class Ruleset:
             return rule.id in names or rule.pack in names
 
         kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
-        return Ruleset(kept)
+        dropped = (rule for rule in self.rules.values() if rule.id not in kept)
+        return Ruleset(kept, self.claimed | {key for rule in dropped for key in rule.keys()})
 
     def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
         """Names that are neither a rule nor a pack, each with the closest one that is."""

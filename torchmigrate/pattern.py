@@ -19,7 +19,6 @@ from torchmigrate.edits import Edit
 
 ONE, MANY = "__one_", "__many_"
 _CAPTURE = re.compile(r"\$\$?(\w+)")
-_IDENTIFIER = re.compile(r"(?<![\w.$])(accel|torch)(?=\.)")
 Resolve = Callable[[str], "str | None"]
 Span = tuple[int, int]
 
@@ -225,16 +224,6 @@ def _getattr_name(node: cst.Call) -> str | None:
     plain = isinstance(node.func, cst.Name) and node.func.value == "getattr" and len(node.args) == 2
     literal = node.args[1].value if plain else None
     return str(literal.evaluated_value) if isinstance(literal, cst.SimpleString) else None
-
-
-def spell(template: str, names: Mapping[str, str]) -> str:
-    """Write `accel` and `torch` of a template as the file at hand spells them."""
-    return _IDENTIFIER.sub(lambda m: names[m.group(1)], template)
-
-
-def identifiers(text: str, names: Mapping[str, str]) -> frozenset[str]:
-    """Which of `accel` and `torch` a text uses, as spelled by `names`."""
-    return frozenset(key for key, name in names.items() if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))
 
 
 def admits(match: Match, where: Mapping[str, str]) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.imports import ImportIndex
-from torchmigrate.scope import build
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -75,9 +74,11 @@ class Facts:
         return self._exported(Path(target)).get(attribute)
 
     def _exported(self, path: Path) -> Mapping[str, str]:
+        """What a module imports from torch, by the name it gives it; read from its import lines alone."""
         if path not in self._exports:
-            self._exports[path] = {}  # a cycle of re-exports ends here
-            self._exports[path] = _top_level_imports(path)
+            found = self.index.imports.get(str(path), ())
+            ours = [i for i in found if not i.level and i.module.partition(".")[0] == "torch"]
+            self._exports[path] = {i.bound: f"{i.module}.{i.name}" if i.name else i.qualified for i in ours}
         return self._exports[path]
 
     def torch_at_least(self, spec: str | None) -> bool:
@@ -89,19 +90,6 @@ class Facts:
 def _nested_imports(module: Module) -> Iterable[object]:
     seen = {id(s): s for s in module.scopes.scope_of.values()}
     return (b for s in seen.values() for bindings in s.names.values() for b in bindings if b.qualified)
-
-
-def _top_level_imports(path: Path) -> Mapping[str, str]:
-    try:
-        scopes = build(ast.parse(path.read_bytes()))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return {}
-    found = {}
-    for name, bindings in scopes.module.names.items():
-        qualified = {b.qualified for b in bindings}
-        if len(qualified) == 1 and None not in qualified:
-            found[name] = str(qualified.pop())
-    return found
 
 
 def version_of(spec: str | None) -> tuple[int, ...] | None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 OutOfMemoryError = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-_is_compiling: Any = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+_is_compiling: Any = getattr(torch.compiler, "is_compiling", None) or getattr(torch._utils, "is_compiling", bool)
 _version: Any = torch.__version__
 _device: torch.device | None = None  # bound at the first call, and not by functools.cache, of which dynamo warns
 _said: set[str] = set()
@@ -60,7 +60,7 @@ def _resolve() -> torch.device:
     if kind not in ("", "cpu") and not _available(kind):
         raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device on this machine")
     # is_available() first: current_accelerator() alone answers "cuda" on a CUDA build without a GPU.
-    if not kind and accelerator is None:
+    if not kind and accelerator is not None:
         kind = accelerator.current_accelerator().type if accelerator.is_available() else "cpu"
     _device = torch.device(kind or next(filter(_available, _TYPES), "cpu"))
     if int(index or 0) > 0:

@@ -34,7 +34,7 @@ class Table:
 
     def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
         exact = self.by_key.get(name)
-        if exact:
+        if exact is not None:
             return exact
         return next((handlers for prefix, handlers in self.wide if name.startswith(prefix)), ())
 
@@ -43,7 +43,7 @@ def table(ruleset: Ruleset) -> Table:
     """One dispatch table for all rules. Raises PackError where a rule names a transform that does not exist."""
     from torchmigrate import transforms
 
-    entries: dict[str, list[tuple[Rule, Handler]]] = {}
+    entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
     for rule in ruleset.rules.values():
         handler = transforms.find(rule) if rule.transform else rewrite_by_patterns
         for key in dict.fromkeys(rule.keys()):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate import diff
 from torchmigrate.errors import UserError
-from torchmigrate.report import Report
+from torchmigrate.report import Report, place
 
 if TYPE_CHECKING:
     from torchmigrate.cli.migrate import Request
@@ -73,6 +73,8 @@ def details(report: Report) -> Iterator[str]:
     for change in report.changed if report.command != "check" else ():
         rules = ", ".join(dict.fromkeys(finding.rule for finding in change.applied))
         yield f"{verb if not change.new else 'helper:'} {report.name(change.path)}{f' ({rules})' if rules else ''}"
+    for result, finding in report.left:
+        yield f"left {place(report.name(result.path), finding)}: {finding.rule}: {finding.message}"
     for skipped in report.skipped:
         yield f"skipped {report.name(skipped.path)}: {skipped.reason}"
 

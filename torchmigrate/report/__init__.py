@@ -61,7 +61,7 @@ class Report:
             if isinstance(result, (Changed, Unchanged)):
                 would_be = result.applied if isinstance(result, Changed) and self.command == "check" else ()
                 mine = sorted((*would_be, *result.findings), key=lambda f: (f.cell or 0, f.line, f.column, f.rule))
-                found += [(result, f) for f in mine if f.status is not Status.SUPPRESSED and self._concerns(f)]
+                found += [(result, f) for f in mine if f.status not in _SETTLED and self._concerns(f)]
         return found
 
     def _concerns(self, finding: Finding) -> bool:
@@ -71,6 +71,12 @@ class Report:
     def suppressed(self) -> int:
         kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
         return sum(f.status is Status.SUPPRESSED for r in kept for f in r.findings)
+
+    @cached_property
+    def left(self) -> list[tuple[FileResult, Finding]]:
+        """What was left alone because it is right as it is; no finding."""
+        kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
+        return [(r, f) for r in kept for f in r.findings if f.status is Status.LEFT]
 
     def kinds(self) -> Counter[str]:
         """How many of the findings are: fixable, unsafe (held back), dropped, yours."""
@@ -116,6 +122,8 @@ class Report:
             left.append(f"{counts['yours']} need{'s' if counts['yours'] == 1 else ''} you")
         if left:
             yield ", ".join(left) + "."
+        if self.left:
+            yield f"{len(self.left)} left alone (-v)."
         if self.suppressed:
             yield f"{self.suppressed} suppressed."
         if self.skipped:
@@ -141,6 +149,9 @@ class Report:
         added = f" and {'added' if self.written else 'add'} {', '.join(new)}" if new else ""
         counted = f"{_n(len(self.applied), 'edit')} by {_n(rules, 'rule')}"
         return f"{verb} {len(old)} of {_n(self.read, 'file')}{added}: {counted}."
+
+
+_SETTLED = (Status.SUPPRESSED, Status.LEFT)
 
 
 def kind(finding: Finding) -> str:

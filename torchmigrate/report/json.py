@@ -38,6 +38,7 @@ def _summary(report: Report) -> dict[str, Any]:
         "findings": len(report.findings),
         **{name: counts[name] for name in ("fixable", "unsafe", "dropped")},
         "needs_you": counts["yours"],
+        "left": len(report.left),
         "suppressed": report.suppressed,
         "errors": len(report.failed),
         "rules": {rule: done + left for rule, done, left in report.statistics()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
@@ -19,10 +20,20 @@ NAMES = frozenset(
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A generator that is imported when it is first called: a run without work imports none."""
+
+    name: str
+
+    def __call__(self, site: Site) -> Iterator[Finding]:
+        module = importlib.import_module(f"torchmigrate.transforms.{self.name}")
+        return getattr(module, self.name)(site)  # type: ignore[no-any-return]
+
+
 def find(rule: Rule) -> Callable[[Site], Iterator[Finding]]:
     """The generator that `transform = "name"` means. Raises PackError."""
     if rule.transform not in NAMES:
         known = ", ".join(sorted(NAMES))
         raise PackError(f"{rule.path}:1: there is no transform {rule.transform!r}\nhelp: known transforms: {known}")
-    module = importlib.import_module(f"torchmigrate.transforms.{rule.transform}")
-    return getattr(module, rule.transform)  # type: ignore[no-any-return]
+    return Transform(rule.transform)

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Site
-from torchmigrate.pattern import spell
+from torchmigrate.spelling import spell
 from torchmigrate.scope import FUNCTIONS
 from torchmigrate.transforms.device_expression import Device
 
 _AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
+
+
+_FIELD = "a field's default names CUDA: give it `field(default_factory=...)`, which asks for the device late"
+
+
+def _is_device_name(name: str) -> bool:
+    return any(word in name.lower() for word in ("dev", "loc", "cuda", "gpu"))
 
 
 def runs_at_import(site: Site, node: ast.AST) -> bool:
@@ -67,7 +74,7 @@ def parameter_default(site: Site, whole: ast.AST, outer: ast.AST, device: Device
         yield site.note("a lambda's default names CUDA; it cannot be made lazy in place")
     elif outer is not whole:
         return  # `"cuda" if torch.cuda.is_available() else "cpu"`: asks at import already; the idiom's rule speaks
-    elif not any(word in name.lower() for word in ("dev", "loc", "cuda", "gpu")):
+    elif not _is_device_name(name):
         yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; `{name}` may not be a device")
     else:
         yield _lazy(site, function, whole, name, device)
@@ -108,10 +115,18 @@ def in_dataclass(site: Site, node: ast.AST) -> bool:
 def dataclass_default(site: Site, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
     """`device: str = "cuda"` in a dataclass: a default factory is lazy."""
     field = _field_name(site)
-    if whole is not node.value or field is None or device.index is not None:
-        yield site.note("a field's default names CUDA: give it `field(default_factory=...)`, which asks for the device late")
+    if not _is_device_name(ast.unparse(node.target)):
+        return
+    if whole is not node.value or field is None or device.index is not None or _read_off_class(site, node):
+        yield site.note(_FIELD)
         return
     yield site.replace(whole, f"{field}(default_factory=accel.device_type)", Safety.SAFE)
+
+
+def _read_off_class(site: Site, node: ast.AnnAssign) -> bool:
+    """`Config.device`: a default factory leaves no class attribute."""
+    owner = site.module.parent(node)
+    return f"{getattr(owner, 'name', '')}.{ast.unparse(node.target)}" in site.module.source.text
 
 
 def _field_name(site: Site) -> str | None:
@@ -123,13 +138,17 @@ def _field_name(site: Site) -> str | None:
     return None
 
 
-def is_field(site: Site, call: ast.Call, name: str) -> bool:
-    return name == "default" and getattr(call.func, "id", getattr(call.func, "attr", "")) in ("field", "Field")
+def is_field(call: ast.Call) -> bool:
+    return getattr(call.func, "id", getattr(call.func, "attr", "")) in ("field", "Field")
 
 
 def field_default(site: Site, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
-    if device.index is not None:
-        yield site.note("a field's default names CUDA: give it a default factory, which asks for the device late")
+    field = site.module.parent(call)
+    if not (isinstance(field, ast.AnnAssign) and _is_device_name(ast.unparse(field.target))):
+        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this field may not be a device")
+        return
+    if device.index is not None or _read_off_class(site, field):
+        yield site.note(_FIELD)
         return
     found = site.rewrite("$f(default=$old, $$rest)", "$f(default_factory=accel.device_type, $$rest)", call)
-    yield found or site.note("a field's default names CUDA: give it a default factory")
+    yield found or site.note(_FIELD)

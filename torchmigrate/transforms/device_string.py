@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
@@ -15,10 +16,26 @@ from torchmigrate.transforms.device_expression import Device, carrier, is_cpu, p
 DEVICE_NAME = re.compile(r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$", re.I)
 _OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
 _TEXT = re.compile(r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr|replace"
-                   r"|startswith|endswith|split|find|count|index|strip|add_scalar|set_postfix|skip|\w*(Error|Exception|Warning))$")  # fmt: skip
+                   r"|startswith|endswith|split|find|count|index|strip|add_scalar|set_postfix|skip|open|register|isinstance|Path"
+                   r"|\w*(Error|Exception|Warning))$")  # fmt: skip
+# where "cuda" is another library's word, or none at all
+_FOREIGN = {"os", "sys", "re", "json", "logging", "pathlib", "subprocess", "shutil", "importlib", "unittest", "mock", "pytest", "jax", "tensorflow",
+            "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet", "chainer", "onnxruntime", "taichi", "tvm", "warp", "sqlite3", "wandb"}  # fmt: skip
 
 
 def device_string(site: Site) -> Iterator[Finding]:
+    sure = site.module.facts.uses_torch(site.module)
+    for finding in _findings(site):
+        yield finding if sure or finding.fix is None else _doubted(finding)
+
+
+def _doubted(finding: Finding) -> Finding:
+    assert finding.fix is not None
+    message = f"{finding.message}; nothing in this file shows that it is torch's"
+    return replace(finding, message=message, safety=Safety.UNSAFE, fix=replace(finding.fix, safety=Safety.UNSAFE))
+
+
+def _findings(site: Site) -> Iterator[Finding]:
     module = site.module
     whole, outer = carrier(module, site.node)
     device = parse(module, whole)
@@ -31,9 +48,11 @@ def device_string(site: Site) -> Iterator[Finding]:
         case ast.keyword(arg):
             call = module.parent(up)
             assert isinstance(call, (ast.Call, ast.ClassDef))
-            if isinstance(call, ast.Call):
+            if isinstance(call, ast.Call) and not _is_foreign(site, call):
                 yield from _keyword(site, whole, outer, device, call, arg)
-        case ast.Call():
+        case ast.Call() if _is_default(up, outer):
+            yield device_default.at_import_checked(site, whole, device.as_type)
+        case ast.Call() if not _is_foreign(site, up):
             yield from _argument(site, whole, outer, device, up)
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
             yield from _assigned(site, whole, device, up)
@@ -43,8 +62,21 @@ def device_string(site: Site) -> Iterator[Finding]:
             yield from _returned(site, whole, device, up)
         case ast.Dict() if any(v is outer for v in up.values):
             yield from _dict_value(site, whole, outer, device, up)
-        case ast.Tuple() | ast.List() | ast.Starred():
+        case ast.Tuple() | ast.List() | ast.Starred() | ast.ListComp() | ast.GeneratorExp():
             yield from _element(site, whole, outer, device, up)
+
+
+def _is_foreign(site: Site, call: ast.Call) -> bool:
+    """A call of the helper, or of a library that has nothing to do with torch."""
+    root = (chain_of(call.func) or "").partition(".")[0]
+    return root == site.module.names["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in _FOREIGN
+
+
+def _is_default(call: ast.Call, value: ast.AST) -> bool:
+    """`config.get("device", "cuda")`, `os.getenv("DEVICE", "cuda")`, `getattr(args, "device", "cuda")`."""
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    key = call.args[-2] if name in ("get", "getenv", "getattr", "pop", "setdefault") and len(call.args) > 1 else None
+    return isinstance(key, ast.Constant) and call.args[-1] is value and bool(DEVICE_NAME.search(str(key.value)))
 
 
 def _replace(site: Site, node: ast.AST, device: Device, typed: bool, safety: Safety = Safety.SAFE, why: str = "") -> Finding:
@@ -62,11 +94,10 @@ def _keyword(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
             yield from device_default.option_default(site, whole, device, call)
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
         torchy = callee.startswith("torch.") or isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS
-        if device_default.is_field(site, call, name):
-            yield from device_default.field_default(site, whole, device, call)
-        else:
-            yield _replace(site, whole, device, typed=torchy and name != "device_type")
-    elif name == "default" and device_default.is_field(site, call, name):
+        yield _replace(site, whole, device, typed=torchy and name != "device_type")
+    elif callee == "torch.device":
+        yield from _torch_device(site, whole, outer, device, call)
+    elif name == "default" and device_default.is_field(call):
         yield from device_default.field_default(site, whole, device, call)
     elif name not in ("choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids"):
         yield _replace(site, whole, device, False, Safety.UNSAFE, f"`{name}=` may not be a device")
@@ -90,11 +121,13 @@ def _argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: 
         yield _replace(site, whole, device, typed=True)
     elif callee in ("torch.set_default_device", "torch.Generator") and position == 0:
         yield _replace(site, whole, device, typed=True)
+    elif _parameter_is_device(site, call, position):
+        yield _replace(site, whole, device, typed=False)
     elif last == "cuda" or _TEXT.match(last):
         return
     elif last in ("field", "Field") or callee.startswith("torch."):
         yield _replace(site, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
-    elif _parameter_is_device(site, call, position) or re.search(r"device", last, re.I):
+    elif re.search(r"device", last, re.I):
         yield _replace(site, whole, device, typed=False)
     else:
         yield _replace(site, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
@@ -104,14 +137,16 @@ def _torch_device(site: Site, whole: ast.AST, outer: ast.AST, device: Device, ca
     """`torch.device("cuda", i)`; under a flag (`"cuda" if args.cuda else "cpu"`) only the string goes."""
     if outer is not whole:
         yield site.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
-    elif len(call.args) == 2 and not call.keywords and device.index is None:
-        found = site.rewrite("torch.device($type, $index)", "accel.device($index)", call)
-        yield found or site.note()
-    elif len(call.args) == 1 and not call.keywords:
-        found = site.rewrite("torch.device($string)", device.as_device, call)
-        yield found or site.note()
-    else:
-        yield site.replace(whole, "accel.device_type()", Safety.SAFE)
+        return
+    forms = [(f"torch.device({kind}$string)", device.as_device) for kind in ("", "type=")]
+    if device.index is None:
+        pairs = ("$string, $index", "$string, index=$index", "type=$string, index=$index")
+        forms += [(f"torch.device({pair})", "accel.device($index)") for pair in pairs]
+    found = next((f for form in forms if (f := site.rewrite(*form, call))), None)
+    if found and found.fix:
+        yield found
+    else:  # a comment stands in the way, or arguments that torch does not have
+        yield site.replace(whole, device.as_device if len(call.args) == 1 and not call.keywords else "accel.device_type()", Safety.SAFE)
 
 
 def _parameter_is_device(site: Site, call: ast.Call, position: int) -> bool:
@@ -127,7 +162,8 @@ def _parameter_is_device(site: Site, call: ast.Call, position: int) -> bool:
 
 
 def _assigned(site: Site, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
-    target = up.targets[0] if isinstance(up, ast.Assign) else up.target  # type: ignore[attr-defined]
+    targets = up.targets if isinstance(up, ast.Assign) else [up.target]  # type: ignore[attr-defined]
+    target = next((t for t in targets if DEVICE_NAME.search(_target_name(t))), targets[0])
     name = _target_name(target)
     if isinstance(target, ast.Subscript) and "environ" in ast.unparse(target.value):
         return
@@ -178,6 +214,8 @@ def _element(site: Site, whole: ast.AST, outer: ast.AST, device: Device, up: ast
         return
     module = site.module
     owner: ast.AST | None = module.parent(up)
+    if isinstance(up, (ast.ListComp, ast.GeneratorExp)) and up.elt is not outer:
+        return
     while isinstance(owner, (ast.BinOp, ast.Tuple, ast.List)):
         owner = module.parent(owner)
     if isinstance(owner, ast.keyword) and owner.arg in ("args", "devices", "device"):

@@ -12,49 +12,111 @@ from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
+_STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
+_HELPER = "accel.dist_backend()"
 
 
 def distributed_backend(site: Site) -> Iterator[Finding]:
     node = site.node
-    assert isinstance(node, ast.Constant)
-    plain = node.value in ("nccl", "NCCL")
-    template = "accel.dist_backend()"
+    if isinstance(node, ast.Call):
+        yield from _handed_on(site, node)
+        return
+    plain = not isinstance(node, ast.Constant) or node.value in ("nccl", "NCCL")
     outer, up = node, site.parent
     while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
-        outer, up = up, site.module.parent(up)  # type: ignore[assignment]
+        outer, up = up, site.module.parent(up)
     match up:
-        case ast.Call(func, args) if outer in args:
-            last = (chain_of(func) or "").rpartition(".")[2]
-            if last in ("init_process_group", "new_group") and plain:
-                yield site.replace(node, template)
+        case ast.Call() if outer in up.args and _last(up) in _STARTS:
+            yield site.replace(node, _HELPER) if plain else _composed(site)
         case ast.keyword(arg):
-            call = site.module.parent(up)
-            yield from _keyword(site, node, call, arg or "", plain)
-        case ast.Assign() | ast.AnnAssign():
+            yield from _keyword(site, node, outer, site.module.parent(up), arg or "", plain)
+        case ast.Assign() | ast.AnnAssign() if plain:
             target = up.targets[0] if isinstance(up, ast.Assign) else up.target
-            name = getattr(target, "id", getattr(target, "attr", ""))
-            if plain and _BACKEND.search(name):
-                yield device_default.at_import_checked(site, node, template)
-        case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and _rewritten_elsewhere(site):
-            yield site.replace(node, template)
-        case ast.arguments():
-            yield site.note("a parameter's default is nccl: ask accel.dist_backend() inside the function")
-        case ast.Dict() if any(v is outer for v in up.values):
-            yield site.replace(node, template, Safety.UNSAFE)
+            if _BACKEND.search(_target(target)):
+                yield device_default.at_import_checked(site, node, _HELPER)
+        case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and getattr(node, "value", "nccl") == "nccl":
+            yield from _compared(site, up)
+        case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(site, _parameter(up, outer)):
+            yield site.note("a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function")
+        case ast.Dict() if plain:
+            key = next((k for k, v in zip(up.keys, up.values, strict=True) if v is outer), None)
+            if isinstance(key, ast.Constant) and _BACKEND.search(str(key.value)):
+                yield site.replace(node, _HELPER, Safety.UNSAFE, f"{site.rule.message}; the dict may be a configuration that is only read")
 
 
-def _keyword(site: Site, node: ast.Constant, call: ast.AST | None, arg: str, plain: bool) -> Iterator[Finding]:
-    last = (chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2] if isinstance(call, ast.Call) else ""
+def _last(call: ast.Call) -> str:
+    return (chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+
+
+def _target(target: ast.expr) -> str:
+    match target:
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+            return name
+    return ""
+
+
+def _composed(site: Site) -> Finding:
+    return site.note("a composed backend: name one per device type for the other accelerators (xccl, hccl, gloo)")
+
+
+def _keyword(site: Site, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool) -> Iterator[Finding]:
+    last = _last(call) if isinstance(call, ast.Call) else ""
     if not plain:
-        if arg == "backend" and last in ("init_process_group", "new_group"):
-            yield site.note("a composed backend: name one per device type for the other accelerators (xccl, hccl, gloo)")
+        if arg == "backend" and last in _STARTS:
+            yield _composed(site)
     elif _BACKEND.search(arg):
-        yield site.replace(node, "accel.dist_backend()")
+        why = f"{site.rule.message}; a configuration file may be run where the helper cannot be imported"
+        yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last == "dict" else ()))
     elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(call):
-        yield device_default.at_import_checked(site, node, "accel.dist_backend()")
+        yield from _option(site, node, call)
 
 
-def _rewritten_elsewhere(site: Site) -> bool:
+def _option(site: Site, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
+    """click's options are decorators, which run at import, and take a function."""
+    if isinstance(site.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield site.replace(node, "accel.dist_backend")
+    else:
+        yield device_default.at_import_checked(site, node, _HELPER)
+
+
+def _compared(site: Site, up: ast.Compare) -> Iterator[Finding]:
     """`backend == "nccl"`: both ends change together, so only where this file chooses the backend."""
     text = site.module.source.text
-    return bool(re.search(r"backend['\"]?,?\s*(=|default\s*=)\s*['\"](nccl|NCCL)['\"]|dist_backend\(\)", text))
+    if not re.search(r"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|dist_backend\(\)|init_process_group\(\s*['\"]nccl", text):
+        return
+    if not _BACKEND.search(_target(up.left) or _last_of(up.left)):
+        return
+    if re.search(r"==\s*['\"]gloo['\"]", text):
+        yield site.note("compared with nccl and, elsewhere, with gloo, which is what the CPU gets: look at both branches")
+    else:
+        yield site.replace(site.node, _HELPER)
+
+
+def _last_of(node: ast.expr) -> str:
+    return _last(node) if isinstance(node, ast.Call) else ""
+
+
+def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    named = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
+    named += zip(arguments.kwonlyargs, (d or ast.Constant(None) for d in arguments.kw_defaults), strict=True)
+    return next((a.arg for a, value in named if value is default), "")
+
+
+def _settled(site: Site, name: str) -> bool:
+    """Whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
+    return bool(re.search(rf"(dist_backend\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text))
+
+
+def _handed_on(site: Site, call: ast.Call) -> Iterator[Finding]:
+    """`init_process_group(backend)` with a parameter whose default is nccl: the helper turns only "nccl" into another."""
+    value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
+    if not isinstance(value, ast.Name):
+        return
+    found = site.scope.find(value.id)
+    owner = found[0].node if found and len(found[1]) == 1 else None
+    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        defaults = [*owner.args.defaults, *owner.args.kw_defaults]
+        nccl = [d for d in defaults if isinstance(d, ast.Constant) and d.value in ("nccl", "NCCL")]
+        if any(_parameter(owner.args, d) == value.id for d in nccl):
+            yield site.replace(value, f"accel.dist_backend({value.id})")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
-from torchmigrate.pattern import spell
+from torchmigrate.spelling import spell
 from torchmigrate.receiver import Kind, receiver_kind
 from torchmigrate.transforms.device_expression import parse_device
 

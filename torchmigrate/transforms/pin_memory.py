@@ -15,7 +15,13 @@ from torchmigrate.module import Site
 
 def pin_memory(site: Site) -> Iterator[Finding]:
     call = site.call
-    if call is None or call.args or call.keywords or not isinstance(site.ref, ast.Attribute):
+    if call is None or not isinstance(site.ref, ast.Attribute):
         return
-    if ast.unparse(site.ref.value) not in ("self", "cls"):
-        yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()
+    owner = ast.unparse(site.ref.value)
+    if owner in ("self", "cls", "super()"):
+        return
+    if call.args or call.keywords:
+        if isinstance(call.args[0] if call.args else call.keywords[0].value, ast.Constant | ast.Name | ast.Attribute | ast.Call):
+            yield site.note("`pin_memory(device)`: raises without an accelerator, and the argument is deprecated: leave it out")
+        return
+    yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()

@@ -8,86 +8,160 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torchmigrate.edits import Finding
-from torchmigrate.module import Site
+from torchmigrate.edits import Finding, Safety
+from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
+from torchmigrate.transforms import device_default
+from torchmigrate.transforms.reference import is_annotation, type_test
+from torchmigrate.transforms.tensor_type_alias import aliased
 
 DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8",
     "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
 }  # fmt: skip
+_SET_DEFAULT = "torch.set_default_tensor_type"
 
 
 def tensor_type(site: Site) -> Iterator[Finding]:
-    if isinstance(site.ref, ast.Attribute) and site.ref.attr == "type":
-        yield from _type_alias(site)
+    if site.qualified == _SET_DEFAULT or (isinstance(site.ref, ast.Attribute) and site.ref.attr == "type"):
+        yield from aliased(site)
         return
-    dtype = _dtype(site)
+    text = str(site.ref.value) if isinstance(site.ref, ast.Constant) else str(site.qualified)
+    dtype = DTYPES.get(text.rpartition(".")[2].removesuffix("Tensor"))
     if dtype is None:
         yield site.note("a CUDA tensor type without a counterpart elsewhere")
-        return
+    elif ".sparse." in text:
+        yield from _sparse(site)
+    elif site.scope.find(site.module.names["torch"]) is None:
+        yield site.note("a CUDA tensor type (not rewritten: this file does not import torch itself)")
+    else:
+        yield from _dense(site, f"torch.{dtype}")
+
+
+def _dense(site: Site, dtype: str) -> Iterator[Finding]:
     up = site.module.parent(site.ref)
     owner = up if isinstance(up, ast.Call) and up.func is not site.ref else None
-    last = (chain_of(owner.func) or getattr(owner.func, "attr", "")).rpartition(".")[2] if owner else ""
-    if owner and last == "type" and isinstance(owner.func, ast.Attribute) and len(owner.args) == 1 and not owner.keywords:
-        yield site.rewrite("$x.type($t)", f"accel.cast($x, torch.{dtype})", owner) or site.note()
-    elif owner and last == "set_default_tensor_type":
-        yield site.rewrite("torch.set_default_tensor_type($t)", f"accel.set_default_tensor_type(torch.{dtype})", owner) or site.note()
+    last = _last(owner) if owner else ""
+    if owner and last == "type" and isinstance(owner.func, ast.Attribute) and _only(owner, site.ref):
+        yield site.rewrite("$x.type($t)", f"accel.cast($x, {dtype})", owner) or site.note()
+    elif owner and last == "set_default_tensor_type" and _only(owner, site.ref):
+        yield site.rewrite(f"{_SET_DEFAULT}($t)", f"accel.set_default_tensor_type({dtype})", owner) or site.note()
     elif isinstance(site.ref, ast.Constant):
-        yield from _type_string(site, up, dtype)
-    elif site.qualified and site.qualified.startswith("torch.cuda.sparse."):
-        found = site.rewrite(f"{site.qualified}($$args)", "accel.sparse_tensor($$args)") if dtype == "float32" else None
-        yield found or site.note("a sparse CUDA tensor type")
+        yield from _string(site, up, dtype)
     elif site.call is not None and site.call.func is site.ref:
-        yield from _constructed(site, site.call, dtype)
-    elif isinstance(up, (ast.arg, ast.AnnAssign)) and getattr(up, "annotation", None) is site.ref:
-        return
+        yield _constructed(site, site.call, dtype)
+    elif isinstance(up, ast.IfExp) and _chooses_default(site, up):
+        yield _default_choice(site, up, dtype)
     else:
-        yield site.replace(site.ref, f"accel.tensor_type(torch.{dtype})")
+        yield from _named(site, up, dtype)
 
 
-def _dtype(site: Site) -> str | None:
-    text = site.ref.value if isinstance(site.ref, ast.Constant) else site.qualified
-    name = str(text).rpartition(".")[2].removesuffix("Tensor")
-    return DTYPES.get(name)
+def _last(call: ast.Call) -> str:
+    return (chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
 
 
-def _constructed(site: Site, call: ast.Call, dtype: str) -> Iterator[Finding]:
-    """A list or tuple display is data; anything else may be a size, and only the type itself knows (T13)."""
-    data = len(call.args) == 1 and not call.keywords and isinstance(call.args[0], (ast.List, ast.ListComp))
-    if data:
-        found = site.rewrite(f"{site.qualified}($data)", f"torch.tensor($data, dtype=torch.{dtype}, device=accel.device())")
-    else:
-        found = site.rewrite(f"{site.qualified}($$args)", f"accel.tensor_type(torch.{dtype})($$args)")
-    yield found or site.note()
+def _only(call: ast.Call, argument: ast.AST) -> bool:
+    return len(call.args) == 1 and call.args[0] is argument and not call.keywords
 
 
-def _type_string(site: Site, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
-    match up:
-        case ast.Compare():
-            yield site.note("compared with a type string: ask for `.dtype` and `accel.is_accelerated(x)`", blocks=True)
-        case ast.Assign() | ast.IfExp() | ast.Return() | ast.keyword():
-            yield site.replace(site.ref, f"accel.tensor_type(torch.{dtype})")
-
-
-def _type_alias(site: Site) -> Iterator[Finding]:
-    """`x.type(Tensor)` where `Tensor` is one of the types above under another name: `.type` knows no MPS or NPU type."""
+def _sparse(site: Site) -> Iterator[Finding]:
+    """Indices, values and maybe a size; integers alone are a shape, which the helper does not take."""
     call = site.call
-    if call is None or len(call.args) != 1 or call.keywords or not isinstance(call.args[0], ast.Name):
+    if is_annotation(site.module, site.ref):
         return
-    found = site.scope.find(call.args[0].id)
-    values = [b.value for b in found[1] if b.value is not None] if found else []
-    if any(_is_type_idiom(site, value) for value in values):
-        yield site.rewrite("$x.type($t)", "accel.cast($x, $t)") or site.note()
+    built = call is not None and call.func is site.ref and len(call.args) > 1 and not isinstance(call.args[0], ast.Constant)
+    yield (built and site.rewrite(f"{site.qualified}($$args)", "accel.sparse_tensor($$args)")) or site.note("a sparse CUDA tensor type")
 
 
-def _is_type_idiom(site: Site, value: ast.expr) -> bool:
-    for node in ast.walk(value):
-        if isinstance(node, ast.Attribute):
-            name = chain_of(node) or ""
-            resolved = site.module.resolver.dotted(name, site.module.scopes.module) or ""
-            if resolved.startswith("torch.cuda.") and resolved.endswith("Tensor"):
-                return True
-            if name == f"{site.module.names['accel']}.tensor_type":
-                return True
+def _constructed(site: Site, call: ast.Call, dtype: str) -> Finding:
+    """Sizes give uninitialised memory, a sequence its data (T13); what may be either is left to the type itself."""
+    name = site.qualified
+    place = f"dtype={dtype}, device=accel.device()"
+    plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
+    first = call.args[0] if call.args else None
+    if plain and len(call.args) == 1 and isinstance(first, (ast.List, ast.ListComp, ast.Tuple)):
+        found = site.rewrite(f"{name}($data)", f"torch.tensor($data, {place})")
+    elif plain and first is not None and (len(call.args) > 1 or _is_size(site.module, first)):
+        sizes = ", ".join(f"$s{i}" for i in range(len(call.args)))
+        found = site.rewrite(f"{name}({sizes})", f"torch.empty({sizes}, {place})")
+    else:
+        found = site.rewrite(f"{name}($$args)", f"accel.tensor_type({dtype})($$args)")
+    return found or site.note()
+
+
+def _is_size(module: Module, node: ast.expr) -> bool:
+    """`.shape` may be an array's, which is a tuple and therefore data."""
+    match node:
+        case ast.Constant(int()):
+            return True
+        case ast.Call(ast.Name("len")) | ast.Call(ast.Attribute(_, "size"), _, []):
+            return True
+        case ast.Call(func):
+            return module.resolve(func) == "torch.Size"
+        case ast.BinOp(left, ast.Mult() | ast.Add() | ast.Sub() | ast.FloorDiv(), right):
+            return isinstance(left, ast.Constant | ast.Call) and _is_size(module, left) and _is_size(module, right)
     return False
+
+
+def _chooses_default(site: Site, up: ast.IfExp) -> bool:
+    call = site.module.parent(up)
+    statement = site.module.parent(call) if call else None
+    if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr) or up.test is site.ref:
+        return False
+    return site.module.resolve(call.func) == _SET_DEFAULT and _only(call, up)
+
+
+def _default_choice(site: Site, up: ast.IfExp, dtype: str) -> Finding:
+    """The helper's function wants the dtype, the CPU's a type: the choice goes outside."""
+    call = site.module.parent(up)
+    ours, theirs = f"accel.set_default_tensor_type({dtype})", f"{_SET_DEFAULT}($other)"
+    if up.body is site.ref:
+        found = site.rewrite(f"{_SET_DEFAULT}($type if $test else $other)", f"{ours} if $test else {theirs}", call)
+    else:
+        found = site.rewrite(f"{_SET_DEFAULT}($other if $test else $type)", f"{theirs} if $test else {ours}", call)
+    return found or site.note()
+
+
+def _named(site: Site, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
+    module = site.module
+    test = type_test(module, site.ref)
+    if is_annotation(module, site.ref) or isinstance(up, ast.Expr):
+        return
+    if test is not None:
+        yield _tested(site, test, dtype)
+    elif isinstance(up, ast.Dict) and any(k is site.ref for k in up.keys):
+        yield site.note("a table keyed by CUDA's tensor types: other devices' tensors are not found in it")
+    elif isinstance(up, ast.ClassDef):
+        yield site.note("a subclass of a CUDA tensor type")
+    else:
+        yield device_default.at_import_checked(site, site.ref, f"accel.tensor_type({dtype})")
+
+
+def _tested(site: Site, test: ast.Call, dtype: str) -> Finding:
+    """On the CPU the helper's type is the CPU's, which the test was not about."""
+    subject, classes = test.args
+    if classes is site.ref and chain_of(subject):
+        where = site.module.text(subject)
+        return site.replace(test, _grouped(site, test, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}"))
+    cpu = any(site.module.resolve(e) == str(site.qualified).replace(".cuda.", ".") for e in getattr(classes, "elts", ()))
+    why = f"{site.rule.message}; on the CPU the helper's type is the CPU's"
+    return site.replace(site.ref, f"accel.tensor_type({dtype})", *(() if cpu else (Safety.UNSAFE, why)))
+
+
+def _grouped(site: Site, node: ast.AST, text: str) -> str:
+    match site.module.parent(node):
+        case ast.If() | ast.Assert() | ast.Assign() | ast.Return() | ast.BoolOp(ast.And()) | ast.IfExp():
+            return text
+    return f"({text})"
+
+
+def _string(site: Site, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
+    """A type string is data where it is kept; `x.type(name)` is rewritten where it is used."""
+    match up:
+        case ast.Compare(ast.Call(ast.Attribute(subject, "type"), [], []), [ast.Eq()], [right]) if right is site.ref and chain_of(subject):
+            where = site.module.text(subject)
+            yield site.replace(up, _grouped(site, up, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}"))
+        case ast.Compare():
+            yield site.note("compared with a type string: ask for `.dtype` and `accel.is_accelerated(x)`")
+        case ast.Return() | ast.keyword() | ast.arguments():
+            yield site.note("a type string of CUDA: other devices have none, pass the dtype and the device instead")
