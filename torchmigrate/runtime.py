@@ -2,8 +2,7 @@
 """torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. Needs torch >= 2.1 only.
 
 On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.
-The device is found at the first call, not at import. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, TORCH_ACCEL_LOG=1 logs
-(once per call site) what the backend lacked and what was done instead."""
+The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, TORCH_ACCEL_LOG=1 logs what it lacks."""
 
 from __future__ import annotations
 
@@ -136,6 +135,11 @@ device_guard = _forward("device", _BLOCK, lambda device=None: contextlib.nullcon
 device_of = _forward("device_of", _BLOCK, lambda obj: device_guard(obj.device if is_accelerated(obj) else None), own=1)
 
 
+def is_usable() -> bool:
+    """For what refused to run without CUDA: False only where torch was built for CUDA or ROCm and finds no GPU."""
+    return device_type() != "cpu" or not torch.backends.cuda.is_built() or "TORCH_ACCEL_DEVICE" in os.environ
+
+
 def is_nvidia() -> bool:
     """Whether it is CUDA and not ROCm."""
     return device_type() == "cuda" and torch.version.hip is None
@@ -206,10 +210,7 @@ class _Queue:
 
     synchronize = query
 
-    def wait(self, other: Any = None) -> None:
-        pass
-
-    wait_event = wait_stream = wait
+    wait = wait_event = wait_stream = lambda self, other=None: None
 
     def record(self, stream: Any = None) -> None:
         if self._timed and not _is_compiling():
@@ -231,11 +232,15 @@ synchronize = _forward("synchronize", "Does nothing on the CPU, which is never a
 empty_cache = _forward("empty_cache", "Does nothing on the CPU; nor off CUDA while compiling.")
 Stream = _forward("Stream", "On the CPU and MPS the one queue.", lambda device=None, priority=0: _QUEUE)
 current_stream = _forward("current_stream", "On the CPU and MPS the one queue.", lambda device=None: _QUEUE)
-default_stream = _forward(
-    "default_stream", "On XPU the current one.", lambda device=None: synchronize(device) or current_stream(device)
-)
+default_stream = _forward("default_stream", "On XPU the current one.", lambda device=None: current_stream(device))
 set_stream = _forward("set_stream", _NEITHER, own=1)
 stream = _forward("stream", _NEITHER, lambda stream: contextlib.nullcontext(), own=1)
+
+
+def record_stream(tensor: Any, stream: Any) -> None:
+    """tensor.record_stream(stream); does nothing with the one queue of the CPU and MPS."""
+    if not isinstance(stream, _Queue):
+        tensor.record_stream(stream)
 
 
 def Event(enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:

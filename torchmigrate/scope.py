@@ -52,13 +52,21 @@ class Scope:
     names: dict[str, list[Binding]] = field(default_factory=dict)
     stars: list[tuple[int, str]] = field(default_factory=list)
     globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
 
     @property
     def is_class(self) -> bool:
         return isinstance(self.node, ast.ClassDef)
 
     def bind(self, name: str, binding: Binding) -> None:
-        self.names.setdefault(name, []).append(binding)
+        self._home(name).names.setdefault(name, []).append(binding)
+
+    def _home(self, name: str) -> Scope:
+        """The scope that an assignment to `name` reaches from here."""
+        if name in self.globals:
+            return self.root()
+        outer = (s for s in list(self.up())[1:] if name in s.names) if name in self.nonlocals else ()
+        return next(iter(outer), self)
 
     def up(self) -> Iterator[Scope]:
         """The scopes that a name is looked for in: class bodies are invisible to their functions."""
@@ -221,24 +229,29 @@ class _Builder:
                 scope.bind(node.name, Binding(node))
                 self.body(node.body, node, Scope(node, scope))
             case ast.Global() | ast.Nonlocal():
-                scope.globals.update(node.names if isinstance(node, ast.Global) else ())
+                (scope.globals if isinstance(node, ast.Global) else scope.nonlocals).update(node.names)
             case _:
                 self.compound(node, scope)
 
     def compound(self, node: ast.stmt, scope: Scope) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
             bind_target(node.target, None, scope)
+        if isinstance(node, (ast.If, ast.While)):
+            _bind_walrus(node.test, scope)
         for item in getattr(node, "items", ()):
             if item.optional_vars is not None:
                 bind_target(item.optional_vars, None, scope)
-        for name in ("body", "orelse", "finalbody"):
-            self.body(getattr(node, name, None) or [], node, scope)
+        self.body(getattr(node, "body", None) or [], node, scope)
         for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
             self.scopes.parent[part] = node
             self.scopes.scope_of[part] = scope
             if isinstance(part, ast.ExceptHandler) and part.name:
                 scope.bind(part.name, Binding(part))
+            if isinstance(part, ast.match_case):
+                bind_pattern(part.pattern, scope)
             self.body(part.body, part, scope)
+        for name in ("orelse", "finalbody"):
+            self.body(getattr(node, name, None) or [], node, scope)
 
 
 def function_scope(node: Function | ast.Lambda, parent: Scope) -> Scope:
@@ -260,6 +273,25 @@ def bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
                 bind_target(part, values[i] if values else None, scope)
         case ast.Starred(inner):
             bind_target(inner, None, scope)
+
+
+def _bind_walrus(test: ast.expr, scope: Scope) -> None:
+    """`if (m := f()) is not None`: where walruses stand; all expressions of a file are too many to look at."""
+    match test:
+        case ast.NamedExpr(target, value):
+            bind_target(target, value, scope)
+        case ast.UnaryOp(_, inner) | ast.Compare(inner):
+            _bind_walrus(inner, scope)
+        case ast.BoolOp(_, values):
+            for value in values:
+                _bind_walrus(value, scope)
+
+
+def bind_pattern(pattern: ast.pattern, scope: Scope) -> None:
+    for node in ast.walk(pattern):
+        name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
+        if name and isinstance(node, ast.pattern):
+            scope.bind(name, Binding(node))
 
 
 def _bind_import(node: ast.Import, scope: Scope) -> None:

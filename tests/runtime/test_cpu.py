@@ -296,3 +296,19 @@ def test_things_without_a_device_are_not_accelerated(backend):
     backend("xpu")
     assert accel.is_accelerated(types.SimpleNamespace(is_cuda=True)) is True
     assert accel.is_accelerated(object()) is False
+
+
+def test_a_refusal_gives_way_where_torch_was_not_built_for_cuda(monkeypatch):
+    assert accel.is_usable()
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
+    assert not accel.is_usable()
+    monkeypatch.setenv("TORCH_ACCEL_DEVICE", "cpu")
+    assert accel.is_usable()
+
+
+def test_record_stream_needs_no_queue_on_the_cpu():
+    assert accel.record_stream(torch.ones(1), accel.current_stream()) is None
+    asked = []
+    tensor = type("Tensor", (), {"record_stream": lambda self, stream: asked.append(stream)})()
+    accel.record_stream(tensor, "a stream")
+    assert asked == ["a stream"]

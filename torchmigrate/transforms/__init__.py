@@ -13,9 +13,10 @@ from torchmigrate.pack import PackError, Rule
 # a rule file is data: it may name one of these, never a module of its own
 NAMES = frozenset(
     {
-        "amp_class", "autocast", "availability", "cuda_namespace", "device_idiom", "device_index",
-        "device_ids", "device_string", "device_test", "distributed_backend", "map_location", "move_to_device", "pin_memory",
-        "seed", "tensor_type",
+        "autocast", "availability", "cpp_extension", "cuda_namespace", "device_idiom", "device_ids",
+        "device_index", "device_string", "device_test", "distributed_backend", "environment", "float64", "helper_class",
+        "library_ops", "map_location", "move_to_device", "nvidia_library", "pin_memory", "profiler", "record_stream", "seed", "stream",
+        "tensor_type",
     }
 )  # fmt: skip
 

@@ -9,19 +9,29 @@ from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 
 # types and modules that exist on every build; naming them asks for nothing
-_HARMLESS = {
+_NAMED = {
     "amp", "Stream", "Event", "OutOfMemoryError", "device", "nvtx", "memory", "random", "streams", "comm", "nccl", "profiler",
-    "is_initialized", "is_bf16_supported", "is_tf32_supported", "has_half", "has_magma", "graphs", "sparse", "jiterator", "tunable",
+    "graphs", "sparse", "jiterator", "tunable", "BFloat16Storage", "FloatStorage", "DoubleStorage", "HalfStorage",
 }  # fmt: skip
+# False, 0 or nothing off CUDA (measured)
+_CALLED = {"is_initialized", "is_tf32_supported", "has_half", "has_magma", "is_bf16_supported", "_is_compiled", "_is_in_bad_fork", "nccl.is_available"}
 
 
 def cuda_namespace(site: Site) -> Iterator[Finding]:
     assert site.qualified is not None
     name = site.qualified.removeprefix("torch.cuda.")
-    if name in _HARMLESS and site.call is None:
+    if name in _CALLED or (name in _NAMED and site.call is None) or site.qualified.startswith("torch.cuda.amp."):
         return
-    if site.qualified.startswith("torch.cuda.amp."):
+    if isinstance(site.parent, (ast.alias, ast.Import, ast.ImportFrom)):
         return
-    imported = isinstance(site.parent, (ast.alias, ast.Import, ast.ImportFrom))
-    if not imported:
+    if site.qualified == "torch.cuda":
+        yield from _module(site)
+    else:
         yield site.note(f"`{site.qualified}`: {site.rule.message}")
+
+
+def _module(site: Site) -> Iterator[Finding]:
+    """`T = torch.cuda if use_cuda else torch`, then `T.FloatTensor`: what T is here is not known until it runs."""
+    up = site.parent
+    if isinstance(up, ast.IfExp) and site.node is not up.test:
+        yield site.note("a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.transforms.device_expression import is_cpu, parse, parse_device
+
+_OTHERS = re.compile(r"\b(is_)?(mps|xpu|npu|hpu|mlu|musa)\b|accelerator")
 
 
 def device_idiom(site: Site) -> Iterator[Finding]:
@@ -21,11 +24,20 @@ def device_idiom(site: Site) -> Iterator[Finding]:
         yield site.replace(node, "accel.dist_backend()")
         return
     device = parse_device(site.module, cuda)
-    if device is None or not is_cpu(site.module, other):
+    if device is None or not is_idiom(site.module, node):
         return
     whole, typed = _context(site, node, is_string=parse(site.module, cuda) is not None)
     # what it replaces asked for CUDA in this very place, so no probe is gained (T14)
     yield site.replace(whole, device.as_device if typed else device.as_type)
+
+
+def is_idiom(module: Module, node: ast.AST) -> bool:
+    """Whether all of it may go: no rung of a ladder that is portable already, and no comment inside."""
+    arms = _arms(module, node) if isinstance(node, ast.IfExp) else None
+    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]) or "#" in module.text(node):
+        return False
+    above = (up for up in module.ancestors(node) if isinstance(up, ast.IfExp))
+    return not any(_OTHERS.search(ast.unparse(up.test)) for up in above)
 
 
 def _arms(module: Module, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:

@@ -5,31 +5,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torchmigrate.edits import Finding
+from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
+from torchmigrate.pattern import spell
 
 
 def device_ids(site: Site) -> Iterator[Finding]:
     call = site.call
     if call is None:
         return
-    for keyword in call.keywords:
-        if keyword.arg == "device_ids":
-            yield from _ids(site, keyword.value)
-        elif keyword.arg == "output_device" and not _is_none(keyword.value) and not _is_ours(site, keyword.value):
-            yield site.replace(keyword.value, f"accel.output_device({site.module.text(keyword.value)})")
-    if len(call.args) > 1 and not isinstance(call.args[1], ast.Starred):
-        yield from _ids(site, call.args[1])
+    given = {k.arg: k.value for k in call.keywords}
+    if len(call.args) > 1 and not any(isinstance(a, ast.Starred) for a in call.args[:2]):
+        given["device_ids"] = call.args[1]
+    for name in ("device_ids", "output_device"):
+        node = given.get(name)
+        if node is not None and not _is_none(node) and not _is_ours(site, node):
+            yield site.fix(_wrapped(site, node, name))
 
 
-def _ids(site: Site, node: ast.expr) -> Iterator[Finding]:
-    text = site.module.text(node)
-    if _is_none(node) or _is_ours(site, node):
-        return
+def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
+    """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
+    start, end = site.module.span(node)
+    opening = spell(f"accel.{name}(", site.module.names)
     if isinstance(node, ast.List) and len(node.elts) == 1:
-        yield site.replace(node, f"accel.device_ids({site.module.text(node.elts[0])})")
-    else:
-        yield site.replace(node, f"accel.device_ids({text})")
+        inner = site.module.span(node.elts[0])
+        around = site.module.source.utf8[start : inner[0]] + site.module.source.utf8[inner[1] : end]
+        if around.replace(b" ", b"") in (b"[]", b"[,]"):
+            return [Edit(start, inner[0], opening), Edit(inner[1], end, ")")]
+    return [Edit(start, start, opening), Edit(end, end, ")")]
 
 
 def _is_ours(site: Site, node: ast.expr) -> bool:

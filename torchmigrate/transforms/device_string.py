@@ -11,6 +11,7 @@ from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
+from torchmigrate.transforms.device_idiom import is_idiom
 from torchmigrate.transforms.device_expression import Device, carrier, is_cpu, parse
 
 DEVICE_NAME = re.compile(r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$", re.I)
@@ -38,6 +39,8 @@ def _doubted(finding: Finding) -> Finding:
 def _findings(site: Site) -> Iterator[Finding]:
     module = site.module
     whole, outer = carrier(module, site.node)
+    if any(is_idiom(module, up) for up in (module.parent(whole), module.parent(module.parent(whole) or whole))):
+        return  # `torch.device("cuda") if torch.cuda.is_available() else "cpu"`: device/device-idiom's
     device = parse(module, whole)
     if device is None:
         if isinstance(whole, (ast.JoinedStr, ast.BinOp)) and isinstance(site.node, ast.Constant) and site.node.value != "cuda":

@@ -21,7 +21,6 @@ def pin_memory(site: Site) -> Iterator[Finding]:
     if owner in ("self", "cls", "super()"):
         return
     if call.args or call.keywords:
-        if isinstance(call.args[0] if call.args else call.keywords[0].value, ast.Constant | ast.Name | ast.Attribute | ast.Call):
-            yield site.note("`pin_memory(device)`: raises without an accelerator, and the argument is deprecated: leave it out")
-        return
-    yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()
+        yield site.note("`pin_memory(device)` raises without an accelerator, and its argument is deprecated: leave it out")
+    else:
+        yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()

@@ -21,7 +21,7 @@ _HELPER = {
 _SINCE = ">=2.3"  # torch.amp.GradScaler
 
 
-def amp_class(site: Site) -> Iterator[Finding]:
+def helper_class(site: Site) -> Iterator[Finding]:
     name = site.qualified or ""
     helper, made = _HELPER.get(name), _CLASS.get(name)
     up = site.module.parent(site.ref)

@@ -1,0 +1,29 @@
+"""Extensions with CUDA kernels: `CUDAExtension` in a setup.py, `load` and `load_inline` of .cu sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Site
+
+_CUDA_WORDS = ("cuda_sources", "extra_cuda_cflags")
+
+
+def cpp_extension(site: Site) -> Iterator[Finding]:
+    if isinstance(site.parent, ast.alias) or site.call is None:
+        return
+    if (site.qualified or "").endswith("CUDAExtension") or _has_kernels(site, site.call):
+        yield site.note()
+
+
+def _has_kernels(site: Site, call: ast.Call) -> bool:
+    """C++ sources alone build everywhere; sources that are not spelled out here may hold anything."""
+    named = {k.arg: k.value for k in call.keywords}
+    with_cuda = named.get("with_cuda")
+    if isinstance(with_cuda, ast.Constant) and with_cuda.value is not None:
+        return bool(with_cuda.value)
+    if any(word in named for word in _CUDA_WORDS):
+        return True
+    return any(isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.endswith(".cu") for n in ast.walk(call))

@@ -1,0 +1,45 @@
+"""Environment variables that only CUDA reads, where Python sets or asks for them; each has a counterpart elsewhere."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Site
+
+_ELSEWHERE = {
+    "CUDA_VISIBLE_DEVICES": "CUDA and ROCm alone heed it; ZE_AFFINITY_MASK is Intel's (XPU), ASCEND_RT_VISIBLE_DEVICES Huawei's (NPU), MPS has one device",
+    "CUDA_LAUNCH_BLOCKING": "CUDA and ROCm alone heed it; ASCEND_LAUNCH_BLOCKING is Huawei's (NPU), UR_L0_SERIALIZE=2 Intel's (XPU)",
+    "PYTORCH_CUDA_ALLOC_CONF": "CUDA and ROCm alone heed it; since torch 2.9 it is PYTORCH_ALLOC_CONF for every accelerator, before that "
+    "PYTORCH_NPU_ALLOC_CONF is Huawei's; MPS has PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+}
+
+
+def environment(site: Site) -> Iterator[Finding]:
+    assert isinstance(site.node, ast.Constant)
+    text = _ELSEWHERE.get(site.node.value)
+    if text and _in_environment(site):
+        yield site.note(f"`{site.node.value}`: {text}")
+
+
+def _in_environment(site: Site) -> bool:
+    """`os.environ[...]`, `.get`, `.setdefault`, `os.getenv`, `os.putenv`, `env[...] =`, `env={...}`, `monkeypatch.setenv`."""
+    up = site.parent
+    match up:
+        case ast.Subscript(value) if site.node is up.slice:
+            return _is_environment(value)
+        case ast.Call(func, [first, *_]) if first is site.node:
+            owner = func.value if isinstance(func, ast.Attribute) else func
+            name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            return name in ("getenv", "putenv", "setenv", "unsetenv") or _is_environment(owner)
+        case ast.Compare(_, [ast.In() | ast.NotIn()], [right]):
+            return _is_environment(right)
+        case ast.Dict():
+            above = site.module.parent(up)
+            return (isinstance(above, ast.keyword) and above.arg == "env") or (isinstance(above, ast.Call) and _is_environment(above.func))
+    return False
+
+
+def _is_environment(node: ast.expr) -> bool:
+    return "environ" in ast.unparse(node) or ast.unparse(node) in ("env", "envs", "my_env", "new_env", "current_env")

@@ -1,0 +1,48 @@
+"""Imports of libraries that run on NVIDIA's devices alone, once per library and file. A guarded import is the known good way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Site
+
+_INSTEAD = {
+    "apex": "torch.amp, torch.optim's `fused=True` and DistributedDataParallel do what most of it did",
+    "flash_attn": "`torch.nn.functional.scaled_dot_product_attention` runs everywhere and picks flash attention on CUDA",
+    "xformers": "`torch.nn.functional.scaled_dot_product_attention` replaces memory_efficient_attention on every device",
+    "triton": "XPU has its own build of Triton, MPS and most CPUs none: keep a path in plain torch beside the kernels",
+    "bitsandbytes": "recent releases have XPU, HPU and CPU backends, MPS has none: make quantisation optional",
+    "pynvml": "it asks NVIDIA's driver: `accel.mem_get_info()` and `accel.get_device_name()` are portable",
+    "cupy": "its arrays live on CUDA and ROCm: torch has most of NumPy's functions on every device",
+    "tensorrt": "ONNX Runtime or torch.compile are portable ways to a faster model",
+    "transformer_engine": "its layers need CUDA: fall back to torch.nn's",
+    "deep_gemm": "its kernels need CUDA: fall back to torch.matmul",
+}
+
+
+def nvidia_library(site: Site) -> Iterator[Finding]:
+    node = site.node
+    assert isinstance(node, (ast.Import, ast.ImportFrom))
+    if _guarded(site):
+        return
+    for library in dict.fromkeys(_libraries(node)):
+        if library in _INSTEAD and _first(site, library) is node:
+            yield site.note(f"`{library}` needs NVIDIA's software: {_INSTEAD[library]}; import it where it is used, in a `try`")
+
+
+def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [] if node.level else [(node.module or "").partition(".")[0]]
+    return [a.name.partition(".")[0] for a in node.names]
+
+
+def _first(site: Site, library: str) -> ast.stmt | None:
+    imports = (s for s in site.module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+    return next((s for s in imports if library in _libraries(s)), None)
+
+
+def _guarded(site: Site) -> bool:
+    """In a `try`, under a condition, or in a function: whoever wrote that thought of machines without it."""
+    return any(isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef)) for up in site.module.ancestors(site.node))
