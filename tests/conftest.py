@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from torchmigrate import cases, pack
+from torchmigrate.config import Settings
+from torchmigrate.edits import Changed, Failed, FileResult
+from torchmigrate.module import Module
+from torchmigrate.project import Facts
+from torchmigrate.scan import Table, table
+from torchmigrate.source import decode
 
 ROOT = Path(__file__).parent.parent
 
@@ -70,3 +78,61 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter."""
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+# ---- the engine, in memory
+
+
+def module(text: str | bytes, path: str = "/case.py", **facts: object) -> Module:
+    """A parsed file of a project that has no others."""
+    raw = text if isinstance(text, bytes) else text.encode()
+    known = {"root": Path("/"), "settings": Settings(), **facts}
+    return Module(Path(path), decode(raw), Facts(**known))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def rules() -> Table:
+    """All rules that ship."""
+    return table(pack.load())
+
+
+@pytest.fixture
+def migrated(rules: Table) -> Callable[..., str]:
+    """The text of one script after all rules, the helper's import included."""
+
+    def run(text: str, *, unsafe: bool = False) -> str:
+        return cases.migrate(text.encode(), rules, unsafe)[0].decode()
+
+    return run
+
+
+def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """A project on disk."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return root
+
+
+def planned(root: Path, mode: str = "apply", jobs: int = 1, **settings: object) -> dict[str, FileResult]:
+    """What a run over a tree would do, by path below it."""
+    from torchmigrate import engine
+
+    known = {"root": root, **settings}
+    plan = engine.plan([root], Settings(**known), jobs, mode)  # type: ignore[arg-type]
+    return {r.path.relative_to(root.resolve()).as_posix(): r for r in plan.results}
+
+
+def texts_after(root: Path, **settings: object) -> dict[str, str]:
+    """The new text of each file that a run would write."""
+    found = planned(root, **settings)
+    assert not [r for r in found.values() if isinstance(r, Failed)], found
+    return {name: r.after.decode() for name, r in found.items() if isinstance(r, Changed)}
+
+
+def write_plan(root: Path, **settings: object) -> dict[str, bytes]:
+    """Write what a run would write; gives the bytes written."""
+    changed = {n: r.after for n, r in planned(root, **settings).items() if isinstance(r, Changed)}
+    write_tree(root, changed)
+    return changed

@@ -18,7 +18,7 @@ def removals(before: Module, after: Module) -> list[Edit]:
         return []  # what an __init__ imports may be its interface
     was, now = _used(before.tree), _used(after.tree)
     exported = _exported(after.tree)
-    edits = []
+    edits: list[Edit] = []
     for statement in after.scopes.statements:
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and _removable_place(after, statement):
             dead = [a for a in statement.names if _is_ours(statement, a) and _dead(a, was, now, exported)]

@@ -121,7 +121,8 @@ FileResult = Unchanged | Changed | Skipped | Failed
 
 def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
     """Apply non-overlapping edits. Raises ValueError on an overlap: choosing is the engine's work (`choose`)."""
-    out, position = [], 0
+    out: list[bytes] = []
+    position = 0
     for edit in sorted(set(edits)):
         if edit.start < position:
             raise ValueError(f"overlapping edits at byte {edit.start}")
@@ -134,7 +135,8 @@ def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
 def choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Split fixable findings, in order of preference, into those that fit together and those that collide."""
     taken = Occupied()
-    chosen, dropped = [], []
+    chosen: list[Finding] = []
+    dropped: list[Finding] = []
     for finding in findings:
         assert finding.fix is not None
         (chosen if taken.add(finding.fix.edits) else dropped).append(finding)

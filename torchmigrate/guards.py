@@ -282,7 +282,7 @@ def _ladder_beside(module: Module, statement: ast.stmt) -> bool:
     owner = module.parent(branch)
     block = next((b for n in ("body", "orelse") if isinstance(b := getattr(owner, n, None), list) and branch in b), [])
     name = _chosen(branch)
-    return bool(name) and any(s is not branch and _chooses_other(module, s, name) for s in block)
+    return name is not None and any(s is not branch and _chooses_other(module, s, name) for s in block)
 
 
 def _chosen(node: ast.AST) -> str | None:

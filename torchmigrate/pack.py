@@ -89,6 +89,7 @@ class Ruleset:
 
     rules: Mapping[str, Rule]
     claimed: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()  # of the deselected
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
         """Packs or rules by name; no `select` means all."""
@@ -97,8 +98,9 @@ class Ruleset:
             return rule.id in names or rule.pack in names
 
         kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
-        dropped = (rule for rule in self.rules.values() if rule.id not in kept)
-        return Ruleset(kept, self.claimed | {key for rule in dropped for key in rule.keys()})
+        dropped = [rule for rule in self.rules.values() if rule.id not in kept]
+        claimed = self.claimed | {key for rule in dropped for key in rule.keys()}  # noqa: SIM118
+        return Ruleset(kept, claimed, self.names | {name for rule in dropped for name in (rule.id, rule.pack)})
 
     def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
         """Names that are neither a rule nor a pack, each with the closest one that is."""

@@ -81,16 +81,20 @@ class Island:
 
     def span(self, node: cst.CSTNode) -> Span:
         """The node's bytes in the file, with the parentheses it owns (those that we added apart)."""
-        found = self._spans[node]
-        start, end = found.start, found.start + found.length
+        start, end = self.inner(node)
         lpar, rpar = getattr(node, "lpar", ()), getattr(node, "rpar", ())
         skip = 1 if node is self.root else 0
         if len(lpar) > skip:
-            start = self._spans[lpar[skip]].start
+            start = self.inner(lpar[skip])[0]
         if len(rpar) > skip:
-            last = self._spans[rpar[-1 - skip]]
-            end = last.start + last.length
-        return self.start + start - 1, self.start + end - 1
+            end = self.inner(rpar[-1 - skip])[1]
+        return start, end
+
+    def inner(self, node: cst.CSTNode) -> Span:
+        """The node's bytes in the file, without parentheses around it."""
+        found = self._spans[node]
+        start = self.start + found.start - 1  # our own parenthesis stands before
+        return start, start + found.length
 
     def text(self, span: Span) -> str:
         return self.buffer[slice(*span)].decode()
@@ -111,19 +115,15 @@ class Island:
         spans = {name: self._capture_span(value) for name, value in found.items()}
         texts = {name: self.text(span) for name, span in spans.items()}
         nodes = {name: value for name, value in found.items() if isinstance(value, cst.CSTNode)}
-        return Match(self.span(node), spans, texts, nodes)
+        return Match(self.inner(node), spans, texts, nodes)
 
     def _capture_span(self, value: cst.CSTNode | _Rest) -> Span:
         if isinstance(value, cst.CSTNode):
             return self.span(value)
-        end = self.span(value.call)[1] - 1 - sum(map(_width, value.call.rpar[1 if value.call is self.root else 0 :]))
+        end = self.inner(value.call)[1] - 1
         if value.args:
             return self.span(value.args[0])[0], end
         return end, end
-
-
-def _width(paren: cst.RightParen) -> int:
-    return len(cst.Module([]).code_for_node(paren).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +232,15 @@ def admits(match: Match, where: Mapping[str, str]) -> bool:
 
 
 _KINDS: Mapping[str, Callable[[cst.CSTNode], bool]] = {
-    "literal": lambda n: isinstance(n, (cst.BaseNumber, cst.BaseString)) or _bare(n) in ("True", "False", "None"),
+    "literal": lambda n: isinstance(n, (cst.BaseNumber, cst.BaseString)) or _is_name(n, "True", "False", "None"),
     "integer": lambda n: isinstance(n, cst.Integer),
     "string": lambda n: isinstance(n, cst.SimpleString),
-    "true": lambda n: _bare(n) == "True",
+    "true": lambda n: _is_name(n, "True"),
 }
+
+
+def _is_name(node: cst.CSTNode, *names: str) -> bool:
+    return isinstance(node, cst.Name) and node.value in names
 
 
 def instantiate(match: Match, template: str, island: Island) -> list[Edit]:
@@ -249,11 +253,21 @@ def instantiate(match: Match, template: str, island: Island) -> list[Edit]:
     spans = [match.spans[name] for name in order]
     if len(set(order)) < len(order) or spans != sorted(spans):
         text = "".join(match.texts[p] if is_capture else p for p, is_capture in pieces)
+        _refuse_comments(island, match, set(order))
         return [Edit(*match.span, text)]
     bounds = [match.span[0], *(x for span in spans for x in span), match.span[1]]
     literals = _literals(pieces)
     gaps = zip(bounds[0::2], bounds[1::2], literals, strict=True)
     return [e for start, end, new in gaps if (e := _gap_edit(island, start, end, new))]
+
+
+def _refuse_comments(island: Island, match: Match, kept: set[str]) -> None:
+    """Where captures change places everything between them is retyped."""
+    position = match.span[0]
+    for start, end in (*sorted(match.spans[name] for name in kept), (match.span[1], match.span[1])):
+        if "#" in island.text((position, start)):
+            raise PatternError("a comment stands in the way")
+        position = end
 
 
 def _pieces(template: str, match: Match) -> list[tuple[str, bool]]:
@@ -275,20 +289,20 @@ def _literals(pieces: list[tuple[str, bool]]) -> list[str]:
 def _gap_edit(island: Island, start: int, end: int, new: str) -> Edit | None:
     """Replace a gap but for the white space at its ends and what old and new have in common there."""
     old = island.text((start, end))
-    if old == new:
+    if _squeezed(old) == _squeezed(new):
         return None
     if "#" in old:
         raise PatternError("a comment stands in the way")
     core, want = old, new
     if core.strip() and want.strip():
         lead = len(core) - len(core.lstrip(" \t\r\n\\"))
-        if want[:1] in ").," and "\n" not in core[:lead]:
+        if want[:1] in ").," and core[lead] != want[0] and "\n" not in core[:lead]:
             lead = 0  # `x == "cuda"` to `f(x)`: the space goes with the operator
         if want[:1] not in " \t":
             start += lead
             core = core[lead:]
         tail = len(core) - len(core.rstrip())
-        if want.endswith("(") and "\n" not in core[len(core) - tail :]:
+        if want.endswith("(") and not core.rstrip().endswith("(") and "\n" not in core[len(core) - tail :]:
             tail = 0  # the space after a comma that goes
         if tail and want == want.rstrip():
             end -= tail
@@ -296,3 +310,8 @@ def _gap_edit(island: Island, start: int, end: int, new: str) -> Edit | None:
     if core == want:
         return None
     return Edit(start, end, want)
+
+
+def _squeezed(gap: str) -> str:
+    """A gap without white space and comments: what would not change keeps its layout."""
+    return re.sub(r"#[^\n]*|[\s\\]+", "", gap)

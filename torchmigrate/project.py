@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.imports import ImportIndex
+from torchmigrate.scope import Binding
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -87,7 +88,7 @@ class Facts:
         return wanted is None or (floor is not None and floor >= wanted)
 
 
-def _nested_imports(module: Module) -> Iterable[object]:
+def _nested_imports(module: Module) -> Iterable[Binding]:
     seen = {id(s): s for s in module.scopes.scope_of.values()}
     return (b for s in seen.values() for bindings in s.names.values() for b in bindings if b.qualified)
 

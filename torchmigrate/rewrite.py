@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,7 +41,17 @@ def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
     settled = [
         f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else _held(f, facts) for f in placed
     ]
-    return sorted(guards.decide(module, settled), key=lambda f: (f.start, -f.end, f.rule))
+    found = [*guards.decide(module, settled), *_idle_comments(module, hidden, rules)]
+    return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
+
+
+def _idle_comments(module: Module, hidden: suppress.Suppressions, rules: Table) -> Iterator[Finding]:
+    """Suppressions that name no rule or suppress nothing are findings themselves."""
+    for line, name, why in hidden.unused(rules.known, rules.active):
+        start = module.source.line_starts[line - 1]
+        finding = Finding("suppression", Safety.DISPLAY, start, start + len(module.source.line_at(start)), "")
+        what = f"`ignore[{name}]`: {why}" if name else why
+        yield replace(_placed(module, finding), message=what)
 
 
 def _placed(module: Module, finding: Finding) -> Finding:
@@ -64,7 +74,7 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     for _ in range(PASSES):
         findings = inspect(module, rules, facts)
         ready = [f for f in findings if f.fix and f.status is Status.OPEN]
-        chosen, collided = choose(sorted(ready, key=_preference))
+        chosen, _ = choose(sorted(ready, key=_preference))
         if not chosen:
             break
         edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]

@@ -28,6 +28,8 @@ class Table:
     by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
     wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
     literals: tuple[bytes, ...]
+    active: frozenset[str] = frozenset()  # names of the rules and packs in it
+    known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
 
     def has_work(self, raw: bytes) -> bool:
         return any(literal in raw for literal in self.literals)
@@ -51,7 +53,9 @@ def table(ruleset: Ruleset) -> Table:
     wide = [(key[:-1], tuple(found)) for key, found in entries.items() if key.endswith(".*")]
     exact = {key: tuple(found) for key, found in entries.items() if not key.endswith(".*")}
     rules = list(ruleset.rules.values())
-    return Table(exact, tuple(sorted(wide, key=lambda item: -len(item[0]))), literals_of(rules))
+    active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
+    longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
+    return Table(exact, longest, literals_of(rules), active, active | ruleset.names)
 
 
 def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
@@ -172,12 +176,14 @@ class Scan:
 def _is_variable(node: ast.Name, scope: scopes_.Scope) -> bool:
     """Whether a name is bound by assignment here rather than by an import."""
     found = scope.find(node.id)
-    return bool(found) and all(binding.value is not None for binding in found[1])
+    return found is not None and all(binding.value is not None for binding in found[1])
 
 
 def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
     """Which table a string belongs to; a device string may be the first part of an f-string, `%`, `+` or `.format`."""
     text = node.value
+    if not isinstance(text, str):
+        return None
     if DEVICE.fullmatch(text) or any(p.fullmatch(text) for p in _PARTS):
         if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
             return None

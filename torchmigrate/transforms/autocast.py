@@ -25,7 +25,7 @@ def autocast(site: Site) -> Iterator[Finding]:
     if call is None:
         return
     device = _device(call, arguments)
-    value = getattr(device, "value", device)
+    value = device.value if isinstance(device, ast.keyword) else device
     text = value.value if isinstance(value, ast.Constant) else None
     if device is None and name == "GradScaler" and not arguments:
         text = "cuda"  # its default

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.edits import Finding
 from torchmigrate.guards import refuses
 from torchmigrate.module import Site
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
+_CAPABILITY = re.compile(r"get_device_capability|get_device_properties\(.*\)\.(major|minor)|\bcapability\b|compute_capability")
 
 
 def availability(site: Site) -> Iterator[Finding]:
@@ -21,7 +24,16 @@ def availability(site: Site) -> Iterator[Finding]:
     if _told(site):
         return
     asked = "is_usable" if _refuses(site) else "is_available"
-    yield site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
+    found = site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
+    yield replace(found, blocks=found.blocks or _asks_capability(site))
+
+
+def _asks_capability(site: Site) -> bool:
+    """A capability is NVIDIA's (T5): what hangs on one stays as it is, as (0, 0) elsewhere would be "too old"."""
+    branch = next((up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None)
+    if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return)):
+        return False
+    return any(isinstance(n, ast.Compare) and _CAPABILITY.search(ast.unparse(n)) for n in ast.walk(branch))
 
 
 def _refuses(site: Site) -> bool:

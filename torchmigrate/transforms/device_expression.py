@@ -6,8 +6,12 @@ import ast
 import re
 from dataclasses import dataclass
 
+from torchmigrate.edits import Edit
 from torchmigrate.module import Module
 from torchmigrate.scan import DEVICE
+from torchmigrate.spelling import spell
+
+DEVICE_NAME = re.compile(r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,24 @@ def is_cpu(module: Module, node: ast.AST) -> bool:
         case ast.Call(func, [ast.Constant("cpu")], []):
             return module.resolve(func) == "torch.device"
     return False
+
+
+def without_blocking(module: Module, node: ast.expr) -> list[Edit]:
+    """MPS corrupts data that is copied without blocking (pytorch #139550, #189690)."""
+    if isinstance(node, ast.Constant):
+        return [Edit(*module.span(node), spell("accel.non_blocking()", module.names))] if node.value is True else []
+    return wrapped(module, node, "accel.non_blocking(")
+
+
+def wrapped(module: Module, node: ast.expr, opening: str) -> list[Edit]:
+    start, end = module.span(node)
+    return [Edit(start, start, spell(opening, module.names)), Edit(end, end, ")")]
+
+
+def moved(module: Module, call: ast.Call, node: ast.AST, device: str) -> list[Edit]:
+    """The edits of `x.to("cuda", non_blocking=True)`: `node` becomes `device`, and MPS is waited for."""
+    blocking = (k.value for k in call.keywords if k.arg == "non_blocking" and isinstance(k.value, ast.Constant))
+    return [Edit(*module.span(node), spell(device, module.names)), *(e for b in blocking for e in without_blocking(module, b))]
 
 
 def carrier(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:

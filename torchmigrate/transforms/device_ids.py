@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
-from torchmigrate.pattern import spell
+from torchmigrate.spelling import spell
+from torchmigrate.transforms.device_expression import wrapped
 
 
 def device_ids(site: Site) -> Iterator[Finding]:
@@ -32,7 +33,7 @@ def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
         around = site.module.source.utf8[start : inner[0]] + site.module.source.utf8[inner[1] : end]
         if around.replace(b" ", b"") in (b"[]", b"[,]"):
             return [Edit(start, inner[0], opening), Edit(inner[1], end, ")")]
-    return [Edit(start, start, opening), Edit(end, end, ")")]
+    return wrapped(site.module, node, opening)
 
 
 def _is_ours(site: Site, node: ast.expr) -> bool:

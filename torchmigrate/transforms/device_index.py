@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
+from torchmigrate.transforms.device_expression import moved
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -28,7 +29,7 @@ def device_index(site: Site) -> Iterator[Finding]:
     for node in (call.args[0] if moved else None, *(k.value for k in call.keywords if k.arg == "device")):
         safety = node is not None and not isinstance(node, ast.Starred) and index_safety(node)
         if safety:
-            yield site.replace(node, f"accel.device({site.module.text(node)})", safety)
+            yield site.fix(moved(site.module, call, node, f"accel.device({site.module.text(node)})"), safety)
 
 
 def index_safety(node: ast.expr) -> Safety | None:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchmigrate.edits import Finding, Safety
-from torchmigrate.module import Site
+from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_idiom import is_idiom
-from torchmigrate.transforms.device_expression import Device, carrier, is_cpu, parse
+from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, carrier, is_cpu, moved, parse
 
-DEVICE_NAME = re.compile(r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$", re.I)
 _OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
 _TEXT = re.compile(r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr|replace"
                    r"|startswith|endswith|split|find|count|index|strip|add_scalar|set_postfix|skip|open|register|isinstance|Path"
@@ -84,7 +83,15 @@ def _is_default(call: ast.Call, value: ast.AST) -> bool:
 
 def _replace(site: Site, node: ast.AST, device: Device, typed: bool, safety: Safety = Safety.SAFE, why: str = "") -> Finding:
     template = device.as_device if typed else device.as_type
+    if _beside_cpu(site.module, node):
+        safety, why = Safety.SAFE, ""
     return site.replace(node, template, safety, f"{site.rule.message}; {why}" if why else "")
+
+
+def _beside_cpu(module: Module, node: ast.AST) -> bool:
+    """`"cuda" if flag else "cpu"` is a device, whatever it is called."""
+    up = module.parent(node)
+    return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
 
 
 def _keyword(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call, name: str | None) -> Iterator[Finding]:
@@ -96,6 +103,9 @@ def _keyword(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
         if name == "default":
             yield from device_default.option_default(site, whole, device, call)
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
+        if last == "to":
+            yield site.fix(moved(site.module, call, whole, device.as_device), Safety.SAFE)
+            return
         torchy = callee.startswith("torch.") or isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS
         yield _replace(site, whole, device, typed=torchy and name != "device_type")
     elif callee == "torch.device":
@@ -106,7 +116,7 @@ def _keyword(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
         yield _replace(site, whole, device, False, Safety.UNSAFE, f"`{name}=` may not be a device")
 
 
-_TENSOR_METHODS = {"to", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
+_TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
 def _argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
@@ -119,7 +129,7 @@ def _argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: 
     if callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
     elif last in ("to", "to_empty") and isinstance(call.func, ast.Attribute) and position == 0:
-        yield _replace(site, whole, device, typed=True)
+        yield site.fix(moved(site.module, call, whole, device.as_device), Safety.SAFE)
     elif callee in ("torch.load", "torch.jit.load") and position == 1:
         yield _replace(site, whole, device, typed=True)
     elif callee in ("torch.set_default_device", "torch.Generator") and position == 0:
@@ -174,7 +184,7 @@ def _assigned(site: Site, whole: ast.AST, device: Device, up: ast.AST) -> Iterat
         yield from device_default.dataclass_default(site, whole, device, up)
     elif DEVICE_NAME.search(name) or _flows_to_device(site, name):
         yield device_default.at_import_checked(site, whole, device.as_type)
-    elif re.search(r"device|cuda|gpu", name, re.I):
+    elif re.search(r"device|cuda|gpu", name, re.I) or isinstance(site.module.parent(whole), ast.IfExp):
         yield _replace(site, whole, device, False, Safety.UNSAFE, f"`{name}` may not be a device")
 
 
@@ -208,6 +218,8 @@ def _dict_value(site: Site, whole: ast.AST, outer: ast.AST, device: Device, up: 
         yield _replace(site, whole, device, typed=False)
     elif isinstance(key, ast.Constant) and isinstance(key.value, str) and DEVICE_NAME.search(key.value):
         yield device_default.at_import_checked(site, whole, device.as_type)
+    elif outer is not whole:
+        yield _replace(site, whole, device, False, Safety.UNSAFE, "this value may not be a device")
 
 
 def _element(site: Site, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:

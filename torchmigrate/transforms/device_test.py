@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.transforms.device_expression import DEVICE_NAME
 
 
 def device_test(site: Site) -> Iterator[Finding]:
@@ -29,8 +31,6 @@ def device_test(site: Site) -> Iterator[Finding]:
 
 
 def _follows(finding: Finding) -> Finding:
-    from dataclasses import replace
-
     return replace(finding, follows=True)
 
 
@@ -41,22 +41,38 @@ def _test(site: Site) -> tuple[ast.AST, str, bool] | None:
     match up:
         case ast.Compare(left, [op], [right]) if text == "cuda":
             return _compare(up, left, op, right, site.node)
-        case ast.Call(ast.Attribute(_, "startswith"), [argument], []) if argument is site.node and text in ("cuda", "cuda:"):
-            return up, _pattern(up.func.value, f'.startswith("{text}")'), True  # type: ignore[attr-defined]
+        case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if argument is site.node and text in ("cuda", "cuda:"):
+            return (up, _pattern(subject, f'.startswith("{text}")'), True) if _is_device(subject) else None
     return None
 
 
 def _compare(node: ast.Compare, left: ast.expr, op: ast.cmpop, right: ast.expr, string: ast.AST) -> tuple[ast.AST, str, bool] | None:
+    subject = left if right is string else right
+    positive = isinstance(op, (ast.In, ast.Eq))
+    if not _is_device(subject):
+        return None
     match op:
         case ast.In() | ast.NotIn() if left is string:
-            word = "in" if isinstance(op, ast.In) else "not in"
-            return node, _pattern(right, "", f'"cuda" {word} '), isinstance(op, ast.In)
+            return node, _pattern(subject, "", f'"cuda" {"in" if positive else "not in"} '), positive
         case ast.Eq() | ast.NotEq():
-            sign = "==" if isinstance(op, ast.Eq) else "!="
-            if right is string:
-                return node, _pattern(left, f' {sign} "cuda"'), isinstance(op, ast.Eq)
-            return node, _pattern(right, "", f'"cuda" {sign} '), isinstance(op, ast.Eq)
+            before, after = ("", f' {_SIGN[positive]} "cuda"') if right is string else (f'"cuda" {_SIGN[positive]} ', "")
+            return node, _pattern(subject, after, before), positive
     return None
+
+
+_SIGN = {True: "==", False: "!="}
+
+
+def _is_device(subject: ast.expr) -> bool:
+    """Whether a device, its type or its text is asked, and no message, name or backend (T20)."""
+    match subject:
+        case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
+            return _is_device(inner)
+        case ast.Name(name) | ast.Attribute(_, name):
+            return bool(DEVICE_NAME.search(name))
+        case ast.Subscript(_, ast.Constant(str(key))):
+            return bool(DEVICE_NAME.search(key))
+    return False
 
 
 def _pattern(subject: ast.expr, after: str, before: str = "") -> str:

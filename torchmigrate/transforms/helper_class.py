@@ -17,6 +17,7 @@ _CLASS = {"torch.cuda.amp.GradScaler": "torch.amp.GradScaler", "torch.cuda.amp.a
 _HELPER = {
     "torch.cuda.amp.GradScaler": "accel.grad_scaler", "torch.cuda.amp.autocast": "accel.autocast",
     "torch.cuda.Event": "accel.Event", "torch.cuda.Stream": "accel.Stream",
+    "torch.cuda.amp.custom_fwd": "accel.custom_fwd", "torch.cuda.amp.custom_bwd": "accel.custom_bwd",
 }  # fmt: skip
 _SINCE = ">=2.3"  # torch.amp.GradScaler
 

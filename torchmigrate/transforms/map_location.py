@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
 
@@ -30,9 +28,9 @@ def _missing(site: Site, call: ast.Call) -> Finding:
     if any(isinstance(up, ast.JoinedStr) for up in site.module.ancestors(call)):  # `ast` misplaces these before Python 3.12
         return site.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or site.note()
     island = site.module.island(call)
-    if island is None or not isinstance(island.root, cst.Call):
+    if island is None:
         return site.note()
-    after = island.span(island.root.args[0].value)[1]
+    after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
     return site.fix([Edit(after, after, f", map_location={site.module.names['accel']}.map_location()")])
 
 

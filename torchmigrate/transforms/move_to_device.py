@@ -13,7 +13,7 @@ from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.spelling import spell
 from torchmigrate.receiver import Kind, receiver_kind
-from torchmigrate.transforms.device_expression import parse_device
+from torchmigrate.transforms.device_expression import parse_device, without_blocking, wrapped
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
 _CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
@@ -75,7 +75,7 @@ def _moved(site: Site, named: dict[str, ast.expr], safety: Safety, message: str)
     else:
         edits.append(Edit(head.end(), head.end(), spell(f"accel.device(){', ' if named else ''}", module.names)))
     if "non_blocking" in named:
-        edits += _without_blocking(module, named["non_blocking"])
+        edits += without_blocking(module, named["non_blocking"])
     if len(call.args) == 2:
         between = module.span(call.args[0])[1], module.span(call.args[1])[0]
         if b"(" in module.source.utf8[slice(*between)]:
@@ -97,19 +97,7 @@ def _on_device(module: Module, node: ast.expr) -> list[Edit]:
     is_none = isinstance(node, ast.Constant) and node.value is None
     if device or is_none:
         return [Edit(*module.span(node), spell(device.as_device if device else "accel.device()", module.names))]
-    return _wrapped(module, node, "accel.device(")
-
-
-def _without_blocking(module: Module, node: ast.expr) -> list[Edit]:
-    """MPS corrupts data that is copied without blocking (pytorch #139550, #189690)."""
-    if isinstance(node, ast.Constant):
-        return [Edit(*module.span(node), spell("accel.non_blocking()", module.names))] if node.value is True else []
-    return _wrapped(module, node, "accel.non_blocking(")
-
-
-def _wrapped(module: Module, node: ast.expr, function: str) -> list[Edit]:
-    start, end = module.span(node)
-    return [Edit(start, start, spell(function, module.names)), Edit(end, end, ")")]
+    return wrapped(module, node, "accel.device(")
 
 
 def _in_map_location(site: Site) -> bool:
