@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Edit
@@ -17,19 +18,25 @@ def removals(before: Module, after: Module) -> list[Edit]:
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
     was, now = _used(before.tree), _used(after.tree)
-    exported = _exported(after.tree)
+    kept = now | _exported(after.tree) | _in_strings(after.tree)
     edits: list[Edit] = []
     for statement in after.scopes.statements:
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and _removable_place(after, statement):
-            dead = [a for a in statement.names if _is_ours(statement, a) and _dead(a, was, now, exported)]
+            gone = [a for a in statement.names if _is_ours(statement, a) and _name(a) in was - kept]
+            dead = [a for a in gone if not after.facts.index.is_taken(str(after.path), _name(a))]
             if dead:
                 edits += _drop(after, statement, dead)
     return edits
 
 
-def _dead(alias: ast.alias, was: set[str], now: set[str], exported: set[str]) -> bool:
-    name = alias.asname or alias.name.partition(".")[0]
-    return name in was and name not in now and name not in exported
+def _name(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _in_strings(tree: ast.AST) -> set[str]:
+    """Words of short strings, which may be annotations."""
+    texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return {word for text in texts if len(text) < 80 for word in re.findall(r"\w+", text)}
 
 
 def _is_ours(statement: ast.stmt, alias: ast.alias) -> bool:

@@ -48,7 +48,14 @@ def decide(module: Module, findings: list[Finding]) -> list[Finding]:
     blocked = [r for r in regions if r.reason]
     out = [_settle(f, blocked) for f in findings]
     idle = [f for f in out if f.fix and _only_follows(f, regions) and not _guards_a_fix(f, regions, out)]
-    return [_left(f, _IDLE) if f in idle else f for f in out]
+    kept = {_home(module, f) for f in out if f.fix and f.rule == "device/is-available" and f not in idle}
+    return [_left(f, _IDLE) if f in idle and (f.follows or _home(module, f) not in kept) else f for f in out]
+
+
+def _home(module: Module, finding: Finding) -> Span | None:
+    """The function around a finding: what it asks twice must be asked in the same way."""
+    spans = (module.span(s) for s in module.scopes.statements if isinstance(s, FUNCTIONS))
+    return max((s for s in spans if s[0] <= finding.start and finding.end <= s[1]), default=None)
 
 
 def _only_follows(finding: Finding, regions: list[Region]) -> bool:
@@ -175,8 +182,9 @@ def _cover_branch(module: Module, node: ast.If | ast.While, negated: bool, regio
     region.branch = True
     region.covered += [module.span(s) for s in body]
     region.covered.append(module.span(node.test))
-    if negated and _leaves(node.body):
-        region.refusal = refuses(module, node.body)
+    contrary = node.body if negated else node.orelse
+    if _leaves(contrary):
+        region.refusal = refuses(module, contrary)
         region.covered += [module.span(s) for s in _after(module, node)]
     if isinstance(node, ast.If) and _portable_chain(module, node):
         region.reason = _PORTABLE

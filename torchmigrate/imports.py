@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-_IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))")
+_REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
+_NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
+_IMPORT = re.compile(
+    rb"[\n;][ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
+)
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
 _JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")
 _PACKAGING = {"setup.py": "setup(", "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]", "setup.cfg": r"^\[metadata\]"}
@@ -91,6 +95,19 @@ class ImportIndex:
         parts = tuple(p for p in module.split(".") if p)
         found = self._locate(path, level, (*parts, name) if name else parts) or self._locate(path, level, parts)
         return found[0] if found else None
+
+    def is_taken(self, path: str, name: str) -> bool:
+        """Whether another file may use `name` as `path` binds it."""
+        return any(self._takes(use.importer, path, name) for use in self.importers.get(path, ()))
+
+    def _takes(self, importer: str, path: str, name: str) -> bool:
+        for item in self.imports[importer]:
+            if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
+                return True
+        try:
+            return f".{name}".encode() in Path(importer).read_bytes()  # `import common`, then `common.name`
+        except OSError:
+            return True
 
     def _locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
         """(file, root directory) that `dotted` means when `path` imports it."""
@@ -183,9 +200,14 @@ class ImportIndex:
 @lru_cache(maxsize=None)
 def is_installable(root: str) -> bool:
     """Whether a folder says how to install what it holds (a pyproject.toml may hold tools' settings alone)."""
+    folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
+    return any(map(_says_so, folders))
+
+
+def _says_so(folder: str) -> bool:
     for name, sign in _PACKAGING.items():
         try:
-            text = Path(root, name).read_text(encoding="utf-8", errors="replace")
+            text = Path(folder, name).read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         if re.search(sign if name != "setup.py" else re.escape(sign), text, re.M):

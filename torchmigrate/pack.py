@@ -20,7 +20,7 @@ _RULE_KEYS = {
 _REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
 _CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding"}
 WHERE = {"literal", "integer", "string", "true"}
-NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import"}
+NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
 STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
 
 

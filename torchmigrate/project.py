@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.imports import ImportIndex
-from torchmigrate.scope import Binding
+from torchmigrate.scope import Binding, Resolver, Scope, build, canonical
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -39,6 +39,7 @@ class Facts:
     helper: str = "accel"
     torch: str | None = None
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
+    _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def index(self) -> ImportIndex:
@@ -72,7 +73,8 @@ class Facts:
         target = self.index.find(str(path), level, name, "")
         if target is None:
             return None
-        return self._exported(Path(target)).get(attribute)
+        found = self._exported(Path(target)).get(attribute)
+        return found if found and self._is_certain(target, attribute, found) else None
 
     def _exported(self, path: Path) -> Mapping[str, str]:
         """What a module imports from torch, by the name it gives it; read from its import lines alone."""
@@ -81,6 +83,16 @@ class Facts:
             ours = [i for i in found if not i.level and i.module.partition(".")[0] == "torch"]
             self._exports[path] = {i.bound: f"{i.module}.{i.name}" if i.name else i.qualified for i in ours}
         return self._exports[path]
+
+    def _is_certain(self, target: str, name: str, qualified: str) -> bool:
+        """Whether the module binds the name to that alone: no fallback, no function of the same name."""
+        if target not in self._scopes:
+            try:
+                self._scopes[target] = build(ast.parse(Path(target).read_bytes())).module
+            except (OSError, SyntaxError, ValueError, RecursionError):
+                self._scopes[target] = None
+        scope = self._scopes[target]
+        return scope is not None and Resolver().dotted(name, scope) == canonical(qualified)
 
     def torch_at_least(self, spec: str | None) -> bool:
         """Whether the project's torch floor is at or above `>=X.Y`."""

@@ -55,7 +55,8 @@ def table(ruleset: Ruleset) -> Table:
     rules = list(ruleset.rules.values())
     active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
     longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
-    return Table(exact, longest, literals_of(rules), active, active | ruleset.names)
+    triggers = (*literals_of(rules), b"torchmigrate:")  # a comment of ours may be wrong in a file without work
+    return Table(exact, longest, triggers, active, active | ruleset.names)
 
 
 def rewrite_by_patterns(site: Site) -> Iterator[Finding]:

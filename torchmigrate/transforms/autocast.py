@@ -83,6 +83,8 @@ def _gap(module: Module, call: ast.Call, device: ast.expr | ast.keyword) -> Edit
         edit, comma = Edit(spans[at - 1][1], end, ""), (spans[at - 1][1], start)
     else:
         stop = module.span(call)[1] - 1
-        edit, comma = Edit(start, stop, ""), (end, stop)
+        head = module.source.utf8[module.span(call)[0] : start]
+        bare = start - len(head) + len(head.rstrip(b" \t\r\n\\"))
+        edit, comma = Edit(bare, stop, ""), (end, stop)
     between = module.source.utf8[slice(*comma)]
     return edit if not between.strip(b", \t\r\n\\") else None

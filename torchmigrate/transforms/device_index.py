@@ -25,8 +25,8 @@ def device_index(site: Site) -> Iterator[Finding]:
         return
     if not site.module.facts.uses_torch(site.module):
         return
-    moved = isinstance(site.ref, ast.Attribute) and site.ref.attr == "to" and call.args
-    for node in (call.args[0] if moved else None, *(k.value for k in call.keywords if k.arg == "device")):
+    is_move = isinstance(site.ref, ast.Attribute) and site.ref.attr == "to" and call.args
+    for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):
         safety = node is not None and not isinstance(node, ast.Starred) and index_safety(node)
         if safety:
             yield site.fix(moved(site.module, call, node, f"accel.device({site.module.text(node)})"), safety)

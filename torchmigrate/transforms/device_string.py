@@ -151,6 +151,10 @@ def _torch_device(site: Site, whole: ast.AST, outer: ast.AST, device: Device, ca
     if outer is not whole:
         yield site.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
+    up = site.module.parent(call)
+    if isinstance(up, ast.Compare) and len(call.args) == 1 and not call.keywords:
+        yield _compared(site, call, device, up)
+        return
     forms = [(f"torch.device({kind}$string)", device.as_device) for kind in ("", "type=")]
     if device.index is None:
         pairs = ("$string, $index", "$string, index=$index", "type=$string, index=$index")
@@ -160,6 +164,16 @@ def _torch_device(site: Site, whole: ast.AST, outer: ast.AST, device: Device, ca
         yield found
     else:  # a comment stands in the way, or arguments that torch does not have
         yield site.replace(whole, device.as_device if len(call.args) == 1 and not call.keywords else "accel.device_type()", Safety.SAFE)
+
+
+def _compared(site: Site, call: ast.Call, device: Device, up: ast.Compare) -> Finding:
+    """`x.device == torch.device("cuda")` holds for nothing on the CPU, and must not begin to."""
+    if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq):
+        parts = [device.as_device, 'torch.device("cpu")']
+        return site.replace(call, " != ".join(parts if up.left is not call else reversed(parts)))
+    moves = isinstance(site.module.parent(up), ast.If)  # `if x.device != torch.device("cuda"): x = x.to(...)`
+    safety = Safety.SAFE if moves else Safety.UNSAFE
+    return site.replace(call, device.as_device, safety, "" if moves else f"{site.rule.message}; on the CPU this changes its answer")
 
 
 def _parameter_is_device(site: Site, call: ast.Call, position: int) -> bool:

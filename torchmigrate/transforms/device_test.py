@@ -6,6 +6,7 @@ Rewritten only together with something that they guard (guards.py); a bare `fuse
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,54 +14,64 @@ from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 from torchmigrate.transforms.device_expression import DEVICE_NAME
 
+Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
+
 
 def device_test(site: Site) -> Iterator[Finding]:
-    if isinstance(site.ref, ast.Attribute):
-        found = site.rewrite("$x.is_cuda", "accel.is_accelerated($x)", site.ref)
-        if found and isinstance(site.ref.ctx, ast.Load):
-            yield _follows(found)
+    if not isinstance(site.ref, ast.Attribute):
+        test = _string_test(site)
+    elif isinstance(site.ref.ctx, ast.Load) and not _is_flag(site, site.ref.value):
+        test = site.ref, "$x.is_cuda", "accel.is_accelerated($x)"
+    else:
         return
-    test = _test(site)
-    if test is None:
-        return
-    node, match, positive = test
-    template = "accel.is_accelerated($x)" if positive else "not accel.is_accelerated($x)"
-    found = site.rewrite(match, template, node)
+    found = test and site.rewrite(test[1], test[2], test[0])
     if found:
-        yield _follows(found)
+        yield replace(found, follows=True)
 
 
-def _follows(finding: Finding) -> Finding:
-    return replace(finding, follows=True)
+def _is_flag(site: Site, owner: ast.expr) -> bool:
+    """`self.is_cuda = ...` is the project's own."""
+    text = re.escape(ast.unparse(owner))
+    return bool(re.search(rf"\b{text}\.is_cuda\s*=[^=]", site.module.source.text)) or text in ("self", "args", "opt", "cfg", "config")
 
 
-def _test(site: Site) -> tuple[ast.AST, str, bool] | None:
-    """(the whole test, its pattern, whether it asks for CUDA rather than for anything else)."""
+def _string_test(site: Site) -> Test | None:
     text = site.node.value if isinstance(site.node, ast.Constant) else None
     up = site.parent
     match up:
         case ast.Compare(left, [op], [right]) if text == "cuda":
-            return _compare(up, left, op, right, site.node)
-        case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if argument is site.node and text in ("cuda", "cuda:"):
-            return (up, _pattern(subject, f'.startswith("{text}")'), True) if _is_device(subject) else None
+            return _compare(up, left if right is site.node else right, op, right is site.node)
+        case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if argument is site.node and text == "cuda":
+            pattern, asked = _asked(subject)
+            return (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})") if _is_device(subject) else None
     return None
 
 
-def _compare(node: ast.Compare, left: ast.expr, op: ast.cmpop, right: ast.expr, string: ast.AST) -> tuple[ast.AST, str, bool] | None:
-    subject = left if right is string else right
-    positive = isinstance(op, (ast.In, ast.Eq))
+def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool) -> Test | None:
+    pattern, asked = _asked(subject)
     if not _is_device(subject):
         return None
     match op:
-        case ast.In() | ast.NotIn() if left is string:
-            return node, _pattern(subject, "", f'"cuda" {"in" if positive else "not in"} '), positive
+        case ast.In() | ast.NotIn() if not is_left and not _is_plural(subject):
+            positive = isinstance(op, ast.In)
+            match = f'"cuda" {"in" if positive else "not in"} {pattern}'
         case ast.Eq() | ast.NotEq():
-            before, after = ("", f' {_SIGN[positive]} "cuda"') if right is string else (f'"cuda" {_SIGN[positive]} ', "")
-            return node, _pattern(subject, after, before), positive
-    return None
+            positive = isinstance(op, ast.Eq)
+            sign = "==" if positive else "!="
+            match = f'{pattern} {sign} "cuda"' if is_left else f'"cuda" {sign} {pattern}'
+            if not _is_type(subject):  # "cuda:0" == "cuda" is False, and no device equals a str
+                return node, match, f'{"" if positive else "not "}{pattern} == accel.device_type() != "cpu"'
+        case _:
+            return None
+    return node, match, f"{'' if positive else 'not '}accel.is_accelerated({asked})"
 
 
-_SIGN = {True: "==", False: "!="}
+def _is_type(subject: ast.expr) -> bool:
+    return isinstance(subject, ast.Attribute) and subject.attr == "type"
+
+
+def _is_plural(subject: ast.expr) -> bool:
+    return ast.unparse(subject).endswith("s")
 
 
 def _is_device(subject: ast.expr) -> bool:
@@ -68,20 +79,18 @@ def _is_device(subject: ast.expr) -> bool:
     match subject:
         case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
             return _is_device(inner)
-        case ast.Name(name) | ast.Attribute(_, name):
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
             return bool(DEVICE_NAME.search(name))
-        case ast.Subscript(_, ast.Constant(str(key))):
-            return bool(DEVICE_NAME.search(key))
     return False
 
 
-def _pattern(subject: ast.expr, after: str, before: str = "") -> str:
-    """`str(x)`, `x.type` and `x.device.type` are asked through x itself."""
+def _asked(subject: ast.expr) -> tuple[str, str]:
+    """The subject's pattern; `str(x)`, `x.type` and `x.device.type` are asked through x itself."""
     match subject:
         case ast.Call(ast.Name("str"), [_], []):
-            return f"{before}str($x){after}"
+            return "str($x)", "$x"
         case ast.Attribute(ast.Attribute(_, "device"), "type"):
-            return f"{before}$x.device.type{after}"
+            return "$x.device.type", "$x"
         case ast.Attribute(_, "type"):
-            return f"{before}$x.type{after}"
-    return f"{before}$x{after}"
+            return "$x.type", "$x"
+    return "$x", "$x"

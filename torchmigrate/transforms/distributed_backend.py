@@ -26,7 +26,7 @@ def distributed_backend(site: Site) -> Iterator[Finding]:
     while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
         outer, up = up, site.module.parent(up)
     match up:
-        case ast.Call() if outer in up.args and _last(up) in _STARTS:
+        case ast.Call() if outer in up.args and _callee(site, up) in _STARTS:
             yield site.replace(node, _HELPER) if plain else _composed(site)
         case ast.keyword(arg):
             yield from _keyword(site, node, outer, site.module.parent(up), arg or "", plain)
@@ -42,6 +42,10 @@ def distributed_backend(site: Site) -> Iterator[Finding]:
             key = next((k for k, v in zip(up.keys, up.values, strict=True) if v is outer), None)
             if isinstance(key, ast.Constant) and _BACKEND.search(str(key.value)):
                 yield site.replace(node, _HELPER, Safety.UNSAFE, f"{site.rule.message}; the dict may be a configuration that is only read")
+
+
+def _callee(site: Site, call: ast.Call) -> str:
+    return (site.module.resolve(call.func) or "").rpartition(".")[2] or _last(call)
 
 
 def _last(call: ast.Call) -> str:
@@ -60,7 +64,7 @@ def _composed(site: Site) -> Finding:
 
 
 def _keyword(site: Site, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool) -> Iterator[Finding]:
-    last = _last(call) if isinstance(call, ast.Call) else ""
+    last = _callee(site, call) if isinstance(call, ast.Call) else ""
     if not plain:
         if arg == "backend" and last in _STARTS:
             yield _composed(site)

@@ -1,0 +1,241 @@
+"""Who imports whom, and where the helper goes: placements are proven by running what was placed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import write_tree
+
+from torchmigrate.imports import ImportIndex, is_installable, read_imports
+
+INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
+
+
+
+def notebook(*lines: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": [f"{line}\n" for line in lines]}]}, indent=1)
+
+
+def index(root: Path) -> ImportIndex:
+    files = sorted(str(p) for p in root.rglob("*") if p.suffix in (".py", ".ipynb"))
+    return ImportIndex(root, files)
+
+
+# files; for each file that needs the helper: where it is put, how it is imported; what must run (folder, arguments)
+PLACES = {
+    "scripts in one folder": (
+        {"train.py": "import utils", "utils.py": ""},
+        {"train.py": ("accel.py", "import accel"), "utils.py": ("accel.py", "import accel")},
+        [(".", "train.py"), ("..", "project/train.py")],
+    ),
+    "a script alone": ({"train.py": ""}, {"train.py": ("accel.py", "import accel")}, [(".", "train.py")]),
+    "examples, each on its own": (
+        {"mnist/main.py": "", "vae/main.py": "import ops", "vae/ops.py": ""},
+        {
+            "mnist/main.py": ("mnist/accel.py", "import accel"),
+            "vae/main.py": ("vae/accel.py", "import accel"),
+            "vae/ops.py": ("vae/accel.py", "import accel"),
+        },
+        [(".", "mnist/main.py"), ("vae", "main.py"), (".", "vae/main.py")],
+    ),
+    "a package with relative imports": (
+        {"main.py": "from pkg.model import f", "pkg/__init__.py": "", "pkg/model.py": "from .ops import f", "pkg/ops.py": "f = 1"},
+        {"pkg/model.py": ("pkg/accel.py", "from . import accel"), "pkg/ops.py": ("pkg/accel.py", "from . import accel")},
+        [(".", "main.py"), (".", "-m pkg.model")],
+    ),
+    "a package with absolute imports": (
+        {"main.py": "from pkg.model import f", "pkg/__init__.py": "", "pkg/model.py": "from pkg.ops import f", "pkg/ops.py": "f = 1"},
+        {
+            "main.py": ("accel.py", "import accel"),
+            "pkg/model.py": ("accel.py", "import accel"),
+            "pkg/ops.py": ("accel.py", "import accel"),
+        },
+        [(".", "main.py"), (".", "-m pkg.model")],
+    ),
+    "a package's module that nobody imports": (
+        {"pkg/__init__.py": "", "pkg/train.py": "from pkg.ops import f", "pkg/ops.py": "f = 1"},
+        {"pkg/train.py": ("accel.py", "import accel"), "pkg/ops.py": ("accel.py", "import accel")},
+        [(".", "-m pkg.train")],
+    ),
+    "subpackages, relative": (
+        {
+            "main.py": "import pkg.a.b",
+            "pkg/__init__.py": "",
+            "pkg/a/__init__.py": "",
+            "pkg/a/b.py": "from ..c import d\nfrom . import e",
+            "pkg/a/e.py": "",
+            "pkg/c.py": "d = 1",
+        },
+        {"pkg/a/b.py": ("pkg/accel.py", "from .. import accel"), "pkg/c.py": ("pkg/accel.py", "from . import accel")},
+        [(".", "main.py"), (".", "-m pkg.a.b")],
+    ),
+    "an installable package, absolute": (
+        {**INSTALLABLE, "pkg/__init__.py": "", "pkg/a.py": "from pkg.b import f", "pkg/b.py": "f = 1"},
+        {"pkg/a.py": ("pkg/accel.py", "from pkg import accel"), "pkg/b.py": ("pkg/accel.py", "from pkg import accel")},
+        [(".", "-m pkg.a")],
+    ),
+    "an installable package below src": (
+        {"pyproject.toml": "[project]\nname = 'x'\n", "src/pkg/__init__.py": "", "src/pkg/a.py": "from pkg.b import f", "src/pkg/b.py": "f = 1"},
+        {"src/pkg/a.py": ("src/pkg/accel.py", "from pkg import accel")},
+        [("src", "-m pkg.a")],
+    ),
+    "tests beside an installable package": (
+        {**INSTALLABLE, "pkg/__init__.py": "", "pkg/a.py": "", "tests/test_a.py": "from pkg.a import *"},
+        {"tests/test_a.py": ("pkg/accel.py", "from pkg import accel")},
+        [(".", "-m tests.test_a")],
+    ),
+    "tests beside a package that is not": (
+        {"pkg/__init__.py": "", "pkg/a.py": "", "tests/__init__.py": "", "tests/test_a.py": "from pkg.a import *"},
+        {"tests/test_a.py": ("accel.py", "import accel")},
+        [(".", "-m tests.test_a")],
+    ),
+    "a folder of modules without __init__": (
+        {"main.py": "from models.net import f", "models/net.py": "from models.ops import f", "models/ops.py": "f = 1"},
+        {"main.py": ("accel.py", "import accel"), "models/net.py": ("accel.py", "import accel"), "models/ops.py": ("accel.py", "import accel")},
+        [(".", "main.py")],
+    ),
+    "a folder of modules without __init__, by dots": (
+        {"main.py": "from models.net import f", "models/net.py": "from .ops import f", "models/ops.py": "f = 1"},
+        {"models/net.py": ("accel.py", "import accel")},
+        [(".", "main.py")],
+    ),
+    "scripts inside a package's folder": (
+        {"pkg/__init__.py": "", "pkg/train.py": "from model import f", "pkg/model.py": "f = 1"},
+        {"pkg/train.py": ("pkg/accel.py", "import accel"), "pkg/model.py": ("pkg/accel.py", "import accel")},
+        [("pkg", "train.py"), (".", "pkg/train.py")],
+    ),
+    "an __init__ that needs it": (
+        {"main.py": "import pkg", "pkg/__init__.py": ""},
+        {"main.py": ("accel.py", "import accel"), "pkg/__init__.py": ("accel.py", "import accel")},
+        [(".", "main.py")],
+    ),
+    "an __init__ with dots": (
+        {"main.py": "import pkg", "pkg/__init__.py": "from .a import f", "pkg/a.py": "f = 1"},
+        {"pkg/__init__.py": ("pkg/accel.py", "from . import accel"), "pkg/a.py": ("pkg/accel.py", "from . import accel")},
+        [(".", "main.py")],
+    ),
+    "two modules of one name": (
+        {"a/main.py": "import utils", "a/utils.py": "", "b/main.py": "import utils", "b/utils.py": ""},
+        {"a/utils.py": ("a/accel.py", "import accel"), "b/main.py": ("b/accel.py", "import accel")},
+        [(".", "a/main.py"), (".", "b/main.py")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_placement(name: str, tmp_path: Path) -> None:
+    files, wanted, _ = PLACES[name]
+    root = write_tree(tmp_path / "project", files)
+    found = index(root)
+    places = {f: found.placement(f"{root}/{f}", "accel") for f in wanted}
+    assert {f: (p.path.removeprefix(f"{root}/"), p.statement) for f, p in places.items()} == wanted
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_is_placed_can_be_imported(name: str, tmp_path: Path) -> None:
+    """Each file binds the helper as it was told to, and the project still starts."""
+    files, wanted, runs = PLACES[name]
+    root = write_tree(tmp_path / "project", files)
+    found = index(root)
+    places = {f: found.placement(f"{root}/{f}", "accel") for f in wanted}
+    for file, place in places.items():
+        with (root / file).open("a") as stream:
+            stream.write(f"\n{place.statement}\nassert accel.HERE\n")
+        Path(place.path).write_text("HERE = True\n")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    for folder, arguments in runs:
+        command = [sys.executable, *arguments.split()]
+        ran = subprocess.run(command, cwd=root / folder, env=environment, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+
+
+def test_placement_does_not_hang_on_the_order_of_files(tmp_path: Path) -> None:
+    for name, (files, wanted, _) in PLACES.items():
+        root = write_tree(tmp_path / name, files)
+        paths = sorted(str(p) for p in root.rglob("*.py"))
+        forth, back = ImportIndex(root, paths), ImportIndex(root, paths[::-1])
+        assert [forth.placement(f"{root}/{f}", "accel") for f in wanted] == [back.placement(f"{root}/{f}", "accel") for f in wanted]
+
+
+def test_a_notebook_counts_as_an_importer(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"nb.ipynb": notebook("from models.net import Net", "x = 1"), "models/net.py": "", "other.py": ""})
+    found = index(root)
+    assert [u.importer for u in found.importers[f"{root}/models/net.py"]] == [f"{root}/nb.ipynb"]
+    assert found.placement(f"{root}/models/net.py", "accel").path == f"{root}/accel.py"
+    assert f"{root}/other.py" not in found.importers
+
+
+# ---- reading import lines
+READ = [
+    ("import a", ["a"]),
+    ("import a.b as c, d", ["a.b", "d"]),
+    ("import a; import b", ["a", "b"]),
+    ("import a; x = 1", ["a"]),
+    ("from a import b; x = 1", ["a:b"]),
+    ("import a  # from x import y", ["a"]),
+    ("from a import b", ["a:b"]),
+    ("from a import b as c, d", ["a:b", "a:d"]),
+    ("from a import b  # why, oh", ["a:b"]),
+    ("from a import (b,\n    c)  # x", ["a:b", "a:c"]),
+    ("from a import (\n    b,  # one, two (three)\n    c as d,\n)", ["a:b", "a:c"]),
+    ("from a import b, \\\n    c", ["a:b", "a:c"]),
+    ("from . import a", [".:a"]),
+    ("from .. import a", ["..:a"]),
+    ("from ..a.b import c", ["..a.b:c"]),
+    ("from .a import *", [".a:*"]),
+    ("try:\n    import a\nexcept ImportError:\n\timport b", ["a", "b"]),
+    ("if x: import a", []),  # not looked for: rare, and a placement does not hang on it
+    ("important = 1\nfromage = 2", []),
+    ("x = 'import a'", []),
+    ("importa", []),
+    ("import a\r\nfrom b import c\r\n", ["a", "b:c"]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), READ)
+def test_imports_are_read(text: str, expected: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_bytes(text.encode())
+    found = ["." * i.level + i.module + (f":{i.name}" if i.name else "") for i in read_imports(str(path))]
+    assert found == expected
+
+
+def test_what_cannot_be_read_imports_nothing(tmp_path: Path) -> None:
+    assert list(read_imports(str(tmp_path / "absent.py"))) == []
+    (tmp_path / "x.py").write_bytes(b"\xff\xfe\0import a\n\0")
+    list(read_imports(str(tmp_path / "x.py")))
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, False),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100\n"}, False),
+        ({"setup.cfg": "[flake8]\n"}, False),
+        ({"setup.py": "from torch.utils import cpp_extension\n"}, False),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, True),
+        ({"pyproject.toml": "[tool.poetry]\nname = 'x'\n"}, True),
+        ({"pyproject.toml": "[build-system]\n"}, True),
+        ({"setup.cfg": "[metadata]\nname = x\n"}, True),
+        (INSTALLABLE, True),
+    ],
+)
+def test_installable(files: dict[str, str], expected: bool, tmp_path: Path) -> None:
+    assert is_installable(str(write_tree(tmp_path, files))) is expected
+
+
+def test_an_import_means_the_nearest_file(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"utils.py": "", "a/utils.py": "", "a/main.py": "", "b/main.py": "", "pkg/__init__.py": "", "pkg/x.py": ""})
+    found = index(root)
+    assert found.find(f"{root}/a/main.py", 0, "utils", "f") == f"{root}/a/utils.py"
+    assert found.find(f"{root}/b/main.py", 0, "utils", "f") == f"{root}/utils.py"
+    assert found.find(f"{root}/pkg/x.py", 1, "", "x") == f"{root}/pkg/x.py"
+    assert found.find(f"{root}/b/main.py", 0, "pkg", "x") == f"{root}/pkg/x.py"
+    assert found.find(f"{root}/b/main.py", 0, "pkg", "name") == f"{root}/pkg/__init__.py"
+    assert found.find(f"{root}/b/main.py", 0, "torch", "cuda") is None
+    assert found.find(f"{root}/b/main.py", 1, "absent", "x") is None

@@ -1,0 +1,238 @@
+"""Facts about a project: the helper's name, classes that define cuda(), torch's floor, re-exports; and the helper itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import module, planned, texts_after, write_plan, write_tree
+
+from torchmigrate.config import Settings
+from torchmigrate.edits import Changed, Failed, Unchanged
+from torchmigrate.helper import runtime_source
+from torchmigrate.project import MARKER, Facts, cuda_classes, helper_name, torch_floor, version_of
+
+TRAIN = "import torch\nx = torch.ones(1).cuda()\n"
+MOVED = "import torch\nimport accel\nx = torch.ones(1).to(accel.device())\n"
+
+
+# ---- the helper's name
+@pytest.mark.parametrize(
+    ("files", "texts", "expected"),
+    [
+        ([], [], "accel"),
+        (["/p/accel.py"], [], "torch_accel"),
+        (["/p/accel/__init__.py"], [], "torch_accel"),
+        (["/p/deep/down/accel.py"], [], "torch_accel"),
+        (["/p/accel.py", "/p/torch_accel.py"], [], "torchmigrate_accel"),
+        ([], [b"accel = 1"], "torch_accel"),
+        ([], [b"def f(accel):"], "torch_accel"),
+        ([], [b"x = accel.y"], "torch_accel"),
+        ([], [b"cfg.accel = 1"], "accel"),  # an attribute is no name
+        ([], [b"acceleration = 1; my_accel = 2"], "accel"),
+        ([], [b"add('--accel')"], "accel"),
+        ([], [b"x['accel']"], "accel"),
+        (["/p/data/accel.txt", "/p/accel.ipynb"], [], "accel"),
+    ],
+)
+def test_helper_name(files: list[str], texts: list[bytes], expected: str) -> None:
+    assert helper_name(files, texts) == expected
+
+
+def test_a_helper_of_ours_keeps_its_name(tmp_path: Path) -> None:
+    ours = tmp_path / "torch_accel.py"
+    ours.write_bytes(MARKER + b" 0.0.1\n")
+    assert helper_name([str(ours)], [b"accel = 1", b"import torch_accel"]) == "torch_accel"
+
+
+def test_a_colliding_name_is_avoided_in_text_and_file(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "other.py": "import torch\naccel = torch.ones(1).cuda()\n"})
+    after = texts_after(root)
+    assert "import torch_accel\nx = torch.ones(1).to(torch_accel.device())" in after["train.py"]
+    assert "torch_accel.py" in after
+
+
+def test_a_users_accel_module_is_never_overwritten(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": "MINE = 1\n"})
+    written = write_plan(root)
+    assert (root / "accel.py").read_text() == "MINE = 1\n"
+    assert set(written) == {"train.py", "torch_accel.py"}
+
+
+def test_a_foreign_file_in_the_helpers_place_is_an_error(tmp_path: Path) -> None:
+    """All names are taken, or a file is there that discovery does not see."""
+    files = {f"{n}.py": "MINE = 1\n" for n in ("accel", "torch_accel", "torchmigrate_accel")}
+    root = write_tree(tmp_path, {"train.py": TRAIN, **files})
+    found = planned(root)
+    assert isinstance(found["torchmigrate_accel.py"], Failed)
+    assert "was not written by torchmigrate" in found["torchmigrate_accel.py"].error
+    assert not [n for n in files if isinstance(found.get(n), Changed)]
+
+
+def test_an_outdated_helper_is_updated(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": MARKER + b" 0.0.0\nold = 1\n"})
+    found = planned(root)
+    helper = found["accel.py"]
+    assert isinstance(helper, Changed)
+    assert (helper.new, helper.after) == (False, runtime_source())
+
+
+def test_a_helper_that_is_current_is_not_written(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": runtime_source()})
+    assert set(texts_after(root)) == {"train.py"}
+
+
+def test_the_helper_is_not_rewritten_itself(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"accel.py": runtime_source()})
+    assert planned(root) == {}
+
+
+def test_no_helper_where_nothing_needs_it(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": "import torch\nx = 'cuda' in name\n"})
+    assert not [r for r in planned(root).values() if not isinstance(r, Unchanged)]
+
+
+def test_the_helper_carries_its_marker() -> None:
+    assert runtime_source().startswith(MARKER)
+
+
+def test_runtime_package_vendors_nothing(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN})
+    after = texts_after(root, runtime="package")
+    assert after == {"train.py": MOVED.replace("import accel", "from torchmigrate import runtime as accel")}
+
+
+def test_one_helper_for_all_that_share_a_root(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"a.py": TRAIN, "b.py": TRAIN, "sub/c.py": TRAIN})
+    assert set(texts_after(root)) == {"a.py", "b.py", "accel.py", "sub/c.py", "sub/accel.py"}
+
+
+# ---- classes that define cuda()
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("class A:\n    def cuda(self): pass\n", {"A"}),
+        ("class A:\n    x = 1\n    class B:\n        def cuda(self): pass\n", {"B"}),
+        ("def cuda(): pass\n", set()),
+        ("class A:\n    def cudas(self): pass\n", set()),
+        ("class A:\n    def f(self):\n        def cuda(): pass\n", set()),
+        ("class A:\n    def cuda(self): pass\nsyntax error here\n", set()),
+        ("class A:\n    async def f(self): pass\n    @property\n    def cuda(self): pass\n", {"A"}),
+    ],
+)
+def test_cuda_classes(text: str, expected: set[str]) -> None:
+    assert cuda_classes(text.encode()) == expected
+
+
+def test_a_class_of_another_file_makes_its_receivers_doubtful(tmp_path: Path) -> None:
+    batch = "class Batch:\n    def cuda(self):\n        return self\n"
+    use = "import torch\nfrom batch import Batch\ndef f(x):\n    return x.cuda()\n"
+    root = write_tree(tmp_path, {"batch.py": batch, "use.py": use})
+    assert "use.py" not in texts_after(root)
+    assert ".to(accel.device())" in texts_after(root, unsafe_fixes=True)["use.py"]
+
+
+# ---- torch's floor
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"requirements.txt": "torchvision>=0.20\n"}, None),
+        ({"requirements.txt": "pytorch-lightning>=2.0\n"}, None),
+        ({"requirements.txt": "numpy\ntorch>=2.6\n"}, (">=2.6", "requirements.txt")),
+        ({"requirements.txt": "torch == 2.1.0+cu118\n"}, (">=2.1", "requirements.txt")),
+        ({"requirements.txt": "torch<3\n"}, None),
+        ({"pyproject.toml": 'dependencies = ["torch~=2.9"]\n'}, (">=2.9", "pyproject.toml")),
+        ({"setup.py": "install_requires=['torch>=1.7']\n"}, (">=1.7", "setup.py")),
+    ],
+)
+def test_torch_floor(files: dict[str, str], expected: tuple[str, str] | None, tmp_path: Path) -> None:
+    assert torch_floor(write_tree(tmp_path, files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("floor", "spec", "expected"),
+    [
+        (None, ">=2.6", False),
+        (">=2.5", ">=2.6", False),
+        (">=2.6", ">=2.6", True),
+        (">=2.10", ">=2.9", True),
+        (">=3.0", ">=2.9", True),
+        (None, None, True),
+    ],
+)
+def test_torch_at_least(floor: str | None, spec: str | None, expected: bool) -> None:
+    assert Facts(Path("/"), Settings(), torch=floor).torch_at_least(spec) is expected
+
+
+def test_versions() -> None:
+    assert version_of(">=2.10.1") == (2, 10)
+    assert version_of("any") is None
+    assert version_of(None) is None
+
+
+# ---- re-exports
+USE = "from common import empty_cache\ndef f():\n    empty_cache()  # of cuda\n"
+
+
+def test_a_reexport_is_seen_through(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"common.py": "from torch.cuda import empty_cache\n", "use.py": USE})
+    assert "accel.empty_cache()" in texts_after(root)["use.py"]
+
+
+@pytest.mark.parametrize(
+    "common",
+    [
+        "from mylib import empty_cache\n",
+        "def empty_cache(): pass\n",
+        "try:\n    from torch.cuda import empty_cache\nexcept ImportError:\n    from mylib import empty_cache\n",
+        "from torch.cuda import empty_cache\ndef empty_cache(): pass\n",
+        "try:\n    from torch.cuda import empty_cache\nexcept ImportError:\n    empty_cache = None\n",
+        "'''\nfrom torch.cuda import empty_cache\n'''\n",
+        "def f():\n    from torch.cuda import empty_cache\n",
+    ],
+)
+def test_a_doubtful_reexport_is_not(common: str, tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"common.py": common, "use.py": USE})
+    assert "use.py" not in texts_after(root)
+
+
+def test_what_another_file_imports_stays_bound(tmp_path: Path) -> None:
+    """`common` loses its last use of a name that `use` imports from there."""
+    common = "from torch.cuda.amp import autocast\ndef f():\n    with autocast():\n        pass\n"
+    use = "from common import autocast\nprint(autocast)\n"
+    root = write_tree(tmp_path, {"common.py": common, "use.py": use, "star.py": "from common import *\n"})
+    after = texts_after(root)
+    assert "from torch.cuda.amp import autocast" in after.get("common.py", common)
+
+
+def test_reexports_that_go_in_circles_end(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"a.py": "from b import cuda\nx = cuda.y()\n", "b.py": "from a import cuda\n"})
+    assert texts_after(root) == {}
+
+
+# ---- whose file is it
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch", True),
+        ("import torchvision", True),
+        ("from torch import nn", True),
+        ("def f():\n    import torch", True),
+        ("from .x import y", True),
+        ("import numpy", False),
+        ("import mytorch", False),
+        ("x = 1", False),
+    ],
+)
+def test_uses_torch(text: str, expected: bool) -> None:
+    found = module(text)
+    assert found.facts.uses_torch(found) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("accel", True), ("pkg.accel", True), ("torchmigrate.runtime", True), ("accelerate", False), ("accel.device", False)],
+)
+def test_is_helper(name: str, expected: bool) -> None:
+    assert Facts(Path("/"), Settings()).is_helper(name) is expected
