@@ -71,7 +71,7 @@ def _drop(module: Module, statement: ast.Import | ast.ImportFrom, dead: list[ast
     parts = [module.text(a) for a in kept]
     first, last = module.span(statement.names[0])[0], module.span(statement.names[-1])[1]
     between = module.source.utf8[first:last]
-    if b"\n" in between or b"#" in between:
+    if b"#" in between or (b"\n" in between and b"\\" not in between):
         yield from _drop_each(module, statement, dead)
     else:
         yield Edit(first, last, ", ".join(parts))
@@ -119,7 +119,8 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
     source = module.source
     text = "".join(s + source.newline for s in statements)
     place = _anchor(module.tree, module, first_use)
-    if place is None or (before and isinstance(place, (ast.Import, ast.ImportFrom))):
+    shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
+    if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
         first = place or module.tree.body[0]
         line = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))])
         return Edit(source.line_starts[line - 1], source.line_starts[line - 1], text)
@@ -142,16 +143,31 @@ def _anchor(tree: ast.Module, module: Module, first_use: int) -> ast.stmt | None
 
 
 def first_import_time_use(module: Module, name: str) -> int:
-    """Offset of the first use of `name` that importing the module evaluates, else the end of the file."""
+    """Offset of the first use of `name` that importing the module evaluates, else the end of the file.
+
+    Whoever uses a function that uses the name, uses it.
+    """
+    names = _users(module.tree, name)
     for node in module.tree.body:
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and inner.id == name and not _deferred(module, inner, node):
-                return module.span(node)[0]
+        if any(not _is_deferred(n, node) for n in _names_in(node, names)):
+            return module.span(node)[0]
     return len(module.source.utf8)
 
 
-def _deferred(module: Module, node: ast.Name, statement: ast.stmt) -> bool:
-    if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-        return False
-    inside = statement.body[0].lineno
-    return isinstance(statement, FUNCTIONS) and node.lineno >= inside
+def _users(tree: ast.Module, name: str) -> set[str]:
+    """The name, and the functions that need it when they are called."""
+    names, before = {name}, 0
+    while len(names) > before:
+        before = len(names)
+        names |= {f.name for f in tree.body if isinstance(f, FUNCTIONS) and next(_names_in(f, names), None)}
+    return names
+
+
+def _names_in(node: ast.AST, names: set[str]) -> Iterator[ast.Name]:
+    return (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in names)
+
+
+def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
+    """Whether it lies in a function's body rather than in its decorators, defaults and annotations."""
+    inside = statement.body[0] if isinstance(statement, FUNCTIONS) else None
+    return inside is not None and (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)

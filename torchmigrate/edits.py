@@ -174,6 +174,16 @@ def _overlap(a: Edit, b: Edit) -> bool:
     return a.start < b.end and b.start < a.end or a.start == b.start
 
 
+def shifted(findings: Iterable[Finding], edit: Edit) -> Iterator[Finding]:
+    """Findings of a text after `edit` inserted whole lines into it."""
+    lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
+    for f in findings:
+        if f.start < edit.start:
+            yield f
+        else:
+            yield replace(f, start=f.start + size, end=f.end + size, line=f.line + lines, end_line=f.end_line + lines)
+
+
 def original_offset(edits: Sequence[Edit], offset: int) -> int:
     """Where byte `offset` of the edited text was before `edits` (sorted) were applied."""
     shift = 0

@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchmigrate import files, pack, project
 from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, FileResult, Finding, Skipped, Status, Unchanged, compose, flatten
+from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, Unchanged, flatten, shifted
 from torchmigrate.helper import Vendored
 from torchmigrate.notebook import Notebook, UnreadableNotebook
 from torchmigrate.project import Facts
 from torchmigrate.scan import Table, table
 from torchmigrate.source import Source, UnreadableSource
+
+if TYPE_CHECKING:
+    from torchmigrate.rewrite import Outcome
 
 POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured; performance.md)
 Progress = Callable[[int, int], None]
@@ -226,30 +230,31 @@ class Worker:
         outcome = rewrite(path, text, self.rules(path), self.facts)
         if not outcome.applied:
             return Unchanged(path, tuple(_in_cells(outcome.remaining, book))), None
-        applied = tuple(_in_cells(outcome.applied, book))
-        edits = flatten(outcome.passes, len(text.utf8))
         if book:
-            if outcome.needs_helper:
-                edits = self._notebook_import(book, edits, path)
-            after = book.join(edits)
-            remaining = notebook.split(after)
-            return Changed(path, job.raw, after, applied, tuple(_in_cells(outcome.remaining, remaining))), None
+            return self._notebook(path, job.raw, book, outcome), None
         rewritten = replace(text, utf8=outcome.text)
         after = text.encode(outcome.text)
         unbound = Unbound(rewritten, outcome.needs_torch) if outcome.needs_helper or outcome.needs_torch else None
-        return Changed(path, job.raw, after, applied, outcome.remaining), unbound
+        return Changed(path, job.raw, after, outcome.applied, outcome.remaining), unbound
 
-    def _notebook_import(self, book: Notebook, edits: list, path: Path) -> list:  # type: ignore[type-arg]
+    def _notebook(self, path: Path, raw: bytes, book: Notebook, outcome: Outcome) -> Changed:
         """The helper lies beside the notebook; its import goes into the cell that imports torch."""
-        from torchmigrate import bindings
+        from torchmigrate import bindings, notebook
         from torchmigrate.module import Module
 
+        edits = flatten(outcome.passes, len(book.source.utf8))
+        findings = outcome.remaining
         module = Module(path, book.source, self.facts)
-        if bindings.imports_helper(module):
-            return edits
-        first = min((e.start for e in edits), default=len(book.source.utf8))
-        edit = bindings.insertion(module, [f"import {self.facts.helper}"], first, before=True)
-        return sorted([*edits, edit])
+        if outcome.needs_helper and not bindings.imports_helper(module):
+            first = min((e.start for e in edits), default=len(book.source.utf8))
+            added = bindings.insertion(module, [f"import {self.facts.helper}"], first, before=True)
+            ahead = [e for e in edits if e.start < added.start]
+            grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
+            findings = tuple(shifted(findings, Edit(added.start + grown, added.start + grown, added.text)))
+            edits = sorted([*edits, added])
+        after = book.join(edits)
+        applied = tuple(_in_cells(outcome.applied, book))
+        return Changed(path, raw, after, applied, tuple(_in_cells(findings, notebook.split(after))))
 
 
 def _in_cells(findings: Sequence[Finding], book: Notebook | None) -> Iterator[Finding]:
@@ -262,4 +267,3 @@ def _in_cells(findings: Sequence[Finding], book: Notebook | None) -> Iterator[Fi
         yield replace(finding, cell=cell, line=line, end_line=last)
 
 
-__all__ = ["Plan", "Status", "compose", "plan", "project_root"]

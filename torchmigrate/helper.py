@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from torchmigrate.edits import Changed, Failed, FileResult, compose
+from torchmigrate.edits import Changed, Failed, FileResult, compose, shifted
 from torchmigrate.imports import Placement
 from torchmigrate.project import Facts, is_ours
 from torchmigrate.source import Source
@@ -38,7 +38,7 @@ class Vendored:
         if edit is None:
             return result
         after = text.encode(compose(text.utf8, [edit]))
-        return Changed(result.path, result.before, after, result.applied, result.findings)
+        return Changed(result.path, result.before, after, result.applied, tuple(shifted(result.findings, edit)))
 
     def _placement(self, path: str) -> Placement:
         if self.facts.settings.runtime == "package":

@@ -12,7 +12,7 @@ from pathlib import Path
 _REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
 _NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
 _IMPORT = re.compile(
-    rb"[\n;][ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
+    rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
 )
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
 _JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")

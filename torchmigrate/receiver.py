@@ -28,7 +28,7 @@ def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
     kinds = set(_kinds(module, node, scope, frozenset()))
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return kinds.pop()
-    return Kind.MAYBE_USER if module.facts.cuda_classes else Kind.TORCH
+    return Kind.MAYBE_USER if _user_classes(module) else Kind.TORCH
 
 
 def _kinds(module: Module, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Kind]:
@@ -120,9 +120,12 @@ def _has_user_base(module: Module, scope: Scope) -> bool:
 
 @lru_cache(maxsize=2)
 def _user_classes(module: Module) -> frozenset[str]:
-    """Classes of the project that define `cuda()`, and those of this file that inherit it: `.to()` would not call it."""
-    known = set(module.facts.cuda_classes)
-    classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)] if known else []
+    """Classes that define `cuda()`, and those of this file that inherit it: `.to()` would not call it."""
+    classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)]
+    known = {
+        *module.facts.cuda_classes,
+        *(c.name for c in classes if any(getattr(f, "name", "") == "cuda" for f in c.body)),
+    }
     for _ in classes:
         more = {c.name for c in classes if any(_base_name(b) in known for b in c.bases)} - known
         if not more:
@@ -136,7 +139,32 @@ def _base_name(base: ast.expr) -> str:
 
 
 _SAME = {"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
-_TENSOR = {
-    "unsqueeze", "squeeze", "view", "reshape", "long", "int", "clone", "detach", "contiguous", "permute", "transpose", "expand",
-    "repeat", "normal_", "uniform_", "zero_", "fill_", "byte", "bool", "sum", "mean", "new", "resize_", "type", "type_as",
-}  # fmt: skip
+_TENSOR = set(
+    [
+        "unsqueeze",
+        "squeeze",
+        "view",
+        "reshape",
+        "long",
+        "int",
+        "clone",
+        "detach",
+        "contiguous",
+        "permute",
+        "transpose",
+        "expand",
+        "repeat",
+        "normal_",
+        "uniform_",
+        "zero_",
+        "fill_",
+        "byte",
+        "bool",
+        "sum",
+        "mean",
+        "new",
+        "resize_",
+        "type",
+        "type_as",
+    ]
+)

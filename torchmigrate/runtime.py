@@ -137,7 +137,8 @@ device_of = _forward("device_of", _BLOCK, lambda obj: device_guard(obj.device if
 
 def is_usable() -> bool:
     """For what refused to run without CUDA: False only where torch was built for CUDA or ROCm and finds no GPU."""
-    return device_type() != "cpu" or not torch.backends.cuda.is_built() or "TORCH_ACCEL_DEVICE" in os.environ
+    built: Any = torch.backends.cuda.is_built
+    return device_type() != "cpu" or not built() or "TORCH_ACCEL_DEVICE" in os.environ
 
 
 def is_nvidia() -> bool:

@@ -12,7 +12,10 @@ from torchmigrate.guards import refuses
 from torchmigrate.module import Site
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
-_CAPABILITY = re.compile(r"get_device_capability|get_device_properties\(.*\)\.(major|minor)|\bcapability\b|compute_capability")
+_CAPABILITY = re.compile(
+    r"get_device_capability|get_device_properties\(.*\)\.(major|minor)|\bcapability\b|compute_capability"
+)
+_VENDOR = re.compile(r"\bhip\b|rocm|version\.cuda|nvidia", re.I)
 
 
 def availability(site: Site) -> Iterator[Finding]:
@@ -30,7 +33,12 @@ def availability(site: Site) -> Iterator[Finding]:
 
 def _asks_capability(site: Site) -> bool:
     """A capability is NVIDIA's (T5): what hangs on one stays as it is, as (0, 0) elsewhere would be "too old"."""
-    branch = next((up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None)
+    beside = (up for up in site.module.ancestors(site.node) if isinstance(up, ast.BoolOp))
+    if any(_VENDOR.search(ast.unparse(up)) for up in beside):
+        return True
+    branch = next(
+        (up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
+    )
     if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return)):
         return False
     return any(isinstance(n, ast.Compare) and _CAPABILITY.search(ast.unparse(n)) for n in ast.walk(branch))

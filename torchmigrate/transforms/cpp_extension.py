@@ -14,8 +14,17 @@ _CUDA_WORDS = ("cuda_sources", "extra_cuda_cflags")
 def cpp_extension(site: Site) -> Iterator[Finding]:
     if isinstance(site.parent, ast.alias) or site.call is None:
         return
-    if (site.qualified or "").endswith("CUDAExtension") or _has_kernels(site, site.call):
+    if (site.qualified or "").endswith("CUDAExtension"):
+        if _first(site):
+            yield site.note()
+    elif _has_kernels(site, site.call):
         yield site.note()
+
+
+def _first(site: Site) -> bool:
+    """A setup.py lists many; one finding says what to do about all of them."""
+    calls = [n for n in ast.walk(site.module.tree) if isinstance(n, ast.Call) and site.module.resolve(n.func) == site.qualified]
+    return min(calls, key=site.module.span, default=None) is site.call
 
 
 def _has_kernels(site: Site, call: ast.Call) -> bool:

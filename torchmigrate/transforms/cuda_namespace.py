@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.transforms.reference import is_annotation, type_test
 
 # types and modules that exist on every build; naming them asks for nothing
 _NAMED = {
@@ -22,7 +23,7 @@ def cuda_namespace(site: Site) -> Iterator[Finding]:
     name = site.qualified.removeprefix("torch.cuda.")
     if name in _CALLED or (name in _NAMED and site.call is None) or site.qualified.startswith("torch.cuda.amp."):
         return
-    if isinstance(site.parent, (ast.alias, ast.Import, ast.ImportFrom)):
+    if isinstance(site.parent, ast.alias) or is_annotation(site.module, site.ref) or type_test(site.module, site.ref):
         return
     if site.qualified == "torch.cuda":
         yield from _module(site)

@@ -1,4 +1,4 @@
-"""Defaults that name CUDA: parameters, options, dataclass fields, module constants. None may gain a probe at import (T14)."""
+"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may gain a probe at import (T14)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Site
-from torchmigrate.spelling import spell
 from torchmigrate.scope import FUNCTIONS
+from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import Device
 
 _AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
@@ -25,7 +25,9 @@ def runs_at_import(site: Site, node: ast.AST) -> bool:
     """Whether importing the module evaluates `node`, and the module is imported rather than run."""
     inner = (*FUNCTIONS, ast.Lambda)
     above = [node, *site.module.ancestors(node)]
-    in_function = any(isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i)
+    in_function = any(
+        isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i
+    )
     return not in_function and not _under_main(above) and site.module.facts.is_imported(site.module)
 
 
@@ -63,10 +65,14 @@ def option_default(site: Site, whole: ast.AST, device: Device, call: ast.Call) -
     elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or "device" in ast.unparse(call):
         yield at_import_checked(site, whole, device.as_type)
     else:
-        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this option may not be a device")
+        yield site.replace(
+            whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this option may not be a device"
+        )
 
 
-def parameter_default(site: Site, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments) -> Iterator[Finding]:
+def parameter_default(
+    site: Site, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
+) -> Iterator[Finding]:
     """`def f(device="cuda")`: None, and the device asked for when the function runs."""
     function = site.module.parent(arguments)
     name = _parameter_of(arguments, outer)
@@ -82,14 +88,23 @@ def parameter_default(site: Site, whole: ast.AST, outer: ast.AST, device: Device
 
 def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
     positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    pairs = [
+        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
     return next((arg.arg for arg, value in pairs if value is default), None)
 
 
-def _lazy(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, whole: ast.AST, name: str, device: Device) -> Finding:
+def _lazy(
+    site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, whole: ast.AST, name: str, device: Device
+) -> Finding:
     module = site.module
     body = function.body
-    documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str)
+    documented = (
+        isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+        and isinstance(body[0].value.value, str)
+    )
     if len(body) <= documented or body[0].lineno == function.lineno:
         return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
     first = body[1 if documented else 0]

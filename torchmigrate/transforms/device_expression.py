@@ -11,7 +11,10 @@ from torchmigrate.module import Module
 from torchmigrate.scan import DEVICE
 from torchmigrate.spelling import spell
 
-DEVICE_NAME = re.compile(r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$", re.I)
+DEVICE_NAME = re.compile(
+    r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$",
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,13 @@ def parse(module: Module, node: ast.AST) -> Device | None:
             return Device(f"int({module.text(index)})")
         case ast.BinOp(ast.Constant("cuda:%d" | "cuda:%s" | "cuda:%i"), ast.Mod(), ast.Tuple([index])):
             return Device(module.text(index))
-        case ast.BinOp(ast.Constant("cuda:%d" | "cuda:%s" | "cuda:%i"), ast.Mod(), index) if not isinstance(index, ast.Tuple):
+        case ast.BinOp(ast.Constant("cuda:%d" | "cuda:%s" | "cuda:%i"), ast.Mod(), index) if not isinstance(
+            index, ast.Tuple
+        ):
             return Device(module.text(index))
-        case ast.Call(ast.Attribute(ast.Constant(str(text)), "format"), [index], []) if re.fullmatch(r"cuda:\{(0|:d|0:d)?\}", text):
+        case ast.Call(ast.Attribute(ast.Constant(str(text)), "format"), [index], []) if re.fullmatch(
+            r"cuda:\{(0|:d|0:d)?\}", text
+        ):
             return Device(module.text(index))
     return None
 
@@ -64,7 +71,12 @@ def parse_device(module: Module, node: ast.AST) -> Device | None:
     if isinstance(node, ast.Call) and module.resolve(node.func) == "torch.device":
         if len(node.args) == 1 and not node.keywords:
             return parse(module, node.args[0])
-        if len(node.args) == 2 and not node.keywords and isinstance(node.args[0], ast.Constant) and node.args[0].value == "cuda":
+        if (
+            len(node.args) == 2
+            and not node.keywords
+            and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value == "cuda"
+        ):
             return Device(module.text(node.args[1]))
         return None
     return parse(module, node)
@@ -95,7 +107,10 @@ def wrapped(module: Module, node: ast.expr, opening: str) -> list[Edit]:
 def moved(module: Module, call: ast.Call, node: ast.AST, device: str) -> list[Edit]:
     """The edits of `x.to("cuda", non_blocking=True)`: `node` becomes `device`, and MPS is waited for."""
     blocking = (k.value for k in call.keywords if k.arg == "non_blocking" and isinstance(k.value, ast.Constant))
-    return [Edit(*module.span(node), spell(device, module.names)), *(e for b in blocking for e in without_blocking(module, b))]
+    return [
+        Edit(*module.span(node), spell(device, module.names)),
+        *(e for b in blocking for e in without_blocking(module, b)),
+    ]
 
 
 def carrier(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from torchmigrate.edits import Finding
+from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.transforms.device_expression import is_cpu, parse, parse_device
 
@@ -22,6 +22,9 @@ def device_idiom(site: Site) -> Iterator[Finding]:
     cuda, other = arms
     if _backend(cuda) == "nccl" and _backend(other) == "gloo":
         yield site.replace(node, "accel.dist_backend()")
+        return
+    if isinstance(cuda, ast.Constant) and cuda.value is None and _keeps_on_cpu(site.module, other):
+        yield from _map_location(site, node)
         return
     device = parse_device(site.module, cuda)
     if device is None or not is_idiom(site.module, node):
@@ -52,6 +55,22 @@ def _arms(module: Module, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
 
 def _backend(node: ast.AST) -> object:
     return node.value if isinstance(node, ast.Constant) else None
+
+
+def _keeps_on_cpu(module: Module, node: ast.expr) -> bool:
+    """`"cpu"`, or `lambda storage, loc: storage`."""
+    returned = isinstance(node, ast.Lambda) and isinstance(node.body, ast.Name) and node.args.args[:1]
+    return is_cpu(module, node) or bool(returned and node.body.id == returned[0].arg)  # type: ignore[attr-defined]
+
+
+def _map_location(site: Site, node: ast.AST) -> Iterator[Finding]:
+    """`None if torch.cuda.is_available() else "cpu"`: None would not load on MPS what CUDA saved (T16)."""
+    up = site.module.parent(node)
+    call = site.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
+    loads = isinstance(call, ast.Call) and site.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
+    safety = Safety.SAFE if loads else Safety.UNSAFE
+    why = "" if loads else f"{site.rule.message}; this may be used for something else than `map_location`"
+    yield site.replace(node, "accel.map_location()", safety, why)
 
 
 def _context(site: Site, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:

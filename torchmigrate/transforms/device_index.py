@@ -27,8 +27,8 @@ def device_index(site: Site) -> Iterator[Finding]:
         return
     is_move = isinstance(site.ref, ast.Attribute) and site.ref.attr == "to" and call.args
     for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):
-        safety = node is not None and not isinstance(node, ast.Starred) and index_safety(node)
-        if safety:
+        safety = index_safety(node) if node is not None and not isinstance(node, ast.Starred) else None
+        if node is not None and safety:
             yield site.fix(moved(site.module, call, node, f"accel.device({site.module.text(node)})"), safety)
 
 

@@ -1,6 +1,6 @@
 """Tests of a device type: `x.is_cuda`, `device == "cuda"`, `"cuda" in str(device)`, `device.type.startswith("cuda")`.
 
-Rewritten only together with something that they guard (guards.py); a bare `fused = device == "cuda"` may well mean NVIDIA.
+Rewritten only together with something that they guard (guards.py): a bare `fused = device == "cuda"` may mean NVIDIA.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ def device_test(site: Site) -> Iterator[Finding]:
 def _is_flag(site: Site, owner: ast.expr) -> bool:
     """`self.is_cuda = ...` is the project's own."""
     text = re.escape(ast.unparse(owner))
-    return bool(re.search(rf"\b{text}\.is_cuda\s*=[^=]", site.module.source.text)) or text in ("self", "args", "opt", "cfg", "config")
+    return bool(re.search(rf"\b{text}\.is_cuda\s*=[^=]", site.module.source.text)) or text in (
+        "self",
+        "args",
+        "opt",
+        "cfg",
+        "config",
+    )
 
 
 def _string_test(site: Site) -> Test | None:
@@ -43,7 +49,9 @@ def _string_test(site: Site) -> Test | None:
             return _compare(up, left if right is site.node else right, op, right is site.node)
         case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if argument is site.node and text == "cuda":
             pattern, asked = _asked(subject)
-            return (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})") if _is_device(subject) else None
+            return (
+                (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})") if _is_device(subject) else None
+            )
     return None
 
 

@@ -71,14 +71,17 @@ def _keyword(site: Site, node: ast.AST, outer: ast.AST, call: ast.AST | None, ar
     elif _BACKEND.search(arg):
         why = f"{site.rule.message}; a configuration file may be run where the helper cannot be imported"
         yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last == "dict" else ()))
-    elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(call):
+    elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(site.module.statement(call)):
         yield from _option(site, node, call)
 
 
 def _option(site: Site, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
-    """click's options are decorators, which run at import, and take a function."""
+    """click's options are decorators, which run at import, and take a function; a dataclass has `default_factory`."""
+    up = site.module.parent(node)
     if isinstance(site.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
         yield site.replace(node, "accel.dist_backend")
+    elif site.module.resolve(call.func) in (None, "dataclasses.field") and _callee(site, call) == "field" and isinstance(up, ast.keyword):
+        yield site.replace(up, "default_factory=accel.dist_backend")
     else:
         yield device_default.at_import_checked(site, node, _HELPER)
 

@@ -42,7 +42,7 @@ def _above(module: Module, node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _takes_dtype(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "type", "astype")
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "type", "astype", "cast", "tensor_type")
 
 
 def _below(node: ast.AST) -> Iterator[ast.Call]:
@@ -55,13 +55,14 @@ def _below(node: ast.AST) -> Iterator[ast.Call]:
 
 def _names_device(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if name == "cuda":
+    if name == "cuda" or chain_of(call.func) in _HELPERS:
         return True
     if any(k.arg == "device" and not _is_cpu(k.value) for k in call.keywords):
         return True
     return name == "to" and any(not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in _NOT_DEVICES for a in call.args[:1])
 
 
+_HELPERS = ("accel.cast", "accel.tensor_type", "accel.set_default_tensor_type")
 _NOT_DEVICES = {"float64", "double", "float32", "float", "float16", "half", "bfloat16", "long", "int64", "int", "int32", "dtype", "uint8", "bool"}
 
 

@@ -15,7 +15,9 @@ def map_location(site: Site) -> Iterator[Finding]:
     call = site.call
     if call is None or any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return
-    given = next((k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None)
+    given = next(
+        (k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None
+    )
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
         if site.module.facts.mentions_cuda and (call.args or call.keywords):
             yield site.replace(given, _KEPT) if given else _missing(site, call)
@@ -25,7 +27,9 @@ def map_location(site: Site) -> Iterator[Finding]:
 
 def _missing(site: Site, call: ast.Call) -> Finding:
     """Only the new argument is written, after the first: `load(` stays as the file spells it."""
-    if any(isinstance(up, ast.JoinedStr) for up in site.module.ancestors(call)):  # `ast` misplaces these before Python 3.12
+    if any(
+        isinstance(up, ast.JoinedStr) for up in site.module.ancestors(call)
+    ):  # `ast` misplaces these before Python 3.12
         return site.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or site.note()
     island = site.module.island(call)
     if island is None:

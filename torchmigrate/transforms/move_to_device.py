@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
-from torchmigrate.spelling import spell
 from torchmigrate.receiver import Kind, receiver_kind
+from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import parse_device, without_blocking, wrapped
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
@@ -118,4 +118,17 @@ def _reference(site: Site) -> Iterator[Finding]:
         yield site.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
 
 
-_FLAG_ROOTS = {"self", "cls", "cfg", "config", "conf", "hparams", "params", "flags", "hps", "settings", "ns", "namespace"}
+_FLAG_ROOTS = {
+    "self",
+    "cls",
+    "cfg",
+    "config",
+    "conf",
+    "hparams",
+    "params",
+    "flags",
+    "hps",
+    "settings",
+    "ns",
+    "namespace",
+}

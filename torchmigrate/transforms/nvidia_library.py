@@ -28,7 +28,7 @@ def nvidia_library(site: Site) -> Iterator[Finding]:
     if _guarded(site):
         return
     for library in dict.fromkeys(_libraries(node)):
-        if library in _INSTEAD and _first(site, library) is node:
+        if library in _INSTEAD and _first(site, library) is node and not _own(site, library):
             yield site.note(f"`{library}` needs NVIDIA's software: {_INSTEAD[library]}; import it where it is used, in a `try`")
 
 
@@ -36,6 +36,12 @@ def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [] if node.level else [(node.module or "").partition(".")[0]]
     return [a.name.partition(".")[0] for a in node.names]
+
+
+def _own(site: Site, library: str) -> bool:
+    """Whether the project is that library."""
+    module = site.module
+    return bool(module.facts.files) and module.facts.index.find(str(module.path), 0, library, "") is not None
 
 
 def _first(site: Site, library: str) -> ast.stmt | None:

@@ -1,0 +1,216 @@
+"""Import edits: where the helper's import goes, which imports go away, and that both leave all other bytes alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from conftest import module
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchmigrate import bindings
+from torchmigrate.config import Settings
+from torchmigrate.edits import compose
+from torchmigrate.project import Facts
+from torchmigrate.rewrite import with_import
+from torchmigrate.source import decode
+
+
+def bound(text: str, statement: str = "import accel", torch: bool = False) -> str:
+    source = decode(text.encode())
+    edit = with_import(source, Path("/case.py"), Facts(Path("/"), Settings()), statement, torch)
+    return text if edit is None else source.encode(compose(source.utf8, [edit])).decode()
+
+
+# `@` marks where the import's line must stand
+INSERT = {
+    "no imports": "@x = accel.f()\n",
+    "a docstring": '"""Doc."""\n@x = accel.f()\n',
+    "a docstring of many lines": '"""Doc.\n\nimport os\n"""\n@\nx = accel.f()\n',
+    "__future__": "from __future__ import annotations\n@x = accel.f()\n",
+    "a docstring and __future__": '"""Doc."""\nfrom __future__ import annotations\n@\nx = accel.f()\n',
+    "__future__ and others": "from __future__ import annotations\n\nimport os\n@x = accel.f()\n",
+    "a shebang and comments": "#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n# License: long\n\n@x = accel.f()\n",
+    "a string that is no docstring": "import os\n@'x'\naccel.f()\n",
+    "after the last import": "import os\nimport sys\n@\nx = accel.f()\n",
+    "an import of many lines": "import os\nfrom a import (\n    b,\n)\n@x = accel.f()\n",
+    "a backslash": "from a import b, \\\n    c\n@x = accel.f()\n",
+    "a comment beside the import": "import os  # first\n@x = accel.f()\n",
+    "TYPE_CHECKING": "from typing import TYPE_CHECKING\n@\nif TYPE_CHECKING:\n    import torch\n\nx = accel.f()\n",
+    "an import in a try": "@try:\n    import torch\nexcept ImportError:\n    torch = None\nx = accel.f()\n",
+    "an import after the first use": "import torch\n@x = accel.f()\nimport os\n",
+    "an import after a function that uses it": "import torch\ndef f():\n    accel.g()\nimport os\n@f()\n",
+    "a function that is called before the last import": "import torch\n@def f():\n    accel.g()\nf()\nimport os\n",
+    "through another function": "import torch\n@def f():\n    accel.g()\ndef h():\n    f()\nh()\nimport os\n",
+    "through a function further down": "import torch\n@def h():\n    f()\ndef f():\n    accel.g()\nh()\nimport os\n",
+    "a default is evaluated at once": "import torch\n@def f(d=accel.device()):\n    pass\nimport os\n",
+    "a default on the line of the body": "import torch\n@def f(d=accel.device()): return d\nimport os\n",
+    "a decorator is evaluated at once": "import torch\n@@accel.deco\ndef f():\n    pass\nimport os\n",
+    "a class body is evaluated at once": "import torch\n@class A:\n    d = accel.device()\nimport os\n",
+    "before a decorator": "@@deco\ndef f():\n    accel.g()\n",
+    "an annotation is evaluated at once": "import torch\n@def f(d: accel.T):\n    pass\nimport os\n",
+    "used on the import's own line": "@import os; x = accel.f()\n",
+    "two imports on a line": "import os; import sys\n@x = accel.f()\n",
+    "a form feed": "import os\n@\x0c\nx = accel.f()\n",
+    "only a guarded main": '@if __name__ == "__main__":\n    accel.f()\n',
+    "imports between code": "import a\nb = 1\nimport c\n@d = accel.f()\n",
+}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("name", INSERT)
+def test_where_the_import_goes(name: str, newline: str) -> None:
+    before, _, after = INSERT[name].replace("\n", newline).partition("@")
+    assert bound(before + after) == f"{before}import accel{newline}{after}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def f():\n    accel.g()\nimport os", "def f():\n    accel.g()\nimport os\nimport accel"),
+        ("def f():\r\n    accel.g()\r\nimport os", "def f():\r\n    accel.g()\r\nimport os\r\nimport accel"),
+        ("x = accel.f()", "import accel\nx = accel.f()"),
+        ("\ufeffx = accel.f()\n", "\ufeffimport accel\nx = accel.f()\n"),
+        ("import os\rx = accel.f()\r", "import os\rimport accel\rx = accel.f()\r"),
+    ],
+)
+def test_the_ends_of_a_file(text: str, expected: str) -> None:
+    assert bound(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import accel\naccel.f()\n",
+        "from . import accel\naccel.f()\n",
+        "from pkg import accel\naccel.f()\n",
+        "from torchmigrate import runtime as accel\naccel.f()\n",
+        "import accel as ac\nac.f()\n",
+    ],
+)
+def test_what_is_bound_is_not_bound_twice(text: str) -> None:
+    assert bound(text) == text
+
+
+def test_torch_is_imported_where_a_rewrite_needs_it() -> None:
+    assert bound("import os\nx = accel.f(torch.int)\n", torch=True) == "import os\nimport torch\nimport accel\nx = accel.f(torch.int)\n"
+
+
+STATEMENTS = [
+    "import os\n",
+    "from a import (b,\n  c)\n",
+    "x = 1\n",
+    "def f():\n    return accel.g()\n",
+    "class A:\n    def f(self): return accel.g()\n",
+    "if x:\n    import y\n",
+    "# comment\n",
+    "\n",
+    "y = accel.f()\n",
+    "@deco\ndef h(): pass\n",
+    "f()\n",
+    "import sys; z = 2\n",
+    "'string'\n",
+]
+
+
+@given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=8), st.sampled_from(["", '"""Doc."""\n', "#!x\n"]))
+def test_the_import_stands_before_every_use(parts: list[str], head: str) -> None:
+    text = head + "".join(parts)
+    if not ast.parse(text).body:
+        return
+    after = bound(text)
+    at = after.index("import accel\n")
+    assert after[:at] + after[at + len("import accel\n") :] == text
+    assert ast.get_docstring(ast.parse(after)) == ast.get_docstring(ast.parse(text))
+    for node in ast.parse(after).body:
+        uses = "accel" in ast.unparse(node) and not isinstance(node, (ast.Import, ast.FunctionDef, ast.ClassDef))
+        assert not uses or node.lineno > after[:at].count("\n") + 1
+
+
+# ---- imports that lost their last use
+def dropped(before: str, after: str, path: str = "/case.py") -> str:
+    new = module(after, path)
+    text = compose(new.source.utf8, bindings.removals(module(before, path), new)).decode()
+    ast.parse(text)
+    return text
+
+
+def amp(head: str, body: str = "autocast()\nGradScaler()\namp.x\n") -> tuple[str, str]:
+    """A file that used the names, and its text after they were rewritten."""
+    return head + body, head + "accel.autocast()\n"
+
+
+DROP = {
+    "one": ("from torch.cuda.amp import autocast\n", ""),
+    "a module": ("from torch.cuda import amp\n", ""),
+    "import as": ("import torch.cuda.amp as amp\n", ""),
+    "with an alias": ("from torch.cuda.amp import autocast as autocast\n", ""),
+    "CRLF": ("import os\r\nfrom torch.cuda import amp\r\nimport sys\r\n", "import os\r\nimport sys\r\n"),
+    "all of many": ("from torch.cuda.amp import autocast, GradScaler\n", ""),
+    "one of two": ("from torch.cuda.amp import autocast, common\n", "from torch.cuda.amp import common\n"),
+    "the last of two": ("from torch.cuda.amp import common, autocast\n", "from torch.cuda.amp import common\n"),
+    "odd spacing": ("from  torch.cuda.amp  import autocast , common as c\n", "from  torch.cuda.amp  import common as c\n"),
+    "lines": (
+        "from torch.cuda.amp import (\n    autocast,\n    common,\n    GradScaler,\n)\n",
+        "from torch.cuda.amp import (\n    common,\n)\n",
+    ),
+    "lines without a last comma": (
+        "from torch.cuda.amp import (\n    common,\n    GradScaler\n)\n",
+        "from torch.cuda.amp import (\n    common,\n)\n",
+    ),
+    "lines and all of them": ("from torch.cuda.amp import (\n    autocast,  # a\n    GradScaler,\n)\n", ""),
+    "a backslash": ("from torch.cuda.amp import common, \\\n    autocast\n", "from torch.cuda.amp import common\n"),
+    "another statement after it": ("from torch.cuda import amp; import os\n", "import os\n"),
+    "in a function": ("def f():\n    from torch.cuda import amp\n    return 1\n", "def f():\n    return 1\n"),
+}
+
+
+@pytest.mark.parametrize("name", DROP)
+def test_what_goes(name: str) -> None:
+    head, expected = DROP[name]
+    assert dropped(*amp(head)) == expected + "accel.autocast()\n"
+
+
+def test_a_comment_beside_a_name_that_stays_stays() -> None:
+    head = "from torch.cuda.amp import (  # ours\n    autocast,  # gone\n    common,  # kept\n)\n"
+    after = dropped(*amp(head))
+    assert "common,  # kept\n" in after
+    assert "# ours" in after
+    assert "autocast," not in after
+
+
+KEEP = {
+    "a comment on its line": "from torch.cuda import amp  # noqa: hidden\n",
+    "torch itself": "import torch\n",
+    "torch.nn": "from torch import nn\n",
+    "another library": "from apex import amp\n",
+    "import of a submodule": "import torch.cuda.amp\n",
+    "in a try": "try:\n    from torch.cuda import amp\nexcept ImportError:\n    pass\n",
+    "under an if": "if x:\n    from torch.cuda import amp\n",
+    "alone in its function": "def f():\n    from torch.cuda import amp\n",
+    "in __all__": "from torch.cuda.amp import autocast\n__all__ = ['autocast']\n",
+    "never used": "from torch.cuda import nvtx\n",
+    "a quoted annotation": "from torch.cuda.amp import GradScaler\ndef f(s: 'GradScaler | None'): pass\n",
+    "an annotation": "from torch.cuda.amp import GradScaler\ndef f(s: GradScaler): pass\n",
+    "after other code on its line": "import os; from torch.cuda import amp\n",
+    "a star": "from torch.cuda.amp import *\n",
+    "relative": "from .torch.cuda import amp\n",
+}
+
+
+@pytest.mark.parametrize("name", KEEP)
+def test_what_stays(name: str) -> None:
+    before, after = amp(KEEP[name])
+    assert dropped(before, after) == after
+
+
+def test_an_init_keeps_its_interface() -> None:
+    before, after = amp("from torch.cuda.amp import autocast\n")
+    assert dropped(before, after, "/pkg/__init__.py") == after
+
+
+def test_what_is_still_used_stays() -> None:
+    text = "from torch.cuda.amp import autocast\nautocast()\n"
+    assert dropped(text + "autocast()\n", text) == text
