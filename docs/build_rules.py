@@ -15,8 +15,8 @@ HERE = Path(__file__).resolve().parent
 MARKS = "<!-- functions: written by docs/build_rules.py -->\n", "<!-- end -->\n"
 _INTRO = """# Rules
 
-Written by `docs/build_rules.py` from the files under `rules/`; `torchmigrate explain NAME` says the same about one rule.
-What safe, unsafe and display mean: [safety.md](safety.md). A rule's examples are its tests: `torchmigrate rules test rules`.
+Written by `docs/build_rules.py` from the files under `rules/`. `torchmigrate explain NAME` says it about one rule.
+What safe, unsafe and display mean: [safety.md](safety.md). The examples are tests: `torchmigrate rules test`.
 """
 
 

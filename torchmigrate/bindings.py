@@ -17,15 +17,16 @@ def removals(before: Module, after: Module) -> list[Edit]:
     """Edits to `after` that drop imports from torch.cuda which `before` used and `after` does not."""
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
-    was, now = _used(before.tree), _used(after.tree)
-    kept = now | _exported(after.tree) | _in_strings(after.tree)
+    found = [(statement, names) for statement in after.scopes.statements if (names := _removable(after, statement))]
+    if not found:
+        return []  # walking all expressions costs more than the whole scan
+    index, path = after.facts.index, str(after.path)
+    gone = _used(before.tree) - _used(after.tree) - _in_strings(after.tree)
     edits: list[Edit] = []
-    for statement in after.scopes.statements:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) and _removable_place(after, statement):
-            gone = [a for a in statement.names if _is_ours(statement, a) and _name(a) in was - kept]
-            dead = [a for a in gone if not after.facts.index.is_taken(str(after.path), _name(a))]
-            if dead:
-                edits += _drop(after, statement, dead)
+    for statement, names in found:
+        dead = [a for a in names if _name(a) in gone and not index.is_taken(path, _name(a))]
+        if dead:
+            edits += _drop(after, statement, dead)
     return edits
 
 
@@ -34,32 +35,29 @@ def _name(alias: ast.alias) -> str:
 
 
 def _in_strings(tree: ast.AST) -> set[str]:
-    """Words of short strings, which may be annotations."""
+    """Words of short strings, which may be annotations or stand in `__all__`."""
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     return {word for text in texts if len(text) < 80 for word in re.findall(r"\w+", text)}
 
 
-def _is_ours(statement: ast.stmt, alias: ast.alias) -> bool:
+def _removable(module: Module, statement: ast.stmt) -> list[ast.alias]:
+    """The names of an import that come from torch.cuda, where the import could go without leaving a hole."""
+    if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return []
+    up = module.parent(statement)
+    place = isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
+    return [alias for alias in statement.names if place and _is_ours(statement, alias)]
+
+
+def _is_ours(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
     if isinstance(statement, ast.ImportFrom):
         full = f"{statement.module}.{alias.name}" if not statement.level else ""
         return full.startswith(_OURS)
     return alias.name.startswith(_OURS) and alias.asname is not None
 
 
-def _removable_place(module: Module, statement: ast.stmt) -> bool:
-    up = module.parent(statement)
-    return isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
-
-
 def _used(tree: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
-def _exported(tree: ast.Module) -> set[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            return {c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant) and isinstance(c.value, str)}
-    return set()
 
 
 def _drop(module: Module, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
@@ -147,24 +145,22 @@ def first_import_time_use(module: Module, name: str) -> int:
 
     Whoever uses a function that uses the name, uses it.
     """
-    names = _users(module.tree, name)
+    names, before = {name}, 0
+    while len(names) > before:
+        before = len(names)
+        names |= {f.name for f in module.tree.body if isinstance(f, FUNCTIONS) and next(_uses(module, f, names), None)}
     for node in module.tree.body:
-        if any(not _is_deferred(n, node) for n in _names_in(node, names)):
+        if any(not _is_deferred(use, node) for use in _uses(module, node, names)):
             return module.span(node)[0]
     return len(module.source.utf8)
 
 
-def _users(tree: ast.Module, name: str) -> set[str]:
-    """The name, and the functions that need it when they are called."""
-    names, before = {name}, 0
-    while len(names) > before:
-        before = len(names)
-        names |= {f.name for f in tree.body if isinstance(f, FUNCTIONS) and next(_names_in(f, names), None)}
-    return names
-
-
-def _names_in(node: ast.AST, names: set[str]) -> Iterator[ast.Name]:
-    return (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in names)
+def _uses(module: Module, statement: ast.stmt, names: set[str]) -> Iterator[ast.Name]:
+    """Where a top-level statement has one of the names; its text is looked at first, which costs next to nothing."""
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+    text = module.source.utf8[module.source.line_starts[first - 1] : module.span(statement)[1]]
+    if any(name.encode() in text for name in names):
+        yield from (n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names)
 
 
 def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:

@@ -139,32 +139,8 @@ def _base_name(base: ast.expr) -> str:
 
 
 _SAME = {"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
-_TENSOR = set(
-    [
-        "unsqueeze",
-        "squeeze",
-        "view",
-        "reshape",
-        "long",
-        "int",
-        "clone",
-        "detach",
-        "contiguous",
-        "permute",
-        "transpose",
-        "expand",
-        "repeat",
-        "normal_",
-        "uniform_",
-        "zero_",
-        "fill_",
-        "byte",
-        "bool",
-        "sum",
-        "mean",
-        "new",
-        "resize_",
-        "type",
-        "type_as",
-    ]
-)
+_TENSOR = {
+    "unsqueeze", "squeeze", "view", "reshape", "long", "int", "clone", "detach", "contiguous", "permute",
+    "transpose", "expand", "repeat", "normal_", "uniform_", "zero_", "fill_", "byte", "bool", "sum", "mean", "new",
+    "resize_", "type", "type_as",
+}  # fmt: skip

@@ -13,7 +13,7 @@ from torchmigrate.pack import PackError, Rule
 # a rule file is data: it may name one of these, never a module of its own
 NAMES = frozenset(
     {
-        "autocast", "availability", "cpp_extension", "cuda_namespace", "device_idiom", "device_ids",
+        "autocast", "availability", "device_count", "cpp_extension", "cuda_namespace", "device_idiom", "device_ids",
         "device_index", "device_string", "device_test", "distributed_backend", "environment", "float64", "helper_class",
         "library_ops", "map_location", "move_to_device", "nvidia_library", "pin_memory", "profiler", "record_stream", "seed", "stream",
         "tensor_type",

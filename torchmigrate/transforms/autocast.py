@@ -40,7 +40,9 @@ def autocast(site: Site) -> Iterator[Finding]:
     if text == "cuda":
         yield site.fix(edits)
     else:
-        yield site.fix(edits, Safety.UNSAFE, f'{site.rule.message}; a device type has no index, "{text}" may be a mistake')
+        yield site.fix(
+            edits, Safety.UNSAFE, f'{site.rule.message}; a device type has no index, "{text}" may be a mistake'
+        )
 
 
 def _arguments(site: Site) -> tuple[ast.Call | None, list[ast.expr]]:
@@ -59,13 +61,19 @@ def _device(call: ast.Call, arguments: list[ast.expr]) -> ast.expr | ast.keyword
 
 
 def _edits(
-    module: Module, call: ast.Call, arguments: list[ast.expr], device: ast.expr | ast.keyword | None, positions: Sequence[str]
+    module: Module,
+    call: ast.Call,
+    arguments: list[ast.expr],
+    device: ast.expr | ast.keyword | None,
+    positions: Sequence[str],
 ) -> list[Edit] | None:
     """Take the device out and name what stood after it. None where the text between arguments is more than commas."""
     rest = arguments[1:]
     if len(rest) > len(positions) or any(isinstance(a, ast.Starred) for a in arguments):
         return None
-    edits = [Edit(at, at, f"{name}=") for name, a in zip(positions, rest, strict=False) if name and (at := module.span(a)[0])]
+    edits = [
+        Edit(at, at, f"{name}=") for name, a in zip(positions, rest, strict=False) if name and (at := module.span(a)[0])
+    ]
     if device is None:
         return edits
     gap = _gap(module, call, device)

@@ -23,7 +23,11 @@ def cpp_extension(site: Site) -> Iterator[Finding]:
 
 def _first(site: Site) -> bool:
     """A setup.py lists many; one finding says what to do about all of them."""
-    calls = [n for n in ast.walk(site.module.tree) if isinstance(n, ast.Call) and site.module.resolve(n.func) == site.qualified]
+    calls = [
+        n
+        for n in ast.walk(site.module.tree)
+        if isinstance(n, ast.Call) and site.module.resolve(n.func) == site.qualified
+    ]
     return min(calls, key=site.module.span, default=None) is site.call
 
 
@@ -35,4 +39,6 @@ def _has_kernels(site: Site, call: ast.Call) -> bool:
         return bool(with_cuda.value)
     if any(word in named for word in _CUDA_WORDS):
         return True
-    return any(isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.endswith(".cu") for n in ast.walk(call))
+    return any(
+        isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.endswith(".cu") for n in ast.walk(call)
+    )

@@ -11,14 +11,27 @@ from torchmigrate.transforms.reference import is_annotation, type_test
 
 # types and modules that exist on every build; naming them asks for nothing
 _NAMED = {
-    "amp", "Stream", "Event", "OutOfMemoryError", "device", "nvtx", "memory", "random", "streams", "comm", "nccl", "profiler",
-    "graphs", "sparse", "jiterator", "tunable", "BFloat16Storage", "FloatStorage", "DoubleStorage", "HalfStorage",
+    "amp", "Stream", "Event", "OutOfMemoryError", "device", "nvtx", "memory", "random", "streams", "comm", "nccl",
+    "profiler", "graphs", "sparse", "jiterator", "tunable", "BFloat16Storage", "FloatStorage", "DoubleStorage",
+    "HalfStorage",
 }  # fmt: skip
 # False, 0 or nothing off CUDA (measured)
-_CALLED = {"is_initialized", "is_tf32_supported", "has_half", "has_magma", "is_bf16_supported", "_is_compiled", "_is_in_bad_fork", "nccl.is_available"}
+_CALLED = {
+    "is_initialized",
+    "is_tf32_supported",
+    "has_half",
+    "has_magma",
+    "is_bf16_supported",
+    "_is_compiled",
+    "_is_in_bad_fork",
+    "nccl.is_available",
+}
 
 
 def cuda_namespace(site: Site) -> Iterator[Finding]:
+    if isinstance(site.node, ast.Import):
+        yield from _two_modules(site, site.node)
+        return
     assert site.qualified is not None
     name = site.qualified.removeprefix("torch.cuda.")
     if name in _CALLED or (name in _NAMED and site.call is None) or site.qualified.startswith("torch.cuda.amp."):
@@ -35,4 +48,14 @@ def _module(site: Site) -> Iterator[Finding]:
     """`T = torch.cuda if use_cuda else torch`, then `T.FloatTensor`: what T is here is not known until it runs."""
     up = site.parent
     if isinstance(up, ast.IfExp) and site.node is not up.test:
-        yield site.note("a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead")
+        yield site.note(
+            "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead"
+        )
+
+
+def _two_modules(site: Site, node: ast.Import) -> Iterator[Finding]:
+    """`import torch.cuda as T` in one branch and `import torch as T` in the other."""
+    for alias in node.names:
+        found = site.scope.find(alias.asname) if alias.asname and alias.name == "torch.cuda" else None
+        if found and any(b.qualified == "torch" for b in found[1]):
+            yield site.note("torch.cuda and torch under one name: name the dtype and the device of each tensor instead")

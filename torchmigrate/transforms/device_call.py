@@ -10,7 +10,7 @@ from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
-from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, is_cpu, moved
+from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu, moved
 
 _OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
 # words that are printed, searched, stored or looked up: no devices
@@ -20,38 +20,14 @@ _TEXT = re.compile(
     r"|Path|\w*(Error|Exception|Warning))$"
 )
 # where "cuda" is another library's word, or none at all
-_FOREIGN = set(
-    [
-        "os",
-        "sys",
-        "re",
-        "json",
-        "logging",
-        "pathlib",
-        "subprocess",
-        "shutil",
-        "importlib",
-        "unittest",
-        "mock",
-        "pytest",
-        "sqlite3",
-        "wandb",
-        "jax",
-        "tensorflow",
-        "cupy",
-        "numba",
-        "pycuda",
-        "cudf",
-        "paddle",
-        "mxnet",
-        "chainer",
-        "onnxruntime",
-        "taichi",
-        "tvm",
-        "warp",
-    ]
-)
-_NO_DEVICE = set(["choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids"])
+_FOREIGN = {
+    "os", "sys", "re", "json", "logging", "pathlib", "subprocess", "shutil", "importlib", "unittest", "mock",
+    "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
+    "chainer", "onnxruntime", "taichi", "tvm", "warp",
+}  # fmt: skip
+_NO_DEVICE = {
+    "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
+}  # fmt: skip
 
 
 def is_foreign(site: Site, call: ast.Call) -> bool:
@@ -141,7 +117,7 @@ def _torch_device(site: Site, whole: ast.AST, outer: ast.AST, device: Device, ca
         yield site.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
     up = site.module.parent(call)
-    if isinstance(up, ast.Compare) and len(call.args) == 1 and not call.keywords:
+    if isinstance(up, ast.Compare) and len(call.args) == 1 and not call.keywords and not in_fstring(site.module, call):
         yield _compared(site, call, device, up)
         return
     forms = [(f"torch.device({kind}$string)", device.as_device) for kind in ("", "type=")]

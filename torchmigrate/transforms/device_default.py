@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
-from torchmigrate.module import Site
-from torchmigrate.scope import FUNCTIONS
+from torchmigrate.module import Module, Site
+from torchmigrate.scope import FUNCTIONS, Function
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import Device
 
@@ -95,9 +95,7 @@ def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
     return next((arg.arg for arg, value in pairs if value is default), None)
 
 
-def _lazy(
-    site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, whole: ast.AST, name: str, device: Device
-) -> Finding:
+def _lazy(site: Site, function: Function, whole: ast.AST, name: str, device: Device) -> Finding:
     module = site.module
     body = function.body
     documented = (
@@ -105,9 +103,11 @@ def _lazy(
         and isinstance(body[0].value, ast.Constant)
         and isinstance(body[0].value.value, str)
     )
-    if len(body) <= documented or body[0].lineno == function.lineno:
+    rest = body[documented:]
+    stub = all(isinstance(s, ast.Pass) or isinstance(getattr(s, "value", None), ast.Constant) for s in rest)
+    if stub or body[0].lineno == function.lineno:
         return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
-    first = body[1 if documented else 0]
+    first = rest[0]
     at = module.source.offset(min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))]), 0)
     indent = module.source.line_at(at)[: first.col_offset].decode()
     if indent.strip():
@@ -117,7 +117,18 @@ def _lazy(
     value = spell(device.as_type, module.names)
     text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
     start, end = module.span(whole)
-    return site.fix([Edit(start, end, "None"), Edit(at, at, text)], Safety.SAFE)
+    edits = [Edit(start, end, "None"), Edit(at, at, text)]
+    if _none_means_something(module, function, name):
+        return site.fix(edits, Safety.UNSAFE, f"{site.rule.message}; `{name}=None` may mean something else here")
+    return site.fix(edits, Safety.SAFE)
+
+
+def _none_means_something(module: Module, function: Function, name: str) -> bool:
+    """`map_location=None` moves nothing, nor does `x.to(None)`: whether function or caller speaks of None."""
+    if f"{name} is None" in (body := ast.unparse(function)) or f"{name} is not None" in body:
+        return True
+    given = (n for n in ast.walk(module.tree) if isinstance(n, ast.keyword) and n.arg == name)
+    return "location" in name or any(isinstance(n.value, ast.Constant) and n.value.value is None for n in given)
 
 
 def in_dataclass(site: Site, node: ast.AST) -> bool:

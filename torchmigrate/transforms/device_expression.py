@@ -113,6 +113,10 @@ def moved(module: Module, call: ast.Call, node: ast.AST, device: str) -> list[Ed
     ]
 
 
+def in_fstring(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node))
+
+
 def carrier(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
     """The whole string expression that `node` is part of, and the outermost `x if c else y` / `or` around it."""
     whole = node

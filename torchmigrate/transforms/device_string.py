@@ -34,6 +34,8 @@ def _findings(site: Site) -> Iterator[Finding]:
     if is_idiom(module, above) or is_idiom(module, module.parent(above) or above):
         return  # `torch.device("cuda") if torch.cuda.is_available() else "cpu"`: device/device-idiom's
     device = parse(module, whole)
+    if "cuda" not in module.text(whole):
+        return  # inside f-strings `ast` may misplace what it read, before Python 3.12
     if device is None:
         if isinstance(whole, (ast.JoinedStr, ast.BinOp)) and getattr(site.node, "value", "cuda") != "cuda":
             yield site.note("a device string built in a way that is not understood")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
-from torchmigrate.transforms.device_expression import DEVICE_NAME
+from torchmigrate.transforms.device_expression import DEVICE_NAME, in_fstring
 
 Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
 
@@ -24,6 +24,8 @@ def device_test(site: Site) -> Iterator[Finding]:
         test = site.ref, "$x.is_cuda", "accel.is_accelerated($x)"
     else:
         return
+    if test and '"' in test[2] and in_fstring(site.module, site.node):
+        return  # before Python 3.12 an f-string cannot hold the quotes
     found = test and site.rewrite(test[1], test[2], test[0])
     if found:
         yield replace(found, follows=True)

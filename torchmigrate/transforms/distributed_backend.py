@@ -14,6 +14,8 @@ from torchmigrate.transforms import device_default
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
 _STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
 _HELPER = "accel.dist_backend()"
+# "nccl" among the arguments of something else: `mp.spawn(run, args=(size, "nccl"))`
+_PASSED = re.compile(r"""(?<!init_process_group)[(,]\s*["'](nccl|NCCL)["']\s*[,)]""")
 
 
 def distributed_backend(site: Site) -> Iterator[Finding]:
@@ -28,20 +30,30 @@ def distributed_backend(site: Site) -> Iterator[Finding]:
     match up:
         case ast.Call() if outer in up.args and _callee(site, up) in _STARTS:
             yield site.replace(node, _HELPER) if plain else _composed(site)
+        case ast.Call(args=[*_, ast.Constant(str(first)), last]) if last is outer and plain and _BACKEND.search(first):
+            if _callee(site, up) in ("get", "getenv", "getattr", "pop", "setdefault"):
+                yield site.replace(node, _HELPER)
         case ast.keyword(arg):
             yield from _keyword(site, node, outer, site.module.parent(up), arg or "", plain)
         case ast.Assign() | ast.AnnAssign() if plain:
             target = up.targets[0] if isinstance(up, ast.Assign) else up.target
             if _BACKEND.search(_target(target)):
                 yield device_default.at_import_checked(site, node, _HELPER)
-        case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and getattr(node, "value", "nccl") == "nccl":
+        case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and not (
+            isinstance(node, ast.Constant) and node.value == "NCCL"
+        ):
             yield from _compared(site, up)
         case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(site, _parameter(up, outer)):
             yield site.note("a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function")
         case ast.Dict() if plain:
             key = next((k for k, v in zip(up.keys, up.values, strict=True) if v is outer), None)
             if isinstance(key, ast.Constant) and _BACKEND.search(str(key.value)):
-                yield site.replace(node, _HELPER, Safety.UNSAFE, f"{site.rule.message}; the dict may be a configuration that is only read")
+                yield site.replace(
+                    node,
+                    _HELPER,
+                    Safety.UNSAFE,
+                    f"{site.rule.message}; the dict may be a configuration that is only read",
+                )
 
 
 def _callee(site: Site, call: ast.Call) -> str:
@@ -49,7 +61,7 @@ def _callee(site: Site, call: ast.Call) -> str:
 
 
 def _last(call: ast.Call) -> str:
-    return (chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+    return str(chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
 
 
 def _target(target: ast.expr) -> str:
@@ -63,7 +75,9 @@ def _composed(site: Site) -> Finding:
     return site.note("a composed backend: name one per device type for the other accelerators (xccl, hccl, gloo)")
 
 
-def _keyword(site: Site, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool) -> Iterator[Finding]:
+def _keyword(
+    site: Site, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool
+) -> Iterator[Finding]:
     last = _callee(site, call) if isinstance(call, ast.Call) else ""
     if not plain:
         if arg == "backend" and last in _STARTS:
@@ -80,7 +94,11 @@ def _option(site: Site, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
     up = site.module.parent(node)
     if isinstance(site.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
         yield site.replace(node, "accel.dist_backend")
-    elif site.module.resolve(call.func) in (None, "dataclasses.field") and _callee(site, call) == "field" and isinstance(up, ast.keyword):
+    elif (
+        site.module.resolve(call.func) in (None, "dataclasses.field")
+        and _callee(site, call) == "field"
+        and isinstance(up, ast.keyword)
+    ):
         yield site.replace(up, "default_factory=accel.dist_backend")
     else:
         yield device_default.at_import_checked(site, node, _HELPER)
@@ -89,12 +107,17 @@ def _option(site: Site, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
 def _compared(site: Site, up: ast.Compare) -> Iterator[Finding]:
     """`backend == "nccl"`: both ends change together, so only where this file chooses the backend."""
     text = site.module.source.text
-    if not re.search(r"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|dist_backend\(\)|init_process_group\(\s*['\"]nccl", text):
+    if not re.search(
+        r"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|dist_backend\(\)|init_process_group\(\s*['\"]nccl",
+        text,
+    ):
         return
     if not _BACKEND.search(_target(up.left) or _last_of(up.left)):
         return
     if re.search(r"==\s*['\"]gloo['\"]", text):
-        yield site.note("compared with nccl and, elsewhere, with gloo, which is what the CPU gets: look at both branches")
+        yield site.note(
+            "compared with nccl and, elsewhere, with gloo, which is what the CPU gets: look at both branches"
+        )
     else:
         yield site.replace(site.node, _HELPER)
 
@@ -112,11 +135,13 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
 
 def _settled(site: Site, name: str) -> bool:
     """Whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
-    return bool(re.search(rf"(dist_backend\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text))
+    return bool(
+        re.search(rf"(dist_backend\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text)
+    )
 
 
 def _handed_on(site: Site, call: ast.Call) -> Iterator[Finding]:
-    """`init_process_group(backend)` with a parameter whose default is nccl: the helper turns only "nccl" into another."""
+    """`init_process_group(backend)`, a parameter whose default is nccl: the helper changes nothing but "nccl"."""
     value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
     if not isinstance(value, ast.Name):
         return
@@ -124,6 +149,7 @@ def _handed_on(site: Site, call: ast.Call) -> Iterator[Finding]:
     owner = found[0].node if found and len(found[1]) == 1 else None
     if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
         defaults = [*owner.args.defaults, *owner.args.kw_defaults]
-        nccl = [d for d in defaults if isinstance(d, ast.Constant) and d.value in ("nccl", "NCCL")]
-        if any(_parameter(owner.args, d) == value.id for d in nccl):
+        mine = [d for d in defaults if d is not None and _parameter(owner.args, d) == value.id]
+        nccl = any(isinstance(d, ast.Constant) and d.value in ("nccl", "NCCL") for d in mine)
+        if nccl or (not mine and _PASSED.search(site.module.source.text)):
             yield site.replace(value, f"accel.dist_backend({value.id})")

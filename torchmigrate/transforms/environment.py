@@ -9,22 +9,29 @@ from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 
 _ELSEWHERE = {
-    "CUDA_VISIBLE_DEVICES": "CUDA and ROCm alone heed it; ZE_AFFINITY_MASK is Intel's (XPU), ASCEND_RT_VISIBLE_DEVICES Huawei's (NPU), MPS has one device",
-    "CUDA_LAUNCH_BLOCKING": "CUDA and ROCm alone heed it; ASCEND_LAUNCH_BLOCKING is Huawei's (NPU), UR_L0_SERIALIZE=2 Intel's (XPU)",
-    "PYTORCH_CUDA_ALLOC_CONF": "CUDA and ROCm alone heed it; since torch 2.9 it is PYTORCH_ALLOC_CONF for every accelerator, before that "
-    "PYTORCH_NPU_ALLOC_CONF is Huawei's; MPS has PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+    "CUDA_VISIBLE_DEVICES": (
+        "CUDA and ROCm alone heed it; ZE_AFFINITY_MASK is Intel's (XPU), ASCEND_RT_VISIBLE_DEVICES Huawei's (NPU), "
+        "MPS has one device"
+    ),
+    "CUDA_LAUNCH_BLOCKING": (
+        "CUDA and ROCm alone heed it; ASCEND_LAUNCH_BLOCKING is Huawei's (NPU), UR_L0_SERIALIZE=2 Intel's (XPU)"
+    ),
+    "PYTORCH_CUDA_ALLOC_CONF": (
+        "CUDA and ROCm alone heed it; since torch 2.9 it is PYTORCH_ALLOC_CONF for every accelerator, before that "
+        "PYTORCH_NPU_ALLOC_CONF is Huawei's; MPS has PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+    ),
 }
 
 
 def environment(site: Site) -> Iterator[Finding]:
-    assert isinstance(site.node, ast.Constant)
-    text = _ELSEWHERE.get(site.node.value)
+    name = site.node.value if isinstance(site.node, ast.Constant) else ""
+    text = _ELSEWHERE.get(name) if isinstance(name, str) else None
     if text and _in_environment(site):
-        yield site.note(f"`{site.node.value}`: {text}")
+        yield site.note(f"`{name!s}`: {text}")
 
 
 def _in_environment(site: Site) -> bool:
-    """`os.environ[...]`, `.get`, `.setdefault`, `os.getenv`, `os.putenv`, `env[...] =`, `env={...}`, `monkeypatch.setenv`."""
+    """`os.environ[...]`, `.get`, `.setdefault`, `os.getenv`, `os.putenv`, `env={...}`, `monkeypatch.setenv`."""
     up = site.parent
     match up:
         case ast.Subscript(value) if site.node is up.slice:
@@ -37,7 +44,9 @@ def _in_environment(site: Site) -> bool:
             return _is_environment(right)
         case ast.Dict():
             above = site.module.parent(up)
-            return (isinstance(above, ast.keyword) and above.arg == "env") or (isinstance(above, ast.Call) and _is_environment(above.func))
+            return (isinstance(above, ast.keyword) and above.arg == "env") or (
+                isinstance(above, ast.Call) and _is_environment(above.func)
+            )
     return False
 
 

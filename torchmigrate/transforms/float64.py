@@ -17,9 +17,7 @@ def float64(site: Site) -> Iterator[Finding]:
     if isinstance(site.ref, ast.Attribute) and site.ref.attr == "double":
         if site.call is not None and not site.call.args and _moved(site.module, site.call):
             yield site.note()
-    elif site.qualified == "torch.cuda.DoubleTensor":
-        yield site.note()
-    elif _moved(site.module, site.ref):
+    elif site.qualified == "torch.cuda.DoubleTensor" or _moved(site.module, site.ref):
         yield site.note()
 
 
@@ -29,7 +27,7 @@ def _moved(module: Module, node: ast.AST) -> bool:
 
 
 def _above(module: Module, node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that the value goes through: `x.double().to(device)`, `f(x, dtype=torch.float64)`; not `g(f(x.double()))`."""
+    """The calls that the value goes through: `x.double().to(d)`, `f(dtype=torch.float64)`; not `g(f(x.double()))`."""
     below = node
     for up in module.ancestors(node):
         if isinstance(up, ast.Call):
@@ -59,11 +57,28 @@ def _names_device(call: ast.Call) -> bool:
         return True
     if any(k.arg == "device" and not _is_cpu(k.value) for k in call.keywords):
         return True
-    return name == "to" and any(not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in _NOT_DEVICES for a in call.args[:1])
+    return name == "to" and any(
+        not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in _NOT_DEVICES for a in call.args[:1]
+    )
 
 
 _HELPERS = ("accel.cast", "accel.tensor_type", "accel.set_default_tensor_type")
-_NOT_DEVICES = {"float64", "double", "float32", "float", "float16", "half", "bfloat16", "long", "int64", "int", "int32", "dtype", "uint8", "bool"}
+_NOT_DEVICES = {
+    "float64",
+    "double",
+    "float32",
+    "float",
+    "float16",
+    "half",
+    "bfloat16",
+    "long",
+    "int64",
+    "int",
+    "int32",
+    "dtype",
+    "uint8",
+    "bool",
+}
 
 
 def _is_cpu(node: ast.expr) -> bool:

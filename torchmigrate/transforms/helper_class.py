@@ -30,7 +30,7 @@ def helper_class(site: Site) -> Iterator[Finding]:
         return
     if site.call is not None:
         yield site.rewrite(f"{name}($$args)", f"{helper}($$args)") or site.note()
-    elif is_annotation(site.module, site.ref) or isinstance(up, (ast.alias, ast.Expr)):
+    elif is_annotation(site.module, site.ref) or isinstance(up, (ast.alias, ast.Expr)) or _is_fallback(up):
         return
     elif type_test(site.module, site.ref):
         if made:
@@ -41,23 +41,31 @@ def helper_class(site: Site) -> Iterator[Finding]:
         yield site.note(f"an attribute of `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Assign) and not _only_called(site.module, up):
         yield site.replace(site.ref, helper, Safety.UNSAFE, f"{site.rule.message}; the name is used as a class too")
+    elif isinstance(up, ast.Assign) and isinstance(site.module.parent(up), ast.ClassDef):
+        yield site.replace(site.ref, f"staticmethod({helper})")  # a function in a class would take `self`
     else:
         yield site.replace(site.ref, helper)
 
 
 def _tested(site: Site, made: str) -> Finding:
-    """`isinstance(s, torch.cuda.amp.GradScaler)`: what the helper makes is of the class that torch >= 2.3 has for all."""
-    floor = site.module.facts.torch
-    known = made == "torch.autocast" or floor is None or site.module.facts.torch_at_least(_SINCE)
-    message = f"{site.rule.message}; `{made}` needs torch {_SINCE}"
-    bound = any(n == site.module.names["torch"] for n in site.module.scopes.module.names)
-    if not bound:
+    """`isinstance(s, torch.cuda.amp.GradScaler)`: the helper makes the class that torch >= 2.3 has for all."""
+    facts = site.module.facts
+    if site.module.names["torch"] not in site.module.scopes.module.names:
         return site.note(f"a type test on `{site.qualified}`: the helper's is a `{made}`")
-    return site.replace(site.ref, made, Safety.SAFE if known else Safety.UNSAFE, message)
+    if made == "torch.autocast" or facts.torch is None or facts.torch_at_least(_SINCE):
+        return site.replace(site.ref, made)
+    return site.replace(site.ref, f'getattr(torch.amp, "GradScaler", {site.module.text(site.ref)})')
+
+
+def _is_fallback(up: ast.AST | None) -> bool:
+    """In `getattr(torch.amp, "GradScaler", ...)` it is what an older torch has."""
+    return isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id == "getattr" and len(up.args) == 3
 
 
 def _only_called(module: Module, assign: ast.Assign) -> bool:
-    names = {n.id for t in assign.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    names = {t.id for t in assign.targets if isinstance(t, ast.Name)}
     called = {id(n.func) for n in ast.walk(module.tree) if isinstance(n, ast.Call)}
-    loads = (n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load))
-    return all(id(n) in called or not names for n in loads)
+    loads = (
+        n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)
+    )
+    return all(id(n) in called for n in loads)

@@ -38,7 +38,11 @@ def _types(call: ast.Call, key: str) -> set[str]:
 
 def _name(call: ast.Call, key: str) -> str | None:
     """The operator's name, without its namespace."""
-    texts = [a.value for a in call.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str) and a.value not in _CUDA]
+    texts = [
+        a.value
+        for a in call.args[:2]
+        if isinstance(a, ast.Constant) and isinstance(a.value, str) and a.value not in _CUDA
+    ]
     if texts:
         return texts[0].rpartition("::")[2].partition("(")[0]
     owner = call.func.value if key.startswith(".") and isinstance(call.func, ast.Attribute) else None
@@ -49,8 +53,15 @@ def _registered_elsewhere(site: Site, name: str | None) -> bool:
     """Whether this file gives the operator a kernel for another device too."""
     for node in ast.walk(site.module.tree):
         if isinstance(node, ast.Call) and node is not site.call:
-            texts = {c.value for a in (*node.args, *(k.value for k in node.keywords)) for c in ast.walk(a) if isinstance(c, ast.Constant)}
-            names = {str(t).rpartition("::")[2].partition("(")[0] for t in texts} | {getattr(getattr(node.func, "value", None), "id", None)}
+            texts = {
+                c.value
+                for a in (*node.args, *(k.value for k in node.keywords))
+                for c in ast.walk(a)
+                if isinstance(c, ast.Constant)
+            }
+            names = {str(t).rpartition("::")[2].partition("(")[0] for t in texts} | {
+                getattr(getattr(node.func, "value", None), "id", None)
+            }
             if texts & _OTHERS and name in names:
                 return True
     return False

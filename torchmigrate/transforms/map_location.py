@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
+from torchmigrate.transforms.device_expression import in_fstring
 
 _KEPT = "accel.map_location()"
 
@@ -27,9 +28,7 @@ def map_location(site: Site) -> Iterator[Finding]:
 
 def _missing(site: Site, call: ast.Call) -> Finding:
     """Only the new argument is written, after the first: `load(` stays as the file spells it."""
-    if any(
-        isinstance(up, ast.JoinedStr) for up in site.module.ancestors(call)
-    ):  # `ast` misplaces these before Python 3.12
+    if in_fstring(site.module, call):  # `ast` may misplace these before Python 3.12
         return site.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or site.note()
     island = site.module.island(call)
     if island is None:

@@ -13,7 +13,7 @@ from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.receiver import Kind, receiver_kind
 from torchmigrate.spelling import spell
-from torchmigrate.transforms.device_expression import parse_device, without_blocking, wrapped
+from torchmigrate.transforms.device_expression import in_fstring, parse_device, without_blocking, wrapped
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
 _CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
@@ -63,7 +63,7 @@ def _moved(site: Site, named: dict[str, ast.expr], safety: Safety, message: str)
     """Only names and values change: comments and layout between the arguments stay."""
     module, call = site.module, site.call
     assert call is not None
-    if any(isinstance(up, ast.JoinedStr) for up in module.ancestors(call)):  # `ast` misplaces these before Python 3.12
+    if in_fstring(module, call):  # `ast` misplaces these before Python 3.12
         return None if named else site.rewrite("$x.cuda()", "$x.to(accel.device())", None, safety, message)
     end = module.span(call.func)[1]
     head = _CALL.match(module.source.utf8, end - len(b"cuda"))

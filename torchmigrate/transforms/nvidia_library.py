@@ -1,4 +1,4 @@
-"""Imports of libraries that run on NVIDIA's devices alone, once per library and file. A guarded import is the known good way."""
+"""Imports of libraries that run on NVIDIA's devices alone, once per library and file; a guarded import is fine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torchmigrate.module import Site
 
 _INSTEAD = {
     "apex": "torch.amp, torch.optim's `fused=True` and DistributedDataParallel do what most of it did",
-    "flash_attn": "`torch.nn.functional.scaled_dot_product_attention` runs everywhere and picks flash attention on CUDA",
-    "xformers": "`torch.nn.functional.scaled_dot_product_attention` replaces memory_efficient_attention on every device",
+    "flash_attn": "torch.nn.functional.scaled_dot_product_attention runs everywhere and picks flash attention on CUDA",
+    "xformers": "torch.nn.functional.scaled_dot_product_attention replaces memory_efficient_attention on every device",
     "triton": "XPU has its own build of Triton, MPS and most CPUs none: keep a path in plain torch beside the kernels",
     "bitsandbytes": "recent releases have XPU, HPU and CPU backends, MPS has none: make quantisation optional",
     "pynvml": "it asks NVIDIA's driver: `accel.mem_get_info()` and `accel.get_device_name()` are portable",
@@ -29,7 +29,9 @@ def nvidia_library(site: Site) -> Iterator[Finding]:
         return
     for library in dict.fromkeys(_libraries(node)):
         if library in _INSTEAD and _first(site, library) is node and not _own(site, library):
-            yield site.note(f"`{library}` needs NVIDIA's software: {_INSTEAD[library]}; import it where it is used, in a `try`")
+            yield site.note(
+                f"`{library}` needs NVIDIA's software: {_INSTEAD[library]}; import it where it is used, in a `try`"
+            )
 
 
 def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -51,4 +53,7 @@ def _first(site: Site, library: str) -> ast.stmt | None:
 
 def _guarded(site: Site) -> bool:
     """In a `try`, under a condition, or in a function: whoever wrote that thought of machines without it."""
-    return any(isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef)) for up in site.module.ancestors(site.node))
+    return any(
+        isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef))
+        for up in site.module.ancestors(site.node)
+    )

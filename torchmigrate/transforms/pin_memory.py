@@ -1,7 +1,7 @@
 """`x.pin_memory()` raises without an accelerator.
 
-`DataLoader(pin_memory=True)` stays: without an accelerator it only warns and leaves the batch unpinned (measured), and on
-the others the loader knows best, so an edit would gain nothing.
+`DataLoader(pin_memory=True)` stays: without an accelerator it only warns and leaves the batch unpinned (measured), and
+on the others the loader knows best, so an edit would gain nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def pin_memory(site: Site) -> Iterator[Finding]:
     if owner in ("self", "cls", "super()"):
         return
     if call.args or call.keywords:
-        yield site.note("`pin_memory(device)` raises without an accelerator, and its argument is deprecated: leave it out")
+        yield site.note(
+            "`pin_memory(device)` raises without an accelerator, and its argument is deprecated: leave it out"
+        )
     else:
         yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()

@@ -16,7 +16,9 @@ def profiler(site: Site) -> Iterator[Finding]:
         if "ProfilerActivity.XPU" not in site.module.source.text:
             yield site.note()
     elif site.call is not None and any(k.arg == "use_cuda" and not _is_false(k.value) for k in site.call.keywords):
-        yield site.note("`use_cuda=` records CUDA alone: `use_device=accel.device_type()` names the device (torch >= 2.1)")
+        yield site.note(
+            "`use_cuda=` records CUDA alone: `use_device=accel.device_type()` names the device (torch >= 2.1)"
+        )
 
 
 def _is_false(node: ast.expr) -> bool:

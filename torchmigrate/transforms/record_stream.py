@@ -12,4 +12,4 @@ from torchmigrate.module import Site
 def record_stream(site: Site) -> Iterator[Finding]:
     owner = ast.unparse(site.ref.value) if isinstance(site.ref, ast.Attribute) else ""
     if site.call is not None and owner not in ("self", "super()"):
-        yield site.rewrite("$x.record_stream($s)", "accel.record_stream($x, $s)") or site.note()
+        yield site.rewrite("$x.record_stream($$s)", "accel.record_stream($x, $$s)") or site.note()

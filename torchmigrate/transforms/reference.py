@@ -1,11 +1,10 @@
-"""Shared: whether a name stands as a type (an annotation, `isinstance`, an `except`) rather than as something to call."""
+"""Shared: whether a name stands as a type (in an annotation, in `isinstance`) rather than as something to call."""
 
 from __future__ import annotations
 
 import ast
 
 from torchmigrate.module import Module
-from torchmigrate.scope import FUNCTIONS
 
 
 def is_annotation(module: Module, node: ast.AST) -> bool:
@@ -14,7 +13,7 @@ def is_annotation(module: Module, node: ast.AST) -> bool:
     for up in module.ancestors(node):
         if getattr(up, "annotation", None) is below or getattr(up, "returns", None) is below:
             return True
-        if isinstance(up, (ast.stmt, ast.Call, ast.Lambda)) or isinstance(up, FUNCTIONS):
+        if isinstance(up, (ast.stmt, ast.Call, ast.Lambda)):
             return False
         below = up
     return False

@@ -27,10 +27,16 @@ def _seeded_beside(site: Site, call: ast.Call) -> bool:
     owner = module.function(call) or module.tree
     wanted = _values(call)
     for statement in module.scopes.statements:
-        if module.function(statement) is not (owner if owner is not module.tree else None) or not _always(module, statement, call):
+        if module.function(statement) is not (owner if owner is not module.tree else None) or not _always(
+            module, statement, call
+        ):
             continue
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and _values(node) == wanted and module.resolve(node.func, site.scope) == "torch.manual_seed":
+            if (
+                isinstance(node, ast.Call)
+                and _values(node) == wanted
+                and module.resolve(node.func, site.scope) == "torch.manual_seed"
+            ):
                 return True
     return False
 
@@ -40,7 +46,7 @@ def _values(call: ast.Call) -> list[str]:
 
 
 def _always(module: Module, statement: ast.stmt, call: ast.Call) -> bool:
-    """Whether `statement`, a plain one, runs whenever the block of `call` does: it stands in that block or around it."""
+    """Whether `statement`, a plain one, runs whenever the block of `call` does: it stands there or around it."""
     if not isinstance(statement, (ast.Expr, ast.Assign)):
         return False
     here: ast.AST = module.statement(call)

@@ -57,7 +57,7 @@ def _dense(site: Site, dtype: str) -> Iterator[Finding]:
 
 
 def _last(call: ast.Call) -> str:
-    return (chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+    return str(chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
 
 
 def _only(call: ast.Call, argument: ast.AST) -> bool:
@@ -69,8 +69,12 @@ def _sparse(site: Site) -> Iterator[Finding]:
     call = site.call
     if is_annotation(site.module, site.ref):
         return
-    built = call is not None and call.func is site.ref and len(call.args) > 1 and not isinstance(call.args[0], ast.Constant)
-    yield (built and site.rewrite(f"{site.qualified}($$args)", "accel.sparse_tensor($$args)")) or site.note("a sparse CUDA tensor type")
+    built = (
+        call is not None and call.func is site.ref and len(call.args) > 1 and not isinstance(call.args[0], ast.Constant)
+    )
+    yield (built and site.rewrite(f"{site.qualified}($$args)", "accel.sparse_tensor($$args)")) or site.note(
+        "a sparse CUDA tensor type"
+    )
 
 
 def _constructed(site: Site, call: ast.Call, dtype: str) -> Finding:
@@ -140,10 +144,12 @@ def _named(site: Site, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
 def _tested(site: Site, test: ast.Call, dtype: str) -> Finding:
     """On the CPU the helper's type is the CPU's, which the test was not about."""
     subject, classes = test.args
-    if classes is site.ref and chain_of(subject):
+    if classes is site.ref and chain_of(subject) and getattr(test.func, "id", "") == "isinstance":
         where = site.module.text(subject)
         return site.replace(test, _grouped(site, test, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}"))
-    cpu = any(site.module.resolve(e) == str(site.qualified).replace(".cuda.", ".") for e in getattr(classes, "elts", ()))
+    cpu = any(
+        site.module.resolve(e) == str(site.qualified).replace(".cuda.", ".") for e in getattr(classes, "elts", ())
+    )
     why = f"{site.rule.message}; on the CPU the helper's type is the CPU's"
     return site.replace(site.ref, f"accel.tensor_type({dtype})", *(() if cpu else (Safety.UNSAFE, why)))
 
@@ -158,7 +164,9 @@ def _grouped(site: Site, node: ast.AST, text: str) -> str:
 def _string(site: Site, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
     """A type string is data where it is kept; `x.type(name)` is rewritten where it is used."""
     match up:
-        case ast.Compare(ast.Call(ast.Attribute(subject, "type"), [], []), [ast.Eq()], [right]) if right is site.ref and chain_of(subject):
+        case ast.Compare(ast.Call(ast.Attribute(subject, "type"), [], []), [ast.Eq()], [right]) if (
+            right is site.ref and chain_of(subject)
+        ):
             where = site.module.text(subject)
             yield site.replace(up, _grouped(site, up, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}"))
         case ast.Compare():

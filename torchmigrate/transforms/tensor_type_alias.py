@@ -13,7 +13,12 @@ from torchmigrate.scope import chain_of
 
 def aliased(site: Site) -> Iterator[Finding]:
     call = site.call
-    if call is None or len(call.args) != 1 or call.keywords or not any(_is_cuda_type(site, v) for v in _values(site, call.args[0])):
+    if (
+        call is None
+        or len(call.args) != 1
+        or call.keywords
+        or not any(_is_cuda_type(site, v) for v in _values(site, call.args[0]))
+    ):
         return
     if site.qualified and isinstance(call.args[0], ast.IfExp):
         return  # the type's own rule rewrites it
@@ -32,7 +37,11 @@ def _values(site: Site, node: ast.expr) -> list[ast.expr]:
         case ast.Attribute(ast.Name("self" | "cls"), name):
             owner = site.scope.enclosing_class()
             assigns = [n for n in ast.walk(owner.node) if isinstance(n, ast.Assign)] if owner else []
-            return [a.value for a in assigns if any(isinstance(t, (ast.Attribute, ast.Name)) and _name(t) == name for t in a.targets)]
+            return [
+                a.value
+                for a in assigns
+                if any(isinstance(t, (ast.Attribute, ast.Name)) and _name(t) == name for t in a.targets)
+            ]
         case ast.IfExp():
             return [node]
     return []

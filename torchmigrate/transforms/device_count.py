@@ -1,0 +1,43 @@
+"""`torch.cuda.device_count()`: 0 where there is no accelerator, which tests of `== 0` and `> 1` want to know (T6).
+
+As a divisor, or as the number of processes to start, 0 would be an error or no work at all: there it is at least 1, which
+changes nothing on CUDA.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Site
+from torchmigrate.scope import chain_of
+
+_AT_LEAST_ONE = "max(1, accel.device_count())"
+
+
+def device_count(site: Site) -> Iterator[Finding]:
+    if site.call is not None and not site.call.args and _divides_or_spawns(site):
+        yield site.replace(site.call, _AT_LEAST_ONE)
+        return
+    yield site.rewrite("torch.cuda.device_count", "accel.device_count", site.ref) or site.note()
+
+
+def _divides_or_spawns(site: Site) -> bool:
+    match site.parent:
+        case ast.BinOp(_, ast.Mod() | ast.FloorDiv() | ast.Div(), right):
+            return right is site.node
+        case ast.keyword("nprocs"):
+            return True
+        case ast.Assign([target], value) if value is site.node and (name := chain_of(target)):
+            return _used_so(site, name)
+    return False
+
+
+def _used_so(site: Site, name: str) -> bool:
+    """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
+    text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
+    divides = re.search(rf"(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
+    asked = re.search(rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>|if|not|and|or)\s+{word}", text)
+    return bool(divides) and not asked
