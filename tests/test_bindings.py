@@ -95,7 +95,10 @@ def test_what_is_bound_is_not_bound_twice(text: str) -> None:
 
 
 def test_torch_is_imported_where_a_rewrite_needs_it() -> None:
-    assert bound("import os\nx = accel.f(torch.int)\n", torch=True) == "import os\nimport torch\nimport accel\nx = accel.f(torch.int)\n"
+    assert (
+        bound("import os\nx = accel.f(torch.int)\n", torch=True)
+        == "import os\nimport torch\nimport accel\nx = accel.f(torch.int)\n"
+    )
 
 
 STATEMENTS = [
@@ -151,7 +154,10 @@ DROP = {
     "all of many": ("from torch.cuda.amp import autocast, GradScaler\n", ""),
     "one of two": ("from torch.cuda.amp import autocast, common\n", "from torch.cuda.amp import common\n"),
     "the last of two": ("from torch.cuda.amp import common, autocast\n", "from torch.cuda.amp import common\n"),
-    "odd spacing": ("from  torch.cuda.amp  import autocast , common as c\n", "from  torch.cuda.amp  import common as c\n"),
+    "odd spacing": (
+        "from  torch.cuda.amp  import autocast , common as c\n",
+        "from  torch.cuda.amp  import common as c\n",
+    ),
     "lines": (
         "from torch.cuda.amp import (\n    autocast,\n    common,\n    GradScaler,\n)\n",
         "from torch.cuda.amp import (\n    common,\n)\n",

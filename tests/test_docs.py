@@ -72,6 +72,24 @@ def test_the_readme_has_such_rows() -> None:
     assert len(table_rows()) > 10
 
 
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        ("`torch.cuda.CUDAGraph`", "graph = torch.cuda.CUDAGraph()"),
+        ("`CUDAExtension`", "from torch.utils.cpp_extension import CUDAExtension\next = CUDAExtension('x', ['x.cu'])"),
+        ("`import apex`", "import apex"),
+        ("`import flash_attn`", "import flash_attn"),
+    ],
+)
+def test_what_the_readme_says_is_a_finding(named: str, code: str, cli: Cli, here: Path) -> None:
+    assert named in README.split("## What it will not do")[1]
+    (here / "train.py").write_text(f"import torch\n{code}\n", encoding="utf-8")
+    ran = cli("apply", "--dry-run", "train.py")
+    assert ran.status == 0
+    assert "[needs you]" in ran.out
+    assert "+++" not in ran.out
+
+
 def test_the_readme_fits_its_promise_of_two_commands() -> None:
     first, second = setup_commands()
     assert first.startswith("python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/torchmigrate apply ")

@@ -23,7 +23,9 @@ def apart(edits: list[Edit]) -> list[Edit]:
 
 @st.composite
 def edits_of(draw: st.DrawFn, length: int = 26) -> list[Edit]:
-    spans = draw(st.lists(st.tuples(st.integers(0, length), st.integers(0, 4), st.sampled_from(["", "X", "ÄY", "123456"]))))
+    spans = draw(
+        st.lists(st.tuples(st.integers(0, length), st.integers(0, 4), st.sampled_from(["", "X", "ÄY", "123456"])))
+    )
     return apart([Edit(start, min(start + width, length), text) for start, width, text in spans])
 
 

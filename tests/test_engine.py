@@ -1,4 +1,4 @@
-"""From paths to a plan: which results there are, for which files, in which order, and that one bad file costs no other."""
+"""From paths to a plan: which results, for which files, in which order; one bad file costs no other."""
 
 from __future__ import annotations
 
@@ -133,7 +133,12 @@ def test_the_torch_floor_is_told(tmp_path: Path) -> None:
 
 
 def test_one_file_is_rewritten_as_it_would_be_with_its_project(tmp_path: Path) -> None:
-    files = {"setup.py": "setup()", "pkg/__init__.py": "", "pkg/a.py": "from pkg.b import f\n" + TRAIN, "pkg/b.py": "f = 1\n"}
+    files = {
+        "setup.py": "setup()",
+        "pkg/__init__.py": "",
+        "pkg/a.py": "from pkg.b import f\n" + TRAIN,
+        "pkg/b.py": "f = 1\n",
+    }
     root = write_tree(tmp_path, files)
     plan = engine.plan([root / "pkg" / "a.py"], Settings(root=root), 1, "apply")
     changed = {r.path.relative_to(root.resolve()).as_posix(): r for r in plan.results if isinstance(r, Changed)}
@@ -144,17 +149,31 @@ def test_one_file_is_rewritten_as_it_would_be_with_its_project(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("named", "root"),
-    [(["."], "."), (["pkg"], "."), (["pkg/sub/x.py"], "."), (["tools"], "tools"), (["tools/y.py", "pkg"], "."), (["tools/y.py"], ".")],
+    [
+        (["."], "."),
+        (["pkg"], "."),
+        (["pkg/sub/x.py"], "."),
+        (["tools"], "tools"),
+        (["tools/y.py", "pkg"], "."),
+        (["tools/y.py"], "."),
+    ],
 )
 def test_project_root(named: list[str], root: str, tmp_path: Path) -> None:
-    write_tree(tmp_path, {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/sub/__init__.py": "", "pkg/sub/x.py": "", "tools/y.py": ""})
+    write_tree(
+        tmp_path,
+        {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/sub/__init__.py": "", "pkg/sub/x.py": "", "tools/y.py": ""},
+    )
     assert engine.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
 
 
 # ---- notebooks
 def test_a_notebook_is_rewritten_and_finds_its_helper(tmp_path: Path) -> None:
     cells = [["import torch\n", "x = 1"], ["%time torch.ones(1)\n", "y = torch.ones(1).cuda()"]]
-    book = {"cells": [{"cell_type": "code", "source": c, "outputs": [], "metadata": {}} for c in cells], "metadata": {}, "nbformat": 4}
+    book = {
+        "cells": [{"cell_type": "code", "source": c, "outputs": [], "metadata": {}} for c in cells],
+        "metadata": {},
+        "nbformat": 4,
+    }
     root = write_tree(tmp_path, {"sub/nb.ipynb": json.dumps(book, indent=1)})
     after = texts_after(root)
     assert set(after) == {"sub/nb.ipynb", "sub/accel.py"}
@@ -168,7 +187,8 @@ def test_a_notebook_is_rewritten_and_finds_its_helper(tmp_path: Path) -> None:
 def test_a_clean_tree_needs_neither_libcst_nor_git(mode: str, tmp_path: Path) -> None:
     write_tree(tmp_path, {"a.py": "x = 1\n"})
     ran = python(
-        "import sys; from pathlib import Path; from torchmigrate import engine; from torchmigrate.config import Settings\n"
+        "import sys; from pathlib import Path\nfrom torchmigrate import engine\n"
+        "from torchmigrate.config import Settings\n"
         "root = Path(sys.argv[1]); engine.plan([root], Settings(root=root), 1, sys.argv[2])\n"
         "print(sorted({'libcst', 'git', 'torch', 'yaml', 'typer', 'rich'} & set(sys.modules)))",
         str(tmp_path),

@@ -16,7 +16,6 @@ from torchmigrate.imports import ImportIndex, is_installable, read_imports
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 
 
-
 def notebook(*lines: str) -> str:
     return json.dumps({"cells": [{"cell_type": "code", "source": [f"{line}\n" for line in lines]}]}, indent=1)
 
@@ -44,12 +43,25 @@ PLACES = {
         [(".", "mnist/main.py"), ("vae", "main.py"), (".", "vae/main.py")],
     ),
     "a package with relative imports": (
-        {"main.py": "from pkg.model import f", "pkg/__init__.py": "", "pkg/model.py": "from .ops import f", "pkg/ops.py": "f = 1"},
-        {"pkg/model.py": ("pkg/accel.py", "from . import accel"), "pkg/ops.py": ("pkg/accel.py", "from . import accel")},
+        {
+            "main.py": "from pkg.model import f",
+            "pkg/__init__.py": "",
+            "pkg/model.py": "from .ops import f",
+            "pkg/ops.py": "f = 1",
+        },
+        {
+            "pkg/model.py": ("pkg/accel.py", "from . import accel"),
+            "pkg/ops.py": ("pkg/accel.py", "from . import accel"),
+        },
         [(".", "main.py"), (".", "-m pkg.model")],
     ),
     "a package with absolute imports": (
-        {"main.py": "from pkg.model import f", "pkg/__init__.py": "", "pkg/model.py": "from pkg.ops import f", "pkg/ops.py": "f = 1"},
+        {
+            "main.py": "from pkg.model import f",
+            "pkg/__init__.py": "",
+            "pkg/model.py": "from pkg.ops import f",
+            "pkg/ops.py": "f = 1",
+        },
         {
             "main.py": ("accel.py", "import accel"),
             "pkg/model.py": ("accel.py", "import accel"),
@@ -80,7 +92,12 @@ PLACES = {
         [(".", "-m pkg.a")],
     ),
     "an installable package below src": (
-        {"pyproject.toml": "[project]\nname = 'x'\n", "src/pkg/__init__.py": "", "src/pkg/a.py": "from pkg.b import f", "src/pkg/b.py": "f = 1"},
+        {
+            "pyproject.toml": "[project]\nname = 'x'\n",
+            "src/pkg/__init__.py": "",
+            "src/pkg/a.py": "from pkg.b import f",
+            "src/pkg/b.py": "f = 1",
+        },
         {"src/pkg/a.py": ("src/pkg/accel.py", "from pkg import accel")},
         [("src", "-m pkg.a")],
     ),
@@ -96,7 +113,11 @@ PLACES = {
     ),
     "a folder of modules without __init__": (
         {"main.py": "from models.net import f", "models/net.py": "from models.ops import f", "models/ops.py": "f = 1"},
-        {"main.py": ("accel.py", "import accel"), "models/net.py": ("accel.py", "import accel"), "models/ops.py": ("accel.py", "import accel")},
+        {
+            "main.py": ("accel.py", "import accel"),
+            "models/net.py": ("accel.py", "import accel"),
+            "models/ops.py": ("accel.py", "import accel"),
+        },
         [(".", "main.py")],
     ),
     "a folder of modules without __init__, by dots": (
@@ -116,7 +137,10 @@ PLACES = {
     ),
     "an __init__ with dots": (
         {"main.py": "import pkg", "pkg/__init__.py": "from .a import f", "pkg/a.py": "f = 1"},
-        {"pkg/__init__.py": ("pkg/accel.py", "from . import accel"), "pkg/a.py": ("pkg/accel.py", "from . import accel")},
+        {
+            "pkg/__init__.py": ("pkg/accel.py", "from . import accel"),
+            "pkg/a.py": ("pkg/accel.py", "from . import accel"),
+        },
         [(".", "main.py")],
     ),
     "two modules of one name": (
@@ -159,11 +183,15 @@ def test_placement_does_not_hang_on_the_order_of_files(tmp_path: Path) -> None:
         root = write_tree(tmp_path / name, files)
         paths = sorted(str(p) for p in root.rglob("*.py"))
         forth, back = ImportIndex(root, paths), ImportIndex(root, paths[::-1])
-        assert [forth.placement(f"{root}/{f}", "accel") for f in wanted] == [back.placement(f"{root}/{f}", "accel") for f in wanted]
+        assert [forth.placement(f"{root}/{f}", "accel") for f in wanted] == [
+            back.placement(f"{root}/{f}", "accel") for f in wanted
+        ]
 
 
 def test_a_notebook_counts_as_an_importer(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"nb.ipynb": notebook("from models.net import Net", "x = 1"), "models/net.py": "", "other.py": ""})
+    root = write_tree(
+        tmp_path, {"nb.ipynb": notebook("from models.net import Net", "x = 1"), "models/net.py": "", "other.py": ""}
+    )
     found = index(root)
     assert [u.importer for u in found.importers[f"{root}/models/net.py"]] == [f"{root}/nb.ipynb"]
     assert found.placement(f"{root}/models/net.py", "accel").path == f"{root}/accel.py"
@@ -230,7 +258,10 @@ def test_installable(files: dict[str, str], expected: bool, tmp_path: Path) -> N
 
 
 def test_an_import_means_the_nearest_file(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"utils.py": "", "a/utils.py": "", "a/main.py": "", "b/main.py": "", "pkg/__init__.py": "", "pkg/x.py": ""})
+    root = write_tree(
+        tmp_path,
+        {"utils.py": "", "a/utils.py": "", "a/main.py": "", "b/main.py": "", "pkg/__init__.py": "", "pkg/x.py": ""},
+    )
     found = index(root)
     assert found.find(f"{root}/a/main.py", 0, "utils", "f") == f"{root}/a/utils.py"
     assert found.find(f"{root}/b/main.py", 0, "utils", "f") == f"{root}/utils.py"

@@ -34,17 +34,47 @@ BAD = {
     "on without a transform": (HEAD + 'on = ["torch.x"]\n' + REWRITE, 4, "belong together", "lists what"),
     "on that nothing asks": (HEAD + 'transform = "seed"\non = ["numpy.x"]\n', 5, "'numpy.x'", "a node kind"),
     "rewrite without match": (HEAD + '[[rewrite]]\nwith = "x"\n', 4, "`match` is missing", "match ="),
-    "match that is no expression": (HEAD + '[[rewrite]]\nmatch = "torch.f("\nwith = "x"\n', 5, "is not an expression", "one Python"),
-    "match of a plain name": (HEAD + '[[rewrite]]\nmatch = "f($x)"\nwith = "x"\n', 5, "neither a torch function", "one Python"),
+    "match that is no expression": (
+        HEAD + '[[rewrite]]\nmatch = "torch.f("\nwith = "x"\n',
+        5,
+        "is not an expression",
+        "one Python",
+    ),
+    "match of a plain name": (
+        HEAD + '[[rewrite]]\nmatch = "f($x)"\nwith = "x"\n',
+        5,
+        "neither a torch function",
+        "one Python",
+    ),
     "unbound capture": (HEAD + '[[rewrite]]\nmatch = "torch.f($x)"\nwith = "g($y)"\n', 6, "$y", "bind it in"),
     "unbound capture, native": (HEAD + REWRITE + 'native = "g($y)"\n', 6, "$y", "bind it in"),
     "unknown key of a rewrite": (HEAD + REWRITE + 'wit = "x"\n', 4, "unknown key `wit`", "did you mean `with`?"),
-    "where of a capture that is not there": (HEAD + REWRITE + 'where = {b = "literal"}\n', 7, "`where` has b", "captures: a"),
+    "where of a capture that is not there": (
+        HEAD + REWRITE + 'where = {b = "literal"}\n',
+        7,
+        "`where` has b",
+        "captures: a",
+    ),
     "where of an unknown kind": (HEAD + REWRITE + 'where = {a = "tensor"}\n', 7, "'tensor'", "kinds: integer, literal"),
     "rewrite's safety": (HEAD + REWRITE + 'safety = "maybe"\n', 4, "safety is 'maybe'", "safe, unsafe or display"),
-    "the second rewrite": (HEAD + REWRITE + '[[rewrite]]\nmatch = "torch.g($x)"\nwith = "g($y)"\n', 9, "$y", "bind it in"),
-    "case without before": (HEAD + REWRITE + '[[case]]\ntitle = "t"\n', 7, "needs `title` and `before`", "`after` is left out"),
-    "unknown key of a case": (HEAD + REWRITE + CASE + 'befor = "x"\n', 7, "unknown key `befor`", "did you mean `before`?"),
+    "the second rewrite": (
+        HEAD + REWRITE + '[[rewrite]]\nmatch = "torch.g($x)"\nwith = "g($y)"\n',
+        9,
+        "$y",
+        "bind it in",
+    ),
+    "case without before": (
+        HEAD + REWRITE + '[[case]]\ntitle = "t"\n',
+        7,
+        "needs `title` and `before`",
+        "`after` is left out",
+    ),
+    "unknown key of a case": (
+        HEAD + REWRITE + CASE + 'befor = "x"\n',
+        7,
+        "unknown key `befor`",
+        "did you mean `before`?",
+    ),
 }
 
 
@@ -70,8 +100,14 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_rule_is_read(tmp_path: Path) -> None:
-    text = HEAD + 'message = "m"\nsee = ["u"]\nbackends = ["mps"]\n' + REWRITE + 'native = "n($$a)"\ntorch = ">=2.9"\n' + CASE
-    rule = rule_of(text + 'after = "y"\nunsafe = true\nfinding = false\n', tmp_path)
+    text = (
+        HEAD
+        + 'message = "m"\nsee = ["u"]\nbackends = ["mps"]\n'
+        + REWRITE
+        + 'native = "n($$a)"\ntorch = ">=2.9"\n'
+        + CASE
+    )
+    rule = rule_of(text + 'after = "y"\nunsafe = true\nfinding = false\ntogether = true\n', tmp_path)
     assert (rule.id, rule.pack, rule.safety, rule.message, rule.see, rule.backends) == (
         *("mine/a-rule", "mine", Safety.SAFE, "m", ("u",), ("mps",)),
     )
@@ -80,7 +116,15 @@ def test_a_rule_is_read(tmp_path: Path) -> None:
         *("torch.cuda.f($$a)", "accel.f($$a)", "n($$a)", ">=2.9"),
     )
     assert (rewrite.safety, rewrite.message) == (Safety.SAFE, "m")
-    assert (case.title, case.before, case.after, case.unsafe, case.finding, case.todo) == ("t", "x = 1", "y", True, False, False)
+    assert (case.title, case.before, case.after, case.unsafe, case.finding, case.todo) == (
+        "t",
+        "x = 1",
+        "y",
+        True,
+        False,
+        False,
+    )
+    assert case.together
     assert text.splitlines()[case.line - 1] == "[[case]]"
 
 
@@ -115,7 +159,10 @@ def test_what_cannot_be_looked_up(match: str) -> None:
 
 # ---- many rules
 def test_load_adds_to_the_rules_that_ship(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"mine/a-rule.toml": HEAD + REWRITE, "mine/notes.txt": "x", "catalog/rows.toml": "x = 1", "top.toml": "x"})
+    write_tree(
+        tmp_path,
+        {"mine/a-rule.toml": HEAD + REWRITE, "mine/notes.txt": "x", "catalog/rows.toml": "x = 1", "top.toml": "x"},
+    )
     found = load([tmp_path])
     assert set(found.rules) - set(load().rules) == {"mine/a-rule"}
 

@@ -190,7 +190,9 @@ def test_a_comment_is_never_lost(pattern: str, template: str, text: str) -> None
 
 
 spaces = st.sampled_from(["", " ", "  ", "\t", "\n", " # c\n", "\\\n"])
-captured = st.sampled_from(["x", "(a, b)", "f(1)[0]", "'ü'", "f'{y}'", "lambda: 0", "[i for i in z]", "a if b else c", "-1"])
+captured = st.sampled_from(
+    ["x", "(a, b)", "f(1)[0]", "'ü'", "f'{y}'", "lambda: 0", "[i for i in z]", "a if b else c", "-1"]
+)
 
 
 @given(st.lists(spaces, min_size=6, max_size=6), captured, captured)
@@ -253,7 +255,9 @@ def test_where(kind: str, good: list[str], bad: list[str]) -> None:
 
 def test_names_are_spelled_as_the_file_spells_them() -> None:
     names = {"accel": "ac", "torch": "th"}
-    assert spell("accel.f(torch.g, my.torch.h, '$torch', xaccel.y)", names) == "ac.f(th.g, my.torch.h, '$torch', xaccel.y)"
+    assert (
+        spell("accel.f(torch.g, my.torch.h, '$torch', xaccel.y)", names) == "ac.f(th.g, my.torch.h, '$torch', xaccel.y)"
+    )
     assert identifiers("ac.f(x.ac.y)", names) == {"accel"}
     assert identifiers("th.f(ac.g)", names) == {"accel", "torch"}
     assert identifiers("x.ac.f, path.th", names) == frozenset()

@@ -1,4 +1,4 @@
-"""Facts about a project: the helper's name, classes that define cuda(), torch's floor, re-exports; and the helper itself."""
+"""Facts about a project: the helper and its name, classes that define cuda(), torch's floor, re-exports."""
 
 from __future__ import annotations
 
@@ -232,7 +232,13 @@ def test_uses_torch(text: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("accel", True), ("pkg.accel", True), ("torchmigrate.runtime", True), ("accelerate", False), ("accel.device", False)],
+    [
+        ("accel", True),
+        ("pkg.accel", True),
+        ("torchmigrate.runtime", True),
+        ("accelerate", False),
+        ("accel.device", False),
+    ],
 )
 def test_is_helper(name: str, expected: bool) -> None:
     assert Facts(Path("/"), Settings()).is_helper(name) is expected

@@ -51,16 +51,24 @@ NOT_TORCH = {
     "dict comprehension": "import torch\n{1: HERE(torch.cuda.x) for torch in y}",
     "rebound at the top": "import torch\ntorch = wrap()\nHERE(torch.cuda.x)",
     "two meanings": "if a:\n    import torch\nelse:\n    import mylib as torch\nHERE(torch.cuda.x)",
-    "try/except with None": "try:\n    from torch.cuda import amp\nexcept ImportError:\n    amp = None\nHERE(amp.autocast)",
-    "try/except of two modules": "try:\n    from torch.cuda import amp\nexcept ImportError:\n    from apex import amp\nHERE(amp.x)",
+    "try/except with None": (
+        "try:\n    from torch.cuda import amp\nexcept ImportError:\n    amp = None\nHERE(amp.autocast)"
+    ),
+    "try/except of two modules": (
+        "try:\n    from torch.cuda import amp\nexcept ImportError:\n    from apex import amp\nHERE(amp.x)"
+    ),
     "augmented": "import torch\nc = torch.cuda\nc += 1\nHERE(c.x)",
     "an attribute of an object": "import torch\nHERE(self.torch.cuda.x)",
     "result of a call": "import torch\nHERE(torch.f().cuda.x)",
     "subscript": "import torch\nHERE(torch.d['cuda'].x)",
     "getattr with a default": "import torch\nHERE(getattr(torch, 'cuda', None).x)",
     "getattr of a variable": "import torch\nHERE(getattr(torch, name).x)",
-    "class attribute seen from its method by name": "import torch\nclass A:\n    c = torch.cuda\n    def f(self):\n        HERE(c.x)",
-    "global that is rebound": "import torch\ndef f():\n    global torch\n    torch = 1\ndef g():\n    HERE(torch.cuda.x)",
+    "class attribute seen from its method by name": (
+        "import torch\nclass A:\n    c = torch.cuda\n    def f(self):\n        HERE(c.x)"
+    ),
+    "global that is rebound": (
+        "import torch\ndef f():\n    global torch\n    torch = 1\ndef g():\n    HERE(torch.cuda.x)"
+    ),
     "an alias of itself": "c = c\nHERE(c.x)",
     "two aliases of each other": "a = b\nb = a\nHERE(a.x)",
     "star import of another module": "from mylib import *\nHERE(cuda.x)",
@@ -71,9 +79,15 @@ NOT_TORCH = {
     "walrus beside a test": "import torch\nif a and not (torch := f()) > 1:\n    HERE(torch.cuda.x)",
     "walrus in a function": "import torch\ndef f():\n    if (torch := g()):\n        HERE(torch.cuda.x)",
     "match": "import torch\ndef f():\n    match y:\n        case torch:\n            HERE(torch.cuda.x)",
-    "match in a class pattern": "import torch\ndef f():\n    match y:\n        case P(a=[torch, *_]):\n            HERE(torch.cuda.x)",
-    "match star and rest": "import torch\ndef f():\n    match y:\n        case {'a': 1, **torch}:\n            HERE(torch.cuda.x)",
-    "nonlocal that is rebound": "import torch\ndef f():\n    c = torch.cuda\n    def g():\n        nonlocal c\n        c = 1\n    HERE(c.x)",
+    "match in a class pattern": (
+        "import torch\ndef f():\n    match y:\n        case P(a=[torch, *_]):\n            HERE(torch.cuda.x)"
+    ),
+    "match star and rest": (
+        "import torch\ndef f():\n    match y:\n        case {'a': 1, **torch}:\n            HERE(torch.cuda.x)"
+    ),
+    "nonlocal that is rebound": (
+        "import torch\ndef f():\n    c = torch.cuda\n    def g():\n        nonlocal c\n        c = 1\n    HERE(c.x)"
+    ),
 }
 
 
@@ -101,14 +115,20 @@ TORCH = {
     "in a function": "def f():\n    import torch\n    HERE(torch.cuda.x)",
     "from the function around": "def f():\n    import torch\n    def g():\n        HERE(torch.cuda.x)",
     "shadowed in another function": "import torch\ndef g(torch): pass\ndef f():\n    HERE(torch.cuda.x)",
-    "class body shadows for itself alone": "import torch\nclass A:\n    torch = 1\n    def f(self):\n        HERE(torch.cuda.x)",
+    "class body shadows for itself alone": (
+        "import torch\nclass A:\n    torch = 1\n    def f(self):\n        HERE(torch.cuda.x)"
+    ),
     "comprehension elsewhere": "import torch\n[torch for torch in y]\nHERE(torch.cuda.x)",
     "iterable of a comprehension": "import torch\n[a for a in HERE(torch.cuda.x)]",
     "default of a parameter": "import torch\ndef f(torch=HERE(torch.cuda.x)): pass",
     "decorator": "import torch\n@HERE(torch.cuda.x)\ndef f(torch): pass",
     "getattr": "import torch\nHERE(getattr(torch, 'cuda').x)",
-    "class attribute through self": "import torch\nclass A:\n    c = torch.cuda\n    def f(self):\n        HERE(self.c.x)",
-    "class attribute through cls": "import torch\nclass A:\n    c = torch.cuda\n    @classmethod\n    def f(cls):\n        HERE(cls.c.x)",
+    "class attribute through self": (
+        "import torch\nclass A:\n    c = torch.cuda\n    def f(self):\n        HERE(self.c.x)"
+    ),
+    "class attribute through cls": (
+        "import torch\nclass A:\n    c = torch.cuda\n    @classmethod\n    def f(cls):\n        HERE(cls.c.x)"
+    ),
     "class attribute in its body": "import torch\nclass A:\n    c = torch.cuda\n    HERE(c.x)",
     "walrus of torch itself": "import torch\nwhile (c := torch.cuda):\n    HERE(c.x)",
     "global": "import torch\ndef f():\n    global c\n    c = torch.cuda\n    HERE(c.x)",

@@ -98,7 +98,13 @@ def test_ast_positions_are_offsets() -> None:
     text = "a = 'é\x0c'; b = 2\r\nif a:\r\n\tc = '漢'; d = 4\rx = 1"
     source = decode(text.encode())
     names = [n for n in ast.walk(ast.parse(source.text)) if isinstance(n, ast.Name)]
-    assert {source.utf8[source.offset(n.lineno, n.col_offset) :][:1].decode() for n in names} == {"a", "b", "c", "d", "x"}
+    assert {source.utf8[source.offset(n.lineno, n.col_offset) :][:1].decode() for n in names} == {
+        "a",
+        "b",
+        "c",
+        "d",
+        "x",
+    }
     for n in names:
         at = source.offset(n.lineno, n.col_offset)
         assert source.utf8[at : at + 1].decode() == n.id

@@ -17,7 +17,8 @@ def removals(before: Module, after: Module) -> list[Edit]:
     """Edits to `after` that drop imports from torch.cuda which `before` used and `after` does not."""
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
-    found = [(statement, names) for statement in after.scopes.statements if (names := _removable(after, statement))]
+    imports = (s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+    found = [(statement, names) for statement in imports if (names := _removable(after, statement))]
     if not found:
         return []  # walking all expressions costs more than the whole scan
     index, path = after.facts.index, str(after.path)
@@ -40,10 +41,8 @@ def _in_strings(tree: ast.AST) -> set[str]:
     return {word for text in texts if len(text) < 80 for word in re.findall(r"\w+", text)}
 
 
-def _removable(module: Module, statement: ast.stmt) -> list[ast.alias]:
+def _removable(module: Module, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
     """The names of an import that come from torch.cuda, where the import could go without leaving a hole."""
-    if not isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return []
     up = module.parent(statement)
     place = isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
     return [alias for alias in statement.names if place and _is_ours(statement, alias)]

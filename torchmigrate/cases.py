@@ -44,8 +44,13 @@ def check_cases(ruleset: Ruleset, shapes: Mapping[str, Shape] = SHAPES) -> list[
     for rule in ruleset.rules.values():
         alone = table(Ruleset({rule.id: rule}))
         for case in rule.cases:
-            failures += check_case(rule, case, {"alone": alone, "with all rules": everything}, shapes)
+            failures += check_case(rule, case, _tables(case, alone, everything), shapes)
     return failures
+
+
+def _tables(case: Case, alone: Table, everything: Table) -> dict[str, Table]:
+    both = {} if case.together else {"alone": alone}
+    return {**both, "with all rules": everything}
 
 
 def check_case(rule: Rule, case: Case, tables: Mapping[str, Table], shapes: Mapping[str, Shape]) -> Iterator[CaseFailure]:
@@ -76,7 +81,7 @@ def _run(rule: Rule, case: Case, rules: Table, shape: Shape) -> str | None:
 def migrate(raw: bytes, rules: Table, unsafe: bool = False) -> tuple[bytes, list[Finding]]:
     """One file alone, as a script, helper import included."""
     source = decode(raw)
-    facts = Facts(Path("/"), Settings(unsafe_fixes=unsafe), cuda_classes=frozenset(cuda_classes(b"\n" + raw)))
+    facts = Facts(Path("/"), Settings(unsafe_fixes=unsafe), cuda_classes=frozenset(cuda_classes(raw)))
     outcome = rewrite(Path("/case.py"), source, rules, facts)
     text = replace(source, utf8=outcome.text)
     edits: list[Edit] = []

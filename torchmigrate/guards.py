@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from torchmigrate.edits import Finding, Status
 from torchmigrate.module import Module
-from torchmigrate.scope import FUNCTIONS, chain_of
+from torchmigrate.scope import FUNCTIONS, Binding, chain_of
 
 Span = tuple[int, int]
 GUARD_RULES = {"device/is-available", "device/device-test", "device/device-idiom"}
@@ -40,10 +40,12 @@ class Region:
 def decide(module: Module, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes of every region that must stay as it is, and device-type tests that guard nothing."""
     regions = list(_regions(module, findings))
+    library = _nvidia_names(module) if regions else None
     for region in regions:
         blocker = next((f for f in findings if _keeps(f) and region.holds(f)), None)
-        if not region.reason and blocker is not None:
-            region.reason = _NVIDIA.format(module.source.position(blocker.start)[0])
+        at = blocker.start if blocker is not None else _library_use(module, region, library)
+        if not region.reason and at is not None:
+            region.reason = _NVIDIA.format(module.source.position(at)[0])
     _spread(regions)
     blocked = [r for r in regions if r.reason]
     out = [_settle(f, blocked) for f in findings]
@@ -79,6 +81,39 @@ def _keeps(finding: Finding) -> bool:
     return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
 
 
+def _nvidia_names(module: Module) -> re.Pattern[str] | None:
+    """Names that this file imports from libraries that run on NVIDIA's devices alone, or from a compiled `*_cuda`."""
+    found = {
+        name
+        for scope in {id(s): s for s in module.scopes.scope_of.values()}.values()
+        for name, bindings in scope.names.items()
+        for b in bindings
+        if isinstance(b.node, (ast.Import, ast.ImportFrom)) and (_root(b) in _LIBRARIES or name.endswith("_cuda"))
+    }
+    return re.compile(rf"(?<![\w.])({'|'.join(sorted(map(re.escape, found)))})(?!\w)") if found else None
+
+
+def _library_use(module: Module, region: Region, names: re.Pattern[str] | None) -> int | None:
+    if names is None or region.refusal:
+        return None
+    for start, end in region.covered:
+        found = names.search(module.source.utf8[start:end].decode())
+        if found:
+            return start
+    return None
+
+
+def _root(binding: Binding) -> str:
+    name = binding.qualified or (binding.local[1] if binding.local else "")
+    return name.partition(".")[0]
+
+
+_LIBRARIES = {
+    "apex", "flash_attn", "flash_attn_interface", "xformers", "triton", "bitsandbytes", "pynvml", "py3nvml", "nvidia_smi",
+    "GPUtil", "cupy", "pycuda", "transformer_engine", "tensorrt", "torch2trt", "causal_conv1d", "mamba_ssm",
+}  # fmt: skip
+
+
 def _spread(regions: list[Region]) -> None:
     """A flag's region that must stay keeps the guards it shares with others."""
     for _ in regions:
@@ -93,7 +128,7 @@ def _spread(regions: list[Region]) -> None:
 
 def _settle(finding: Finding, blocked: list[Region]) -> Finding:
     region = next((r for r in blocked if finding.fix and r.holds(finding, inside=not r.refusal)), None)
-    if region is None:
+    if region is None or finding.status is not Status.OPEN:
         return finding
     return _left(finding, region.reason)
 
@@ -142,7 +177,7 @@ class _Tests:
 def _region_of(module: Module, guard: ast.AST, span: Span, tests: _Tests) -> Iterator[Region]:
     region = Region([span])
     node = guard
-    negated = False
+    negated = isinstance(guard, ast.Compare) and isinstance(guard.ops[0], (ast.NotEq, ast.NotIn))
     for up in module.ancestors(guard):
         match up:
             case ast.UnaryOp(ast.Not()):

@@ -18,7 +18,7 @@ _RULE_KEYS = {
     "summary", "safety", "backends", "why", "see", "message", "blocks", "transform", "on", "literals", "rewrite", "case",
 }  # fmt: skip
 _REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
-_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding"}
+_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together"}
 WHERE = {"literal", "integer", "string", "true"}
 NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
 STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
@@ -43,7 +43,8 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A before/after test; no `after` means that it must not change. `todo` cases must still fail."""
+    """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
+    with all rules on only: what they show takes several."""
 
     title: str
     before: str
@@ -52,6 +53,7 @@ class Case:
     unsafe: bool
     finding: bool | None
     line: int
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class Rule:
     def keys(self) -> Iterator[str]:
         """Where the dispatch table holds this rule: `torch.x.y`, `.method`, `string:device` or a node kind."""
         yield from self.on
+        yield from self.pattern_keys()
+
+    def pattern_keys(self) -> Iterator[str]:
+        """What its `[[rewrite]]` tables match; `on` is for its transform."""
         yield from (pattern_key(r.match) for r in self.rewrites)
 
 
@@ -117,7 +123,8 @@ def builtin() -> Path:
 def load(rule_paths: Sequence[Path] = ()) -> Ruleset:
     """Load the built-in rules and those of `rule_paths`. Raises PackError."""
     rules: dict[str, Rule] = {}
-    for root in (builtin(), *rule_paths):
+    ours = builtin()
+    for root in (ours, *(p for p in rule_paths if p.resolve() != ours.resolve())):
         if not root.is_dir():
             raise PackError(f"{root}: no such directory of rules\nhelp: rule-paths wants a folder of <pack>/<rule>.toml")
         for path in sorted(root.glob("*/*.toml")):
@@ -237,7 +244,8 @@ class _Reader:
         if not isinstance(table.get("title"), str) or not isinstance(table.get("before"), str):
             raise self.fail(line, "a case needs `title` and `before`", "`after` is left out where nothing may change")
         flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
-        return Case(table["title"], table["before"], table.get("after"), *flags, line)
+        together = bool(table.get("together", False))
+        return Case(table["title"], table["before"], table.get("after"), *flags, line, together)
 
 
 def pattern_key(match: str) -> str:

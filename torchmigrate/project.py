@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -114,6 +115,7 @@ def cuda_classes(raw: bytes) -> set[str]:
     """Classes in a file that define `cuda()` themselves."""
     if not _DEF_CUDA.search(raw):
         return set()
+    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         tree = ast.parse(raw)
     except (SyntaxError, ValueError, RecursionError):

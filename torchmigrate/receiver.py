@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
 
 from torchmigrate.module import Module
-from torchmigrate.scope import Binding, Scope, chain_of
+from torchmigrate.scope import FUNCTIONS, Binding, Function, Scope, chain_of
 
 Seen = frozenset[object]
 
@@ -28,7 +29,17 @@ def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
     kinds = set(_kinds(module, node, scope, frozenset()))
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return kinds.pop()
-    return Kind.MAYBE_USER if _user_classes(module) else Kind.TORCH
+    return Kind.MAYBE_USER if _could_be_user(module, node) else Kind.TORCH
+
+
+def _could_be_user(module: Module, node: ast.expr) -> bool:
+    """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`, SequenceGenerator)."""
+    called = ast.unparse(node).rpartition(".")[2].lower()
+    for name in _user_classes(module):
+        words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
+        if any(word in called for word in words) or re.search(rf"\b{name}\b", module.source.text):
+            return True
+    return False
 
 
 def _kinds(module: Module, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Kind]:
@@ -107,10 +118,33 @@ def _call(module: Module, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[
         yield Kind.USER if _has_user_base(module, scope) else Kind.TORCH
     elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
         yield from _kinds(module, node.func.value, scope, seen)
-    elif isinstance(node.func, ast.Attribute):
-        yield Kind.TORCH if node.func.attr in _TENSOR else Kind.UNKNOWN
+    elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
+        yield Kind.TORCH
+    elif (function := _function(module, node.func, scope)) and function not in seen:
+        yield from _returned(module, function, seen | {function})
     else:
-        yield Kind.TORCH if last[:1].isupper() else Kind.UNKNOWN
+        yield Kind.UNKNOWN
+
+
+def _function(module: Module, called: ast.expr, scope: Scope) -> Function | None:
+    """The function or method of this file that a call means."""
+    owner = scope.enclosing_class()
+    match called:
+        case ast.Name(name):
+            found = scope.find(name)
+        case ast.Attribute(ast.Name("self"), name) if owner and name in owner.names:
+            found = (owner, owner.names[name])
+        case _:
+            return None
+    node = found[1][0].node if found and len(found[1]) == 1 else None
+    return node if isinstance(node, FUNCTIONS) else None
+
+
+def _returned(module: Module, function: Function, seen: Seen) -> Iterator[Kind]:
+    for statement in module.scopes.statements:
+        if isinstance(statement, ast.Return) and module.function(statement) is function:
+            value = statement.value or statement
+            yield from _kinds(module, value, module.scope(statement), seen) if isinstance(value, ast.expr) else ()
 
 
 def _has_user_base(module: Module, scope: Scope) -> bool:
@@ -142,5 +176,5 @@ _SAME = {"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "tr
 _TENSOR = {
     "unsqueeze", "squeeze", "view", "reshape", "long", "int", "clone", "detach", "contiguous", "permute",
     "transpose", "expand", "repeat", "normal_", "uniform_", "zero_", "fill_", "byte", "bool", "sum", "mean", "new",
-    "resize_", "type", "type_as",
+    "resize_", "type", "type_as", "t", "cat", "stack",
 }  # fmt: skip

@@ -284,23 +284,27 @@ def generator(index_or_device: Any = None) -> torch.Generator:
     return torch.Generator(device=device(index_or_device))
 
 
-def _amp_type() -> str:
-    """The CPU keeps a disabled "cuda", which is what torch.cuda.amp was there; MPS has had autocast since torch 2.5."""
+def autocast_type() -> str:
+    """For torch.autocast: device_type(), but on the CPU a "cuda" that is disabled, as it was; MPS has one since 2.5."""
     kind = device_type()
     return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 5)) else kind
 
 
 def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: bool | None = None) -> torch.autocast:
     """torch.autocast, with CUDA's default of float16 on any accelerator; disabled on the CPU, as torch.cuda.amp's."""
-    kind, dtype = _amp_type(), torch.float16 if dtype is None else dtype
+    kind, dtype = autocast_type(), torch.float16 if dtype is None else dtype
     return torch.autocast(kind, dtype=dtype, enabled=enabled and kind == device_type(), cache_enabled=cache_enabled)
+
+
+def scaler_type() -> str:
+    """For GradScaler: autocast_type(), but on MPS before torch 2.8, for want of a kernel, a disabled "cuda" too."""
+    return "cuda" if device_type() == "mps" and _version < (2, 8) else autocast_type()
 
 
 def grad_scaler(*args: Any, **options: Any) -> Any:
     """torch.amp.GradScaler, arguments after the device; disabled on the CPU and, for want of a kernel, on old MPS."""
-    kind = _amp_type()
-    works = kind == device_type() and (kind != "mps" or _version >= (2, 8))
-    options["enabled"] = works and (args[4] if len(args) > 4 else options.get("enabled", True))
+    kind = scaler_type()
+    options["enabled"] = kind == device_type() and (args[4] if len(args) > 4 else options.get("enabled", True))
     new = getattr(torch.amp, "GradScaler", None)  # torch >= 2.3
     return new(kind, *args[:4], **options) if new else torch.cuda.amp.GradScaler(*args[:4], **options)
 
@@ -315,7 +319,7 @@ def _amp_decorator(name: str, function: Any = None, **options: Any) -> Any:
 
     @functools.wraps(function)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        return (made.get(_amp_type()) or new(function, device_type=_amp_type(), **options))(*args, **kwargs)
+        return (made.get(autocast_type()) or new(function, device_type=autocast_type(), **options))(*args, **kwargs)
 
     return decorated
 

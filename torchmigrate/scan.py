@@ -47,8 +47,10 @@ def table(ruleset: Ruleset) -> Table:
 
     entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
     for rule in ruleset.rules.values():
-        handler = transforms.find(rule) if rule.transform else rewrite_by_patterns
-        for key in dict.fromkeys(rule.keys()):
+        handlers = dict.fromkeys(rule.pattern_keys(), rewrite_by_patterns)
+        if rule.transform:
+            handlers |= dict.fromkeys(rule.on, transforms.find(rule))
+        for key, handler in handlers.items():
             entries.setdefault(key, []).append((rule, handler))
     wide = [(key[:-1], tuple(found)) for key, found in entries.items() if key.endswith(".*")]
     exact = {key: tuple(found) for key, found in entries.items() if not key.endswith(".*")}

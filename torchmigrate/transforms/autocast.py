@@ -1,20 +1,19 @@
 """`torch.autocast("cuda", ...)`, `torch.amp.autocast`, `GradScaler("cuda")`, `custom_fwd(device_type="cuda")`.
 
-Off CUDA these were disabled, and `autocast("cpu")` would be enabled: the helper keeps dtype and enabled state (T7, T8).
+Only the device type changes: off CUDA these were disabled, and `autocast("cpu")` would be enabled, so the helper's type is
+"cuda" on the CPU too (T7, T8). What torch gives to dtype and enabled state stays torch's.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
-from torchmigrate.module import Module, Site
+from torchmigrate.module import Site
 
-_HELPER = {"autocast": "autocast", "GradScaler": "grad_scaler", "custom_fwd": "custom_fwd", "custom_bwd": "custom_bwd"}
-# what stands at these places after the device; the helper takes autocast's in another order, GradScaler's as they are
-_POSITIONS: dict[str, Sequence[str]] = {"autocast": ("dtype", "enabled", "cache_enabled"), "GradScaler": ("",) * 5}
+_TYPE = {"autocast": "accel.autocast_type()", "GradScaler": "accel.scaler_type()"}
 _PARTIAL = "functools.partial"
 
 
@@ -25,24 +24,10 @@ def autocast(site: Site) -> Iterator[Finding]:
     if call is None:
         return
     device = _device(call, arguments)
-    value = device.value if isinstance(device, ast.keyword) else device
-    text = value.value if isinstance(value, ast.Constant) else None
-    if device is None and name == "GradScaler" and not arguments:
-        text = "cuda"  # its default
-    if not isinstance(text, str) or not re.fullmatch(r"cuda(:\d+)?", text):
-        return
-    edits = _edits(site.module, call, arguments, device, _POSITIONS.get(name, ()))
-    if edits is None:
-        yield site.note(f"{site.rule.summary} (not rewritten: its arguments are in an unusual form)")
-        return
-    start, end = site.module.span(site.ref)
-    edits.append(Edit(start, end, f"{site.module.names['accel']}.{_HELPER[name]}"))
-    if text == "cuda":
-        yield site.fix(edits)
-    else:
-        yield site.fix(
-            edits, Safety.UNSAFE, f'{site.rule.message}; a device type has no index, "{text}" may be a mistake'
-        )
+    if device is None and name == "GradScaler" and not arguments and not any(k.arg is None for k in call.keywords):
+        yield _default_scaler(site, call)
+    elif isinstance(device, ast.Constant) and re.fullmatch(r"cuda(:\d+)?", str(device.value)):
+        yield from _named(site, name, device) if name in _TYPE else _decorator(site, name)
 
 
 def _arguments(site: Site) -> tuple[ast.Call | None, list[ast.expr]]:
@@ -55,44 +40,36 @@ def _arguments(site: Site) -> tuple[ast.Call | None, list[ast.expr]]:
     return None, []
 
 
-def _device(call: ast.Call, arguments: list[ast.expr]) -> ast.expr | ast.keyword | None:
-    given = [k for k in call.keywords if k.arg in ("device_type", "device")]
-    return arguments[0] if arguments else given[0] if given else None
+def _device(call: ast.Call, arguments: list[ast.expr]) -> ast.expr | None:
+    given = (k.value for k in call.keywords if k.arg in ("device_type", "device"))
+    return arguments[0] if arguments else next(given, None)
 
 
-def _edits(
-    module: Module,
-    call: ast.Call,
-    arguments: list[ast.expr],
-    device: ast.expr | ast.keyword | None,
-    positions: Sequence[str],
-) -> list[Edit] | None:
-    """Take the device out and name what stood after it. None where the text between arguments is more than commas."""
-    rest = arguments[1:]
-    if len(rest) > len(positions) or any(isinstance(a, ast.Starred) for a in arguments):
-        return None
-    edits = [
-        Edit(at, at, f"{name}=") for name, a in zip(positions, rest, strict=False) if name and (at := module.span(a)[0])
-    ]
-    if device is None:
-        return edits
-    gap = _gap(module, call, device)
-    return [*edits, gap] if gap else None
+def _named(site: Site, name: str, device: ast.Constant) -> Iterator[Finding]:
+    if device.value == "cuda":
+        yield site.replace(device, _TYPE[name])
+        return
+    why = f'{site.rule.message}; a device type has no index, "{device.value}" may be a mistake'
+    yield site.replace(device, _TYPE[name], Safety.UNSAFE, why)
 
 
-def _gap(module: Module, call: ast.Call, device: ast.expr | ast.keyword) -> Edit | None:
-    """The argument with the comma that goes with it."""
-    spans = sorted(module.span(a) for a in (*call.args, *call.keywords))
-    start, end = module.span(device)
-    at = spans.index((start, end))
-    if at + 1 < len(spans):
-        edit, comma = Edit(start, spans[at + 1][0], ""), (end, spans[at + 1][0])
-    elif at:
-        edit, comma = Edit(spans[at - 1][1], end, ""), (spans[at - 1][1], start)
-    else:
-        stop = module.span(call)[1] - 1
-        head = module.source.utf8[module.span(call)[0] : start]
-        bare = start - len(head) + len(head.rstrip(b" \t\r\n\\"))
-        edit, comma = Edit(bare, stop, ""), (end, stop)
-    between = module.source.utf8[slice(*comma)]
-    return edit if not between.strip(b", \t\r\n\\") else None
+def _default_scaler(site: Site, call: ast.Call) -> Finding:
+    """`GradScaler()` is CUDA's."""
+    start, end = site.module.span(call)
+    ref_end = site.module.span(site.ref)[1]
+    at = site.module.source.utf8.index(b"(", ref_end, end) + 1 if call.func is site.ref else ref_end
+    text = _TYPE["GradScaler"].replace("accel", site.module.names["accel"])
+    if call.func is not site.ref:
+        return site.fix([Edit(at, at, f", {text}")])
+    return site.fix([Edit(at, at, f"{text}, " if call.keywords else text)])
+
+
+def _decorator(site: Site, name: str) -> Iterator[Finding]:
+    """The helper's looks for the device when the method runs, not when its class is made."""
+    for given in ("$$rest", "cast_inputs=$inputs"):
+        first = f'device_type="cuda", {given}' if given == "$$rest" else f'{given}, device_type="cuda"'
+        found = site.rewrite(f"{site.qualified}({first})", f"accel.{name}({given})")
+        if found:
+            yield found
+            return
+    yield site.note(f"{site.rule.summary} (not rewritten: its arguments are in an unusual form)")

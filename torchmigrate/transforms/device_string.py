@@ -101,9 +101,14 @@ def _returned(site: Site, whole: ast.AST, device: Device, up: ast.AST) -> Iterat
         yield replaced(site, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
 
 
+_RECORDS = {"save", "dump", "dumps", "log", "write", "print", "assertEqual"}
+
+
 def _dict_value(site: Site, whole: ast.AST, outer: ast.AST, device: Device, up: ast.Dict) -> Iterator[Finding]:
     key = up.keys[next(i for i, v in enumerate(up.values) if v is outer)]
     owner = site.module.parent(up)
+    if isinstance(owner, ast.Call) and (chain_of(owner.func) or "").rpartition(".")[2] in _RECORDS:
+        return  # what is written down is data, not a device to use
     if isinstance(owner, ast.keyword) and owner.arg == "map_location":
         yield replaced(site, whole, device, typed=False)
     elif isinstance(key, ast.Constant) and isinstance(key.value, str) and DEVICE_NAME.search(key.value):

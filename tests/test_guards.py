@@ -1,0 +1,155 @@
+"""Guards: a test and all that it guards change together, or neither does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from torchmigrate.cases import migrate
+from torchmigrate.edits import Status
+from torchmigrate.scan import Table
+
+Migrated = Callable[..., str]
+HEAD = "import torch\n"
+ASK, ASKED = "torch.cuda.is_available()", "accel.is_available()"
+MOVE, MOVED = "x = x.cuda()", "x = x.to(accel.device())"
+ONLY = "torch.cuda.cudart().cudaProfilerStart()"  # what only NVIDIA has
+
+
+def after(migrated: Migrated, body: str, **options: bool) -> str:
+    """The text without the imports."""
+    found = migrated(HEAD + body, **options)
+    return found.removeprefix(HEAD).removeprefix("import accel\n")
+
+
+# ---- stays, with all that it guards
+STAYS = {
+    "nothing that would change": f'if {ASK}:\n    print("use --cuda")\n',
+    "what only NVIDIA has": f"if {ASK}:\n    {ONLY}\n",
+    "what only NVIDIA has, beside what could move": f"if {ASK}:\n    {MOVE}\n    {ONLY}\n",
+    "deep inside": f"if {ASK}:\n    for i in y:\n        with z:\n            {MOVE}\n            {ONLY}\n",
+    "in the condition": f"if {ASK} and torch.cuda.cudart().x >= 8:\n    {MOVE}\n",
+    "in a conditional expression": f"x = f(torch.cuda.cudart()) if {ASK} else x.cuda\n".replace(
+        " else x.cuda", " else 0"
+    ),
+    "a ladder of elifs": (
+        f"if {ASK}:\n    d = 'cuda'\nelif torch.backends.mps.is_available():\n    d = 'mps'\nelse:\n    d = 'cpu'\n"
+    ),
+    "a ladder that asks for mps first": (
+        f"if torch.backends.mps.is_available():\n    d = 'mps'\nelif {ASK}:\n    d = 'cuda'\nelse:\n    d = 'cpu'\n"
+    ),
+    "a ladder in one expression": f"d = 'cuda' if {ASK} else 'mps' if torch.backends.mps.is_available() else 'cpu'\n",
+    "a ladder of returns": (
+        f"def f():\n    if {ASK}:\n        return 'cuda'\n"
+        "    if torch.backends.mps.is_available():\n        return 'mps'\n    return 'cpu'\n"
+    ),
+    "a ladder by a flag": (
+        f"has_mps = torch.backends.mps.is_available()\nif {ASK}:\n    d = 'cuda'\nelif has_mps:\n"
+        "    d = 'mps'\nelse:\n    d = 'cpu'\n"
+    ),
+    "not, with what only NVIDIA has in the else": f"if not {ASK}:\n    pass\nelse:\n    {ONLY}\n    {MOVE}\n",
+    "a flag that guards what only NVIDIA has": f"use = {ASK}\nif use:\n    {MOVE}\nif use:\n    {ONLY}\n",
+    "a flag of the options": f"args.cuda = args.cuda and {ASK}\nif args.cuda:\n    {ONLY}\n",
+    "a skipped test of what only NVIDIA has": f"@skipIf(not {ASK}, 'x')\ndef test():\n    {ONLY}\n",
+}
+
+
+@pytest.mark.parametrize("body", STAYS.values(), ids=STAYS)
+def test_stays(body: str, migrated: Migrated) -> None:
+    assert after(migrated, body) == body
+
+
+# ---- changes, with all that it guards
+CHANGES = {
+    "if": f"if {ASK}:\n    {MOVE}\n",
+    "if with an else": f"if {ASK}:\n    {MOVE}\nelse:\n    x = x.cpu()\n",
+    "not": f"if not {ASK}:\n    x = x.cpu()\nelse:\n    {MOVE}\n",
+    "and": f"if y and {ASK}:\n    {MOVE}\n",
+    "nested": f"if {ASK}:\n    if y:\n        for i in z:\n            {MOVE}\n",
+    "conditional expression": f"x = x.cuda() if {ASK} else x\n",
+    "elif": f"if y:\n    pass\nelif {ASK}:\n    {MOVE}\n",
+    "while": f"while {ASK}:\n    {MOVE}\n",
+    "leaves early": f"def f(x):\n    if not {ASK}:\n        return x\n    return x.cuda()\n",
+    "a flag": f"use = {ASK}\nif use:\n    {MOVE}\n",
+    "a flag with a condition": f"use = y and {ASK}\nif use and z:\n    {MOVE}\n",
+    "a flag of the options": f"args.cuda = not args.no_cuda and {ASK}\nif args.cuda:\n    {MOVE}\n",
+    "a flag in a conditional expression": f"use = {ASK}\nx = x.cuda() if use else x\n",
+}
+
+
+@pytest.mark.parametrize("body", CHANGES.values(), ids=CHANGES)
+def test_changes(body: str, migrated: Migrated) -> None:
+    assert after(migrated, body) == body.replace(ASK, ASKED).replace("x.cuda()", "x.to(accel.device())")
+
+
+def test_regions_are_decided_one_by_one(migrated: Migrated) -> None:
+    mine, theirs = f"if {ASK}:\n    {MOVE}\n", f"if {ASK}:\n    {ONLY}\n"
+    assert after(migrated, mine + theirs) == mine.replace(ASK, ASKED).replace(MOVE, MOVED) + theirs
+    assert after(migrated, theirs + mine) == theirs + mine.replace(ASK, ASKED).replace(MOVE, MOVED)
+
+
+def test_the_else_of_a_guard_is_not_guarded(migrated: Migrated) -> None:
+    """What only NVIDIA has in the else is not run where the test holds; it keeps nothing."""
+    body = f"if {ASK}:\n    {MOVE}\nelse:\n    {ONLY}\n"
+    assert after(migrated, body) == body.replace(ASK, ASKED).replace(MOVE, MOVED)
+
+
+def test_a_flag_of_one_function_says_nothing_about_another(migrated: Migrated) -> None:
+    body = f"def f(x):\n    use = {ASK}\n    if use:\n        {MOVE}\ndef g(use):\n    if use:\n        {ONLY}\n"
+    assert after(migrated, body) == body.replace(ASK, ASKED).replace(MOVE, MOVED)
+
+
+def test_a_flag_spreads_to_the_flags_it_shares_a_guard_with(migrated: Migrated) -> None:
+    body = f"a = {ASK}\nif a:\n    {MOVE}\nif not a:\n    pass\nelse:\n    {ONLY}\n"
+    assert after(migrated, body) == body
+
+
+def test_suppressed_code_keeps_its_guard(migrated: Migrated) -> None:
+    body = f"if {ASK}:\n    {MOVE}  # torchmigrate: ignore[device/tensor-cuda]\n    torch.cuda.synchronize()\n"
+    assert after(migrated, body) == body
+
+
+def test_held_code_keeps_its_guard_until_it_is_asked_for(migrated: Migrated) -> None:
+    """`Batch` defines cuda() and may be the receiver: unsafe, so its guard waits for it."""
+    body = f"class Batch:\n    def cuda(self): pass\ndef f(x):\n    if {ASK}:\n        x.cuda()\n"
+    assert after(migrated, body) == body
+    assert after(migrated, body, unsafe=True) == body.replace(ASK, ASKED).replace("x.cuda()", "x.to(accel.device())")
+
+
+# ---- programs that refuse to run without CUDA
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"assert {ASK}\n{ONLY}\n",
+        f"if not {ASK}:\n    raise RuntimeError('no GPU')\n{ONLY}\n",
+        f"import sys\nif not {ASK}:\n    sys.exit(1)\n{ONLY}\n",
+    ],
+)
+def test_a_refusal_stays_where_its_program_needs_cuda(body: str, migrated: Migrated) -> None:
+    assert ASK in after(migrated, body)
+
+
+def test_what_follows_a_refusal_may_change_though_it_stays(migrated: Migrated) -> None:
+    body = f"assert {ASK}\n{MOVE}\n{ONLY}\n"
+    assert MOVED in after(migrated, body)
+
+
+def test_what_is_left_alone_says_why(rules: Table) -> None:
+    def reasons(body: str) -> list[str]:
+        _, findings = migrate((HEAD + body).encode(), rules)
+        return [f.message.partition("left alone: ")[2] for f in findings if f.status is Status.LEFT]
+
+    (why, *rest) = reasons(f"if {ASK}:\n    {MOVE}\n    {ONLY}\n")
+    assert "stays bound to CUDA (line 4)" in why
+    assert rest
+    assert all("portable already" in r for r in reasons(STAYS["a ladder of elifs"]))
+    assert "guards nothing" in reasons(STAYS["nothing that would change"])[0]
+
+
+@pytest.mark.parametrize(
+    "body", [*STAYS.values(), *CHANGES.values()], ids=[*STAYS, *(f"changes: {n}" for n in CHANGES)]
+)
+def test_a_second_run_decides_the_same(body: str, migrated: Migrated) -> None:
+    once = migrated(HEAD + body)
+    assert migrated(once) == once
