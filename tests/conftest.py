@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from torchmigrate import cases, pack
@@ -19,6 +20,10 @@ from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
 
 ROOT = Path(__file__).parent.parent
+
+# Loaded machines are no bugs; the same examples everywhere, and nothing kept between runs.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, planned, python, write_plan, write_tree
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate import engine, files, pack
@@ -63,7 +63,6 @@ def both(parts: list[tuple[str, str]]) -> tuple[str, str]:
 
 
 # ---- 1 and 2: every byte outside of edits survives
-@settings(deadline=None)
 @given(st.lists(chunks, min_size=1, max_size=7))
 def test_1_what_is_not_rewritten_is_not_reprinted(parts: list[tuple[str, str]]) -> None:
     before, after = both(parts)
@@ -90,7 +89,6 @@ def test_2_the_shape_of_a_file_survives(shape: str) -> None:
     assert migrate(before, RULES)[0] == after
 
 
-@settings(deadline=None)
 @given(st.lists(chunks, min_size=2, max_size=5), st.integers(0, 10**6))
 def test_2_mixed_newlines_survive(parts: list[tuple[str, str]], seed: int) -> None:
     before, after = both(parts)
@@ -132,13 +130,11 @@ def test_3_no_rest_is_an_error_that_names_the_rule(tmp_path: Path) -> None:
         run_once(with_handler(handler, tmp_path))
 
 
-@pytest.mark.parametrize("text", ["torch.cuda.f((", "1 +", "return", "x = "])
+@pytest.mark.parametrize("text", ["torch.cuda.f((", "1 +", "x = "])
 def test_3_what_would_not_parse_is_an_error_that_names_the_rule(text: str, tmp_path: Path) -> None:
     def handler(site: Site) -> object:
         yield site.fix([Edit(*site.module.span(site.node), text)])
 
-    if text == "return":
-        pytest.skip("`return` outside of a function parses; compiling every file would cost too much")
     with pytest.raises(RewriteError, match=r"no longer parse .* rules: mine/restless"):
         run_once(with_handler(handler, tmp_path))
 

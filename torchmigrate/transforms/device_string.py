@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
+from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_call import argument, is_default, is_foreign, keyword, replaced
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, carrier, is_cpu, parse

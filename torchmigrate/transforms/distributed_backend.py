@@ -84,7 +84,7 @@ def _keyword(
             yield _composed(site)
     elif _BACKEND.search(arg):
         why = f"{site.rule.message}; a configuration file may be run where the helper cannot be imported"
-        yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last == "dict" else ()))
+        yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last in ("dict", "Namespace") else ()))
     elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(site.module.statement(call)):
         yield from _option(site, node, call)
 
