@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchmigrate import diff, pack, runtime
 from torchmigrate.edits import Changed
-from torchmigrate.pack import Case, Rule
+from torchmigrate.rule import Case, Rule
 
 HERE = Path(__file__).resolve().parent
 MARKS = "<!-- functions: written by docs/build_rules.py -->\n", "<!-- end -->\n"

@@ -8,7 +8,8 @@ import pytest
 from conftest import write_tree
 
 from torchmigrate.edits import Safety
-from torchmigrate.pack import PackError, Rule, Ruleset, builtin, literals_of, load, load_rule, pattern_key
+from torchmigrate.pack import PackError, builtin, load, load_rule
+from torchmigrate.rule import Rule, Ruleset, literals_of, pattern_key
 
 HEAD = 'summary = "a"\nsafety = "safe"\nwhy = "b"\n'
 REWRITE = '[[rewrite]]\nmatch = "torch.cuda.f($$a)"\nwith = "accel.f($$a)"\n'

@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate.edits import compose
-from torchmigrate.pattern import (
-    Island,
-    Match,
-    PatternError,
-    admits,
-    check_template,
-    compile_pattern,
-    instantiate,
-)
+from torchmigrate.island import Island, instantiate
+from torchmigrate.pattern import Match, PatternError, admits, check_template, compile_pattern
 from torchmigrate.spelling import identifiers, spell
 
 

@@ -14,8 +14,8 @@ from conftest import ROOT
 from torchmigrate import pack, transforms
 from torchmigrate.cases import SHAPES, check_case
 from torchmigrate.edits import Safety
-from torchmigrate.pack import Case, Rule, Ruleset
 from torchmigrate.pattern import check_template, compile_pattern
+from torchmigrate.rule import Case, Rule, Ruleset
 from torchmigrate.scan import Table, table
 
 RULES = pack.load()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from conftest import module
 
-from torchmigrate.scope import build, canonical, chain_of
+from torchmigrate.scope import canonical, chain_of
+from torchmigrate.scopes import build
 
 MARK = "HERE"
 
@@ -18,7 +19,7 @@ def meaning(text: str, reexport: Callable[..., str | None] | None = None) -> str
     found = module(text)
     if reexport:
         found.resolver._reexport = reexport
-    from torchmigrate.pack import Ruleset
+    from torchmigrate.rule import Ruleset
     from torchmigrate.scan import Scan, table
 
     scan = Scan(found, table(Ruleset({})))

@@ -133,7 +133,12 @@ def _anchor(tree: ast.Module, module: Module, first_use: int) -> ast.stmt | None
     for i, node in enumerate(tree.body):
         if module.span(node)[0] > first_use:
             break
-        docstring = i == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        docstring = (
+            i == 0
+            and isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
         if docstring or isinstance(node, (ast.Import, ast.ImportFrom)):
             place = node
     return place

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from torchmigrate.config import Settings
 from torchmigrate.edits import Edit, Finding, compose
-from torchmigrate.pack import Case, Rule, Ruleset
 from torchmigrate.project import Facts, cuda_classes
 from torchmigrate.rewrite import RewriteError, rewrite, with_import
+from torchmigrate.rule import Case, Rule, Ruleset
 from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
 
@@ -53,8 +53,15 @@ def _tables(case: Case, alone: Table, everything: Table) -> dict[str, Table]:
     return {**both, "with all rules": everything}
 
 
-def check_case(rule: Rule, case: Case, tables: Mapping[str, Table], shapes: Mapping[str, Shape]) -> Iterator[CaseFailure]:
-    found = [f"{how}, {name}: {why}" for how, t in tables.items() for name, s in shapes.items() if (why := _run(rule, case, t, s))]
+def check_case(
+    rule: Rule, case: Case, tables: Mapping[str, Table], shapes: Mapping[str, Shape]
+) -> Iterator[CaseFailure]:
+    found = [
+        f"{how}, {name}: {why}"
+        for how, t in tables.items()
+        for name, s in shapes.items()
+        if (why := _run(rule, case, t, s))
+    ]
     if case.todo and not found:
         yield CaseFailure(rule.id, case.title, case.line, "is marked todo, and passes")
     elif found and not case.todo:
@@ -70,10 +77,17 @@ def _run(rule: Rule, case: Case, rules: Table, shape: Shape) -> str | None:
     except (RewriteError, SyntaxError) as error:
         return f"{type(error).__name__}: {error}"
     if after != expected:
-        return "gives\n" + textwrap.indent(after.decode(), "    ") + "  instead of\n" + textwrap.indent(expected.decode(), "    ")
+        return (
+            "gives\n"
+            + textwrap.indent(after.decode(), "    ")
+            + "  instead of\n"
+            + textwrap.indent(expected.decode(), "    ")
+        )
     if again != after:
         return "a second run gives\n" + textwrap.indent(again.decode(), "    ")
-    if case.finding is not None and case.finding is not any(f.rule == rule.id and f.status.value in ("open", "held") for f in findings):
+    if case.finding is not None and case.finding is not any(
+        f.rule == rule.id and f.status.value in ("open", "held") for f in findings
+    ):
         return "has no finding of the rule" if case.finding else "has a finding of the rule"
     return None
 

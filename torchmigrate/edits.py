@@ -56,7 +56,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that a rule speaks about. `line` is 1-based, `column` 1-based in characters; `cell` numbers notebook cells."""
+    """One place that a rule speaks about. `line` is 1-based, `column` 1-based in characters; `cell` is a notebook's."""
 
     rule: str
     safety: Safety
@@ -171,7 +171,7 @@ class Occupied:
 
 
 def _overlap(a: Edit, b: Edit) -> bool:
-    return a.start < b.end and b.start < a.end or a.start == b.start
+    return (a.start < b.end and b.start < a.end) or a.start == b.start
 
 
 def shifted(findings: Iterable[Finding], edit: Edit) -> Iterator[Finding]:

@@ -22,7 +22,11 @@ class Vendored:
 
     def keep(self, result: FileResult) -> FileResult:
         """A file that binds what it uses; a rewritten notebook does, and finds the helper beside itself."""
-        if isinstance(result, Changed) and result.path.suffix == ".ipynb" and _mentions(result.after, self.facts.helper):
+        if (
+            isinstance(result, Changed)
+            and result.path.suffix == ".ipynb"
+            and _mentions(result.after, self.facts.helper)
+        ):
             self.needed.add(str(result.path.with_name(f"{self.facts.helper}.py")))
         return result
 

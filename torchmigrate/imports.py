@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 
 _REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
@@ -16,7 +16,11 @@ _IMPORT = re.compile(
 )
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
 _JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")
-_PACKAGING = {"setup.py": "setup(", "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]", "setup.cfg": r"^\[metadata\]"}
+_PACKAGING = {
+    "setup.py": "setup(",
+    "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
+    "setup.cfg": r"^\[metadata\]",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,9 @@ class ImportIndex:
         in_package = self._is_package(directory)
         if in_package and self._is_relative(directory, own, uses):
             return self._relative(directory, own, helper)
-        absolute = [u for u in uses if not u.relative and len(u.dotted) > 1 or u.dotted and path.endswith("__init__.py")]
+        absolute = [
+            u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
+        ]
         if absolute:
             return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
         foreign = self._package_used(path, own, directory)
@@ -158,7 +164,12 @@ class ImportIndex:
         """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
         if any(i.level for i in own):
             return True
-        absolute = any(i.module.split(".")[0] == os.path.basename(top) for i in own for top in self._tops if directory.startswith(top))
+        absolute = any(
+            i.module.split(".")[0] == os.path.basename(top)
+            for i in own
+            for top in self._tops
+            if directory.startswith(top)
+        )
         return not absolute and any(u.relative for u in uses)
 
     @cached_property
@@ -197,7 +208,7 @@ class ImportIndex:
         return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_installable(root: str) -> bool:
     """Whether a folder says how to install what it holds (a pyproject.toml may hold tools' settings alone)."""
     folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)

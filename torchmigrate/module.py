@@ -1,4 +1,4 @@
-"""One parsed file as rules see it: Module (text, tree, scopes, facts) and Site (one place that a rule may speak about)."""
+"""A parsed file as rules see it: Module (text, tree, scopes, facts) and Site (a place that a rule may speak about)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate import scope as scopes_
+from torchmigrate import scopes
 from torchmigrate.edits import Edit, Finding, Fix, Safety
+from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope
 from torchmigrate.source import Source
 from torchmigrate.spelling import identifiers, spell
 
 if TYPE_CHECKING:
-    from torchmigrate.pack import Rule
-    from torchmigrate.pattern import Island
+    from torchmigrate.island import Island
     from torchmigrate.project import Facts
+    from torchmigrate.rule import Rule
 
 HELPER = "accel"
 
@@ -28,9 +29,9 @@ class Module:
     def __init__(self, path: Path, source: Source, facts: Facts) -> None:
         self.path, self.source, self.facts = path, source, facts
         self.tree = ast.parse(source.text)
-        self.scopes = scopes_.build(self.tree)
-        self.resolver = scopes_.Resolver(lambda *local: facts.reexport(path, *local))
-        self.expression_scope: dict[ast.AST, scopes_.Scope] = {}
+        self.scopes = scopes.build(self.tree)
+        self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
+        self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Island | None] = {}
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -49,17 +50,17 @@ class Module:
             node = self.scopes.parent[node]
         return node
 
-    def scope(self, node: ast.AST) -> scopes_.Scope:
+    def scope(self, node: ast.AST) -> Scope:
         for up in (node, *self.ancestors(node)):
             found = self.expression_scope.get(up) or self.scopes.scope_of.get(up)
             if found is not None:
                 return found
         return self.scopes.module
 
-    def function(self, node: ast.AST) -> scopes_.Function | None:
-        return next((up for up in self.ancestors(node) if isinstance(up, scopes_.FUNCTIONS)), None)
+    def function(self, node: ast.AST) -> Function | None:
+        return next((up for up in self.ancestors(node) if isinstance(up, FUNCTIONS)), None)
 
-    def resolve(self, node: ast.AST, scope: scopes_.Scope | None = None) -> str | None:
+    def resolve(self, node: ast.AST, scope: Scope | None = None) -> str | None:
         """Qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None where it is not certain."""
         return self.resolver.resolve(node, scope or self.scope(node))
 
@@ -83,7 +84,8 @@ class Module:
 
     def island(self, node: ast.AST) -> Island | None:
         """`node` parsed by LibCST, or None where it does not come out as it went in."""
-        from torchmigrate.pattern import Island, PatternError
+        from torchmigrate.island import Island
+        from torchmigrate.pattern import PatternError
 
         span = self.span(node)
         if span not in self._islands:
@@ -112,7 +114,7 @@ class Module:
         return None
 
     @staticmethod
-    def _import_is(binding: scopes_.Binding, test: Callable[[str], bool]) -> bool:
+    def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
         names = [binding.qualified] if binding.qualified else []
         if binding.local:
             names.append(".".join(filter(None, binding.local[1:])))
@@ -127,7 +129,7 @@ class Site:
     rule: Rule
     node: ast.AST
     ref: ast.AST
-    scope: scopes_.Scope
+    scope: Scope
     qualified: str | None = None
     extra: dict[str, object] = field(default_factory=dict)
 
@@ -139,7 +141,9 @@ class Site:
     def parent(self) -> ast.AST | None:
         return self.module.parent(self.node)
 
-    def finding(self, message: str = "", fix: Fix | None = None, node: ast.AST | None = None, **changes: object) -> Finding:
+    def finding(
+        self, message: str = "", fix: Fix | None = None, node: ast.AST | None = None, **changes: object
+    ) -> Finding:
         rule = self.rule
         start, end = self.module.span(node or self.node)
         safety = fix.safety if fix else Safety.DISPLAY
@@ -174,6 +178,7 @@ class Site:
     ) -> Finding | None:
         """Rewrite `node` if it matches. A finding without a fix where it matches but cannot be edited safely."""
         from torchmigrate import pattern as p
+        from torchmigrate.island import instantiate
 
         target = node or self.node
         joined = [up for up in self.module.ancestors(target) if isinstance(up, ast.JoinedStr)]
@@ -188,7 +193,7 @@ class Site:
             return None
         try:
             text = spell(template, self.module.names)
-            edits = [e for m in matches for e in p.instantiate(m, text, island)]
+            edits = [e for m in matches for e in instantiate(m, text, island)]
         except p.PatternError as error:
             return self.note(f"{self.rule.summary} (not rewritten: {error})")
         return self.fix(edits, safety, message, text)

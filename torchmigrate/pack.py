@@ -2,116 +2,30 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchmigrate.edits import Safety
+from torchmigrate.rule import CAPTURE, NODE_KINDS, STRING_KINDS, WHERE, Case, Rewrite, Rule, Ruleset, pattern_key
 
-_CAPTURE = re.compile(r"\$\$?(\w+)")
 _RULE_KEYS = {
-    "summary", "safety", "backends", "why", "see", "message", "blocks", "transform", "on", "literals", "rewrite", "case",
+    "summary", "safety", "backends", "why", "see", "message", "blocks", "transform", "on", "literals", "rewrite",
+    "case",
 }  # fmt: skip
+
+
 _REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
+
+
 _CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together"}
-WHERE = {"literal", "integer", "string", "true"}
-NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
-STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
 
 
 class PackError(ValueError):
     """A rule file that cannot be used; the message is `file:line: what` and a line of help."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """One `match` with its `with` (None: a finding only). `where` restricts captures: literal, integer, string, true."""
-
-    match: str
-    template: str | None
-    where: Mapping[str, str]
-    safety: Safety
-    message: str
-    native: str | None = None
-    torch: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
-    with all rules on only: what they show takes several."""
-
-    title: str
-    before: str
-    after: str | None
-    todo: bool
-    unsafe: bool
-    finding: bool | None
-    line: int
-    together: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One file of a pack."""
-
-    id: str
-    path: Path
-    summary: str
-    safety: Safety
-    backends: tuple[str, ...]
-    why: str
-    see: tuple[str, ...]
-    message: str
-    blocks: bool
-    transform: str | None
-    on: tuple[str, ...]
-    literals: tuple[str, ...]
-    rewrites: tuple[Rewrite, ...]
-    cases: tuple[Case, ...]
-
-    @property
-    def pack(self) -> str:
-        return self.id.partition("/")[0]
-
-    def keys(self) -> Iterator[str]:
-        """Where the dispatch table holds this rule: `torch.x.y`, `.method`, `string:device` or a node kind."""
-        yield from self.on
-        yield from self.pattern_keys()
-
-    def pattern_keys(self) -> Iterator[str]:
-        """What its `[[rewrite]]` tables match; `on` is for its transform."""
-        yield from (pattern_key(r.match) for r in self.rewrites)
-
-
-@dataclass(frozen=True, slots=True)
-class Ruleset:
-    """All rules that are loaded, by id. `claimed`: what deselected rules speak about, so that no other does instead."""
-
-    rules: Mapping[str, Rule]
-    claimed: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()  # of the deselected
-
-    def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
-        """Packs or rules by name; no `select` means all."""
-
-        def named(rule: Rule, names: Sequence[str]) -> bool:
-            return rule.id in names or rule.pack in names
-
-        kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
-        dropped = [rule for rule in self.rules.values() if rule.id not in kept]
-        claimed = self.claimed | {key for rule in dropped for key in rule.keys()}  # noqa: SIM118
-        return Ruleset(kept, claimed, self.names | {name for rule in dropped for name in (rule.id, rule.pack)})
-
-    def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
-        """Names that are neither a rule nor a pack, each with the closest one that is."""
-        known = sorted({r.pack for r in self.rules.values()} | set(self.rules))
-        return {n: next(iter(difflib.get_close_matches(n, known, 1)), None) for n in names if n not in known}
 
 
 def builtin() -> Path:
@@ -126,13 +40,17 @@ def load(rule_paths: Sequence[Path] = ()) -> Ruleset:
     ours = builtin()
     for root in (ours, *(p for p in rule_paths if p.resolve() != ours.resolve())):
         if not root.is_dir():
-            raise PackError(f"{root}: no such directory of rules\nhelp: rule-paths wants a folder of <pack>/<rule>.toml")
+            raise PackError(
+                f"{root}: no such directory of rules\nhelp: rule-paths wants a folder of <pack>/<rule>.toml"
+            )
         for path in sorted(root.glob("*/*.toml")):
             if path.parent.name == "catalog":
                 continue
             rule = load_rule(path)
             if rule.id in rules:
-                raise PackError(f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\nhelp: rename the file")
+                raise PackError(
+                    f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\nhelp: rename the file"
+                )
             rules[rule.id] = rule
     return Ruleset(rules)
 
@@ -160,7 +78,9 @@ class _Reader:
         heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
         start = heads[index] if index < len(heads) else 1
         pattern = re.compile(rf"\s*{re.escape(key)}\s*=") if key else None
-        return next((i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start)
+        return next(
+            (i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start
+        )
 
     def fail(self, line: int, what: str, way_out: str) -> PackError:
         return PackError(f"{self.path}:{line}: {what}\nhelp: {way_out}")
@@ -212,7 +132,9 @@ class _Reader:
             raise self.fail(line, "`on` and `transform` belong together", "`on` lists what the transform is called for")
         for key in on:
             if not (key.startswith(("torch.", ".")) or key in NODE_KINDS | STRING_KINDS):
-                raise self.fail(line, f"`on` has {key!r}", "use `torch.x`, `torch.x.*`, `.method`, `string:...` or a node kind")
+                raise self.fail(
+                    line, f"`on` has {key!r}", "use `torch.x`, `torch.x.*`, `.method`, `string:...` or a node kind"
+                )
 
     def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
         line = self.line("rewrite", index)
@@ -223,10 +145,12 @@ class _Reader:
         try:
             pattern_key(match)
         except ValueError as error:
-            raise self.fail(self.line("rewrite", index, "match"), str(error), "a match is one Python expression") from None
-        captures = set(_CAPTURE.findall(match))
+            raise self.fail(
+                self.line("rewrite", index, "match"), str(error), "a match is one Python expression"
+            ) from None
+        captures = set(CAPTURE.findall(match))
         for text in filter(None, (template, table.get("native"))):
-            unbound = sorted(set(_CAPTURE.findall(text)) - captures)
+            unbound = sorted(set(CAPTURE.findall(text)) - captures)
             if unbound:
                 at = self.line("rewrite", index, "with")
                 raise self.fail(at, f"`with` uses ${unbound[0]}, which `match` does not bind", f"bind it in `{match}`")
@@ -246,35 +170,3 @@ class _Reader:
         flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
         together = bool(table.get("together", False))
         return Case(table["title"], table["before"], table.get("after"), *flags, line, together)
-
-
-def pattern_key(match: str) -> str:
-    """`torch.cuda.f` or `.method`: what a candidate must be called. Raises ValueError."""
-    source = _CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
-    try:
-        node: ast.AST = ast.parse(source, mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"`{match}` is not an expression: {error.msg}") from None
-    if isinstance(node, ast.Call):
-        node = node.func
-    if not isinstance(node, ast.Attribute):
-        raise ValueError(f"`{match}` names neither a torch function nor a method")
-    name = ast.unparse(node)
-    return name if name.startswith("torch.") else f".{node.attr}"
-
-
-def literals_of(rules: Sequence[Rule]) -> tuple[bytes, ...]:
-    """What a file must hold, as plain bytes, for any of `rules` to have work in it."""
-    found: set[str] = set()
-    for rule in rules:
-        found.update(rule.literals or filter(None, map(_literal, rule.keys())))
-    shortest = sorted(found, key=lambda text: (len(text), text))
-    needed = [t for i, t in enumerate(shortest) if not any(s in t for s in shortest[:i])]
-    return tuple(t.encode() for t in sorted(needed, key=lambda t: t != "cuda"))
-
-
-def _literal(key: str) -> str | None:
-    if key.startswith("string:") or key in NODE_KINDS:
-        return None
-    parts = key.removesuffix(".*").split(".")
-    return "cuda" if "cuda" in parts else parts[-1]

@@ -1,25 +1,27 @@
-"""Patterns such as `$x.cuda($$args)`: match a LibCST expression, then turn a template into span edits.
+"""Patterns such as `$x.cuda($$args)` and how they match LibCST expressions.
 
-`$x` is one expression, `$$args` the rest of an argument list with its white space, comments and trailing comma. The
-edits touch only what lies between captures, so what a capture holds is never retyped and nested rewrites compose.
+`$x` is one expression, `$$args` the rest of an argument list with its white space, comments and trailing comma.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
-
-from torchmigrate.edits import Edit
 
 ONE, MANY = "__one_", "__many_"
-_CAPTURE = re.compile(r"\$\$?(\w+)")
+
+
+CAPTURE = re.compile(r"\$\$?(\w+)")
+
+
 Resolve = Callable[[str], "str | None"]
+
+
 Span = tuple[int, int]
 
 
@@ -46,99 +48,38 @@ class Match:
     nodes: Mapping[str, cst.CSTNode]
 
 
-@lru_cache(maxsize=None)
+@cache
 def compile_pattern(text: str) -> Pattern:
     """Raises PatternError where `text` is no expression."""
-    source = _CAPTURE.sub(lambda m: (f"*{MANY}" if m.group().startswith("$$") else ONE) + m.group(1), text)
+    source = CAPTURE.sub(lambda m: (f"*{MANY}" if m.group().startswith("$$") else ONE) + m.group(1), text)
     try:
         node = cst.parse_expression(source)
     except cst.ParserSyntaxError as error:
         raise PatternError(f"`{text}` is not an expression: {error.message}") from None
-    return Pattern(text, node, frozenset(_CAPTURE.findall(text)))
+    return Pattern(text, node, frozenset(CAPTURE.findall(text)))
 
 
 def check_template(pattern: Pattern, template: str) -> None:
     """Raises PatternError where the template has a capture that the pattern does not bind."""
-    unbound = sorted(set(_CAPTURE.findall(template)) - pattern.captures)
+    unbound = sorted(set(CAPTURE.findall(template)) - pattern.captures)
     if unbound:
         raise PatternError(f"`{template}` uses ${unbound[0]}, which `{pattern.text}` does not bind")
     compile_pattern(template)
 
 
-class Island:
-    """One expression of a file, parsed by LibCST, with byte spans in the file. None where it does not round-trip."""
-
-    def __init__(self, buffer: bytes, start: int, end: int) -> None:
-        self.buffer, self.start, self.end = buffer, start, end
-        text = buffer[start:end].decode()
-        wrapper = MetadataWrapper(cst.parse_module(f"({text}\n)"), unsafe_skip_copy=True)
-        self._spans = wrapper.resolve(ByteSpanPositionProvider)
-        if wrapper.module.code != f"({text}\n)":
-            raise PatternError("LibCST prints this expression differently")
-        line = wrapper.module.body[0]
-        assert isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Expr)
-        self.root = line.body[0].value
-
-    def span(self, node: cst.CSTNode) -> Span:
-        """The node's bytes in the file, with the parentheses it owns (those that we added apart)."""
-        start, end = self.inner(node)
-        lpar, rpar = getattr(node, "lpar", ()), getattr(node, "rpar", ())
-        skip = 1 if node is self.root else 0
-        if len(lpar) > skip:
-            start = self.inner(lpar[skip])[0]
-        if len(rpar) > skip:
-            end = self.inner(rpar[-1 - skip])[1]
-        return start, end
-
-    def inner(self, node: cst.CSTNode) -> Span:
-        """The node's bytes in the file, without parentheses around it."""
-        found = self._spans[node]
-        start = self.start + found.start - 1  # our own parenthesis stands before
-        return start, start + found.length
-
-    def text(self, span: Span) -> str:
-        return self.buffer[slice(*span)].decode()
-
-    def expressions(self) -> Iterator[cst.BaseExpression]:
-        """All expressions of the island, outermost first."""
-        stack: list[cst.CSTNode] = [self.root]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, cst.BaseExpression):
-                yield node
-            stack += reversed(node.children)
-
-    def match(self, pattern: Pattern, node: cst.BaseExpression, resolve: Resolve) -> Match | None:
-        found: dict[str, Any] = {}
-        if not _Matcher(resolve, found).node(pattern.node, node):
-            return None
-        spans = {name: self._capture_span(value) for name, value in found.items()}
-        texts = {name: self.text(span) for name, span in spans.items()}
-        nodes = {name: value for name, value in found.items() if isinstance(value, cst.CSTNode)}
-        return Match(self.inner(node), spans, texts, nodes)
-
-    def _capture_span(self, value: cst.CSTNode | _Rest) -> Span:
-        if isinstance(value, cst.CSTNode):
-            return self.span(value)
-        end = self.inner(value.call)[1] - 1
-        if value.args:
-            return self.span(value.args[0])[0], end
-        return end, end
-
-
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class Rest:
     """What `$$args` stands for: the last arguments of a call."""
 
     call: cst.Call
     args: tuple[cst.Arg, ...]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Rest) and self.args == other.args
+        return isinstance(other, Rest) and self.args == other.args
 
 
 @dataclass(slots=True)
-class _Matcher:
+class Matcher:
     resolve: Resolve
     found: dict[str, Any]
 
@@ -154,7 +95,9 @@ class _Matcher:
         if isinstance(pattern, cst.SimpleString):
             return isinstance(node, cst.SimpleString) and pattern.evaluated_value == node.evaluated_value
         return type(pattern) is type(node) and all(
-            self.field(getattr(pattern, f.name), getattr(node, f.name)) for f in fields(pattern) if f.name not in _TRIVIA
+            self.field(getattr(pattern, f.name), getattr(node, f.name))
+            for f in fields(pattern)
+            if f.name not in _TRIVIA
         )
 
     def field(self, pattern: Any, node: Any) -> bool:
@@ -180,7 +123,7 @@ class _Matcher:
             return not left
         if left and list(node.args[-len(left) :]) != left:
             return False  # what remains is not one run at the end: its text cannot be carried in one piece
-        self.found[rest] = _Rest(node, tuple(left))
+        self.found[rest] = Rest(node, tuple(left))
         return True
 
     def argument(self, want: cst.Arg, left: list[cst.Arg]) -> bool:
@@ -197,6 +140,8 @@ class _Matcher:
 
 
 _TRIVIA = {"lpar", "rpar", "comma", "semicolon", "leading_lines", "star"}
+
+
 _SPACE = (cst.BaseParenthesizableWhitespace, cst.Comma, cst.Dot, cst.AssignEqual, cst.Colon)
 
 
@@ -241,77 +186,3 @@ _KINDS: Mapping[str, Callable[[cst.CSTNode], bool]] = {
 
 def _is_name(node: cst.CSTNode, *names: str) -> bool:
     return isinstance(node, cst.Name) and node.value in names
-
-
-def instantiate(match: Match, template: str, island: Island) -> list[Edit]:
-    """The edits that turn the matched text into `template`, one for each gap between captures that changes.
-
-    Raises PatternError where a comment would be lost.
-    """
-    pieces = _pieces(template, match)
-    order = [name for name, is_capture in pieces if is_capture]
-    spans = [match.spans[name] for name in order]
-    if len(set(order)) < len(order) or spans != sorted(spans):
-        text = "".join(match.texts[p] if is_capture else p for p, is_capture in pieces)
-        _refuse_comments(island, match, set(order))
-        return [Edit(*match.span, text)]
-    bounds = [match.span[0], *(x for span in spans for x in span), match.span[1]]
-    literals = _literals(pieces)
-    gaps = zip(bounds[0::2], bounds[1::2], literals, strict=True)
-    return [e for start, end, new in gaps if (e := _gap_edit(island, start, end, new))]
-
-
-def _refuse_comments(island: Island, match: Match, kept: set[str]) -> None:
-    """Where captures change places everything between them is retyped."""
-    position = match.span[0]
-    for start, end in (*sorted(match.spans[name] for name in kept), (match.span[1], match.span[1])):
-        if "#" in island.text((position, start)):
-            raise PatternError("a comment stands in the way")
-        position = end
-
-
-def _pieces(template: str, match: Match) -> list[tuple[str, bool]]:
-    out: list[tuple[str, bool]] = []
-    position = 0
-    for m in _CAPTURE.finditer(template):
-        literal = template[position : m.start()]
-        if m.group().startswith("$$") and not match.texts[m.group(1)].strip():
-            literal = literal.removesuffix(", ")
-        out += [(literal, False), (m.group(1), True)]
-        position = m.end()
-    return [*out, (template[position:], False)]
-
-
-def _literals(pieces: list[tuple[str, bool]]) -> list[str]:
-    return [text for text, is_capture in pieces if not is_capture]
-
-
-def _gap_edit(island: Island, start: int, end: int, new: str) -> Edit | None:
-    """Replace a gap but for the white space at its ends and what old and new have in common there."""
-    old = island.text((start, end))
-    if _squeezed(old) == _squeezed(new):
-        return None
-    if "#" in old:
-        raise PatternError("a comment stands in the way")
-    core, want = old, new
-    if core.strip() and want.strip():
-        lead = len(core) - len(core.lstrip(" \t\r\n\\"))
-        if want[:1] in ").," and core[lead] != want[0] and "\n" not in core[:lead]:
-            lead = 0  # `x == "cuda"` to `f(x)`: the space goes with the operator
-        if want[:1] not in " \t":
-            start += lead
-            core = core[lead:]
-        tail = len(core) - len(core.rstrip())
-        if want.endswith("(") and not core.rstrip().endswith("(") and "\n" not in core[len(core) - tail :]:
-            tail = 0  # the space after a comma that goes
-        if tail and want == want.rstrip():
-            end -= tail
-            core = core[:-tail]
-    if core == want:
-        return None
-    return Edit(start, end, want)
-
-
-def _squeezed(gap: str) -> str:
-    """A gap without white space and comments: what would not change keeps its layout."""
-    return re.sub(r"#[^\n]*|[\s\\]+", "", gap)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.imports import ImportIndex
-from torchmigrate.scope import Binding, Resolver, Scope, build, canonical
+from torchmigrate.scope import Binding, Resolver, Scope, canonical
+from torchmigrate.scopes import build
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -23,8 +24,8 @@ NAMES = ("accel", "torch_accel", "torchmigrate_accel")
 PACKAGED = "torchmigrate.runtime"
 _DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
 _TORCHY = {
-    "torch", "torchvision", "torchaudio", "torchtext", "pytorch_lightning", "lightning", "transformers", "timm", "diffusers",
-    "accelerate", "fairseq", "torch_geometric", "apex", "kornia", "einops", "clip", "whisper",
+    "torch", "torchvision", "torchaudio", "torchtext", "pytorch_lightning", "lightning", "transformers", "timm",
+    "diffusers", "accelerate", "fairseq", "torch_geometric", "apex", "kornia", "einops", "clip", "whisper",
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
 
 
 def _could_be_user(module: Module, node: ast.expr) -> bool:
-    """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`, SequenceGenerator)."""
+    """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`)."""
     called = ast.unparse(node).rpartition(".")[2].lower()
     for name in _user_classes(module):
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))

@@ -38,9 +38,7 @@ def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
     raw = list(dict.fromkeys(f for f in Scan(module, rules).findings() if f))
     hidden = suppress.find(module.source, module.tree)
     placed = [_placed(module, finding) for finding in raw]
-    settled = [
-        f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else _held(f, facts) for f in placed
-    ]
+    settled = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else _held(f, facts) for f in placed]
     found = [*guards.decide(module, settled), *_idle_comments(module, hidden, rules)]
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 

@@ -2,7 +2,7 @@
 """torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. Needs torch >= 2.1 only.
 
 On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.
-The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, TORCH_ACCEL_LOG=1 logs what it lacks."""
+The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, TORCH_ACCEL_LOG=1 logs lacks."""
 
 from __future__ import annotations
 

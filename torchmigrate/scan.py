@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from torchmigrate import scope as scopes_
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
-from torchmigrate.pack import NODE_KINDS, Rule, Ruleset, literals_of
+from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of
+from torchmigrate.scope import Binding, Scope, canonical, literal_getattr
+from torchmigrate.scopes import bind_target, function_scope
 
 Handler = Callable[[Site], Iterator[Finding]]
 DEVICE = re.compile(r"cuda(:(\d+)?)?")
@@ -47,7 +48,7 @@ def table(ruleset: Ruleset) -> Table:
 
     entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
     for rule in ruleset.rules.values():
-        handlers = dict.fromkeys(rule.pattern_keys(), rewrite_by_patterns)
+        handlers: dict[str, Handler] = dict.fromkeys(rule.pattern_keys(), rewrite_by_patterns)
         if rule.transform:
             handlers |= dict.fromkeys(rule.on, transforms.find(rule))
         for key, handler in handlers.items():
@@ -101,7 +102,7 @@ class Scan:
 
     def _walk(self, statement: ast.stmt) -> Iterator[Finding]:
         """All expressions of a statement's own header; nested statements have their own turn."""
-        stack: list[tuple[ast.AST, scopes_.Scope]] = [(statement, self.module.scopes.scope_of[statement])]
+        stack: list[tuple[ast.AST, Scope]] = [(statement, self.module.scopes.scope_of[statement])]
         while stack:
             node, scope = stack.pop()
             yield from self._visit(node, scope)
@@ -112,20 +113,20 @@ class Scan:
                 self.parent.setdefault(child, node)
                 stack.append((child, inner if child is not getattr(node, "args", None) else scope))
 
-    def _inner_scope(self, node: ast.AST, scope: scopes_.Scope) -> scopes_.Scope:
+    def _inner_scope(self, node: ast.AST, scope: Scope) -> Scope:
         if isinstance(node, ast.Lambda):
-            inner = scopes_.function_scope(node, scope)
+            inner = function_scope(node, scope)
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            inner = scopes_.Scope(node, scope)
+            inner = Scope(node, scope)
             for generator in node.generators:
-                scopes_.bind_target(generator.target, None, inner)
+                bind_target(generator.target, None, inner)
         else:
             return scope
         for child in ast.iter_child_nodes(node):
             self.module.expression_scope[child] = inner
         return inner
 
-    def _visit(self, node: ast.AST, scope: scopes_.Scope) -> Iterator[Finding]:
+    def _visit(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:
         if isinstance(node, (ast.Attribute, ast.Name)):
             up = self.parent.get(node)
             if not (isinstance(up, ast.Attribute) and up.value is node) and isinstance(node.ctx, ast.Load):
@@ -133,13 +134,13 @@ class Scan:
         elif isinstance(node, ast.Constant):
             if isinstance(node.value, str):
                 yield from self._string(node, scope)
-        elif isinstance(node, ast.Call) and scopes_.literal_getattr(node):
+        elif isinstance(node, ast.Call) and literal_getattr(node):
             yield from self._reference(node, scope)
         kind = type(node).__name__
         if kind in NODE_KINDS:
             yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
 
-    def _reference(self, node: ast.AST, scope: scopes_.Scope) -> Iterator[Finding]:
+    def _reference(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:
         if isinstance(node, ast.Name) and _is_variable(node, scope):
             return  # `Tensor = torch.cuda.FloatTensor`: rewritten there, once
         name = self.module.resolve(node, scope)
@@ -164,19 +165,24 @@ class Scan:
         up = self.parent.get(ref)
         return up if isinstance(up, ast.Call) and up.func is ref else ref
 
-    def _string(self, node: ast.Constant, scope: scopes_.Scope) -> Iterator[Finding]:
+    def _string(self, node: ast.Constant, scope: Scope) -> Iterator[Finding]:
         kind = string_kind(node, self.parent.get(node))
         if kind:
             yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
 
     def _call_rules(
-        self, handlers: Sequence[tuple[Rule, Handler]], node: ast.AST, ref: ast.AST, scope: scopes_.Scope, name: str | None
+        self,
+        handlers: Sequence[tuple[Rule, Handler]],
+        node: ast.AST,
+        ref: ast.AST,
+        scope: Scope,
+        name: str | None,
     ) -> Iterator[Finding]:
         for rule, handler in handlers:
             yield from handler(Site(self.module, rule, node, ref, scope, name))
 
 
-def _is_variable(node: ast.Name, scope: scopes_.Scope) -> bool:
+def _is_variable(node: ast.Name, scope: Scope) -> bool:
     """Whether a name is bound by assignment here rather than by an import."""
     found = scope.find(node.id)
     return found is not None and all(binding.value is not None for binding in found[1])
@@ -202,7 +208,9 @@ def _hot_offsets(module: Module, rules: Table) -> list[int]:
     """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
     source = module.source
     methods = {f"{key}(".encode() for key in rules.by_key if key.startswith(".")}
-    calls = {f"{key.rpartition('.')[2]}(".encode() for key in rules.by_key if key.startswith("torch.") and "cuda" not in key}
+    calls = {
+        f"{key.rpartition('.')[2]}(".encode() for key in rules.by_key if key.startswith("torch.") and "cuda" not in key
+    }
     needles = {*rules.literals, *methods, *calls, b".is_cuda", *(n.encode() for n in _aliases(module, rules))}
     lines: set[int] = set()
     for needle in needles:
@@ -216,15 +224,17 @@ def _hot_offsets(module: Module, rules: Table) -> list[int]:
 def _aliases(module: Module, rules: Table) -> Iterator[str]:
     for name, bindings in _all_names(module):
         for binding in bindings:
-            value = binding.qualified or (binding.value and module.resolver.resolve(binding.value, module.scopes.module))
-            value = scopes_.canonical(value) if value else None
+            value = binding.qualified or (
+                binding.value and module.resolver.resolve(binding.value, module.scopes.module)
+            )
+            value = canonical(value) if value else None
             if value and value.startswith("torch.") and (rules.named(value) or "cuda" in value):
                 yield name
             elif binding.local and binding.qualified is None:
                 yield from (name for _ in (1,) if module.facts.reexport(module.path, *binding.local))
 
 
-def _all_names(module: Module) -> Iterator[tuple[str, list[scopes_.Binding]]]:
+def _all_names(module: Module) -> Iterator[tuple[str, list[Binding]]]:
     seen = {id(module.scopes.module)}
     yield from module.scopes.module.names.items()
     for scope in module.scopes.scope_of.values():

@@ -17,7 +17,7 @@ from torchmigrate.cli.migrate import known, pack_errors
 from torchmigrate.cli.output import colours
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError, did_you_mean
-from torchmigrate.pack import Rule, Ruleset
+from torchmigrate.rule import Rule, Ruleset
 
 
 def _load() -> Ruleset:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torchmigrate.cli.commands import Format, Runtime
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
-    from torchmigrate.pack import Ruleset
+    from torchmigrate.rule import Ruleset
 
 _LISTED = 20  # files that the dirty guard names
 

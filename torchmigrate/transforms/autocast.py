@@ -1,7 +1,7 @@
 """`torch.autocast("cuda", ...)`, `torch.amp.autocast`, `GradScaler("cuda")`, `custom_fwd(device_type="cuda")`.
 
-Only the device type changes: off CUDA these were disabled, and `autocast("cpu")` would be enabled, so the helper's type is
-"cuda" on the CPU too (T7, T8). What torch gives to dtype and enabled state stays torch's.
+Only the device type changes: off CUDA these were disabled, and `autocast("cpu")` would be enabled, so the helper's type
+is "cuda" on the CPU too (T7, T8). What torch gives to dtype and enabled state stays torch's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def autocast(site: Site) -> Iterator[Finding]:
     device = _device(call, arguments)
     if device is None and name == "GradScaler" and not arguments and not any(k.arg is None for k in call.keywords):
         yield _default_scaler(site, call)
-    elif isinstance(device, ast.Constant) and re.fullmatch(r"cuda(:\d+)?", str(device.value)):
+    elif isinstance(device, ast.Constant) and re.fullmatch(r"cuda(:\d+)?", repr(device.value).strip("'")):
         yield from _named(site, name, device) if name in _TYPE else _decorator(site, name)
 
 
@@ -49,18 +49,17 @@ def _named(site: Site, name: str, device: ast.Constant) -> Iterator[Finding]:
     if device.value == "cuda":
         yield site.replace(device, _TYPE[name])
         return
-    why = f'{site.rule.message}; a device type has no index, "{device.value}" may be a mistake'
+    why = f"{site.rule.message}; a device type has no index, {device.value!r} may be a mistake"
     yield site.replace(device, _TYPE[name], Safety.UNSAFE, why)
 
 
 def _default_scaler(site: Site, call: ast.Call) -> Finding:
     """`GradScaler()` is CUDA's."""
-    start, end = site.module.span(call)
-    ref_end = site.module.span(site.ref)[1]
-    at = site.module.source.utf8.index(b"(", ref_end, end) + 1 if call.func is site.ref else ref_end
     text = _TYPE["GradScaler"].replace("accel", site.module.names["accel"])
-    if call.func is not site.ref:
+    at = site.module.span(site.ref)[1]
+    if call.func is not site.ref:  # functools.partial(GradScaler)
         return site.fix([Edit(at, at, f", {text}")])
+    at = site.module.source.utf8.index(b"(", at) + 1
     return site.fix([Edit(at, at, f"{text}, " if call.keywords else text)])
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchmigrate.edits import Finding
-from torchmigrate.guards import refuses
 from torchmigrate.module import Site
+from torchmigrate.regions import refuses
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
 _CAPABILITY = re.compile(

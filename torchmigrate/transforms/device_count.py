@@ -1,7 +1,7 @@
-"""`torch.cuda.device_count()`: 0 where there is no accelerator, which tests of `== 0` and `> 1` want to know (T6).
+"""`torch.cuda.device_count()`: 0 where there is no accelerator, which `== 0` and `> 1` want to know (T6).
 
-As a divisor, or as the number of processes to start, 0 would be an error or no work at all: there it is at least 1, which
-changes nothing on CUDA.
+As a divisor, or as the number of processes to start, 0 would be an error or no work at all: there it is at least 1,
+which changes nothing on CUDA.
 """
 
 from __future__ import annotations

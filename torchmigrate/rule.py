@@ -1,0 +1,141 @@
+"""What a rule is: Rule, Rewrite, Case, Ruleset, and the keys and literals by which candidates are found."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchmigrate.edits import Safety
+
+CAPTURE = re.compile(r"\$\$?(\w+)")
+
+
+WHERE = {"literal", "integer", "string", "true"}
+
+
+NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
+
+
+STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One `match` with its `with` (None: a finding only). `where` restricts captures, each to one of WHERE."""
+
+    match: str
+    template: str | None
+    where: Mapping[str, str]
+    safety: Safety
+    message: str
+    native: str | None = None
+    torch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
+    with all rules on only: what they show takes several."""
+
+    title: str
+    before: str
+    after: str | None
+    todo: bool
+    unsafe: bool
+    finding: bool | None
+    line: int
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One file of a pack."""
+
+    id: str
+    path: Path
+    summary: str
+    safety: Safety
+    backends: tuple[str, ...]
+    why: str
+    see: tuple[str, ...]
+    message: str
+    blocks: bool
+    transform: str | None
+    on: tuple[str, ...]
+    literals: tuple[str, ...]
+    rewrites: tuple[Rewrite, ...]
+    cases: tuple[Case, ...]
+
+    @property
+    def pack(self) -> str:
+        return self.id.partition("/")[0]
+
+    def keys(self) -> Iterator[str]:
+        """Where the dispatch table holds this rule: `torch.x.y`, `.method`, `string:device` or a node kind."""
+        yield from self.on
+        yield from self.pattern_keys()
+
+    def pattern_keys(self) -> Iterator[str]:
+        """What its `[[rewrite]]` tables match; `on` is for its transform."""
+        yield from (pattern_key(r.match) for r in self.rewrites)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """All rules that are loaded, by id. `claimed`: what deselected rules speak about, so that no other does instead."""
+
+    rules: Mapping[str, Rule]
+    claimed: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()  # of the deselected
+
+    def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
+        """Packs or rules by name; no `select` means all."""
+
+        def named(rule: Rule, names: Sequence[str]) -> bool:
+            return rule.id in names or rule.pack in names
+
+        kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
+        dropped = [rule for rule in self.rules.values() if rule.id not in kept]
+        claimed = self.claimed | {key for rule in dropped for key in rule.keys()}  # noqa: SIM118
+        return Ruleset(kept, claimed, self.names | {name for rule in dropped for name in (rule.id, rule.pack)})
+
+    def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Names that are neither a rule nor a pack, each with the closest one that is."""
+        known = sorted({r.pack for r in self.rules.values()} | set(self.rules))
+        return {n: next(iter(difflib.get_close_matches(n, known, 1)), None) for n in names if n not in known}
+
+
+def pattern_key(match: str) -> str:
+    """`torch.cuda.f` or `.method`: what a candidate must be called. Raises ValueError."""
+    source = CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
+    try:
+        node: ast.AST = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"`{match}` is not an expression: {error.msg}") from None
+    if isinstance(node, ast.Call):
+        node = node.func
+    if not isinstance(node, ast.Attribute):
+        raise ValueError(f"`{match}` names neither a torch function nor a method")
+    name = ast.unparse(node)
+    return name if name.startswith("torch.") else f".{node.attr}"
+
+
+def literals_of(rules: Sequence[Rule]) -> tuple[bytes, ...]:
+    """What a file must hold, as plain bytes, for any of `rules` to have work in it."""
+    found: set[str] = set()
+    for rule in rules:
+        found.update(rule.literals or filter(None, map(_literal, rule.keys())))
+    shortest = sorted(found, key=lambda text: (len(text), text))
+    needed = [t for i, t in enumerate(shortest) if not any(s in t for s in shortest[:i])]
+    return tuple(t.encode() for t in sorted(needed, key=lambda t: t != "cuda"))
+
+
+def _literal(key: str) -> str | None:
+    if key.startswith("string:") or key in NODE_KINDS:
+        return None
+    parts = key.removesuffix(".*").split(".")
+    return "cuda" if "cuda" in parts else parts[-1]

@@ -1,0 +1,136 @@
+"""All scopes of one module, from one walk over its statements (never over all expressions): who binds what."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from torchmigrate.scope import Binding, Function, Scope
+
+
+@dataclass(eq=False, slots=True)
+class Scopes:
+    """All scopes of one module, with each statement's parent and scope."""
+
+    module: Scope
+    scope_of: dict[ast.AST, Scope] = field(default_factory=dict)  # statement or handler -> the scope it runs in
+    parent: dict[ast.AST, ast.AST] = field(default_factory=dict)  # filled for statements here, for expressions in scan
+    statements: list[ast.stmt] = field(default_factory=list)  # in document order
+
+
+def build(tree: ast.Module) -> Scopes:
+    root = Scope(tree, None)
+    scopes = Scopes(root)
+    _Builder(scopes).body(tree.body, tree, root)
+    return scopes
+
+
+class _Builder:
+    def __init__(self, scopes: Scopes) -> None:
+        self.scopes = scopes
+
+    def body(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
+        for statement in statements:
+            self.scopes.parent[statement] = parent
+            self.scopes.scope_of[statement] = scope
+            self.scopes.statements.append(statement)
+            self.statement(statement, scope)
+
+    def statement(self, node: ast.stmt, scope: Scope) -> None:
+        match node:
+            case ast.Import():
+                _bind_import(node, scope)
+            case ast.ImportFrom():
+                _bind_from(node, scope)
+            case ast.Assign():
+                for target in node.targets:
+                    bind_target(target, node.value, scope)
+            case ast.AnnAssign() | ast.AugAssign():
+                bind_target(node.target, getattr(node, "value", None) if type(node) is ast.AnnAssign else None, scope)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                scope.bind(node.name, Binding(node))
+                self.body(node.body, node, function_scope(node, scope))
+            case ast.ClassDef():
+                scope.bind(node.name, Binding(node))
+                self.body(node.body, node, Scope(node, scope))
+            case ast.Global() | ast.Nonlocal():
+                (scope.globals if isinstance(node, ast.Global) else scope.nonlocals).update(node.names)
+            case _:
+                self.compound(node, scope)
+
+    def compound(self, node: ast.stmt, scope: Scope) -> None:
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            bind_target(node.target, None, scope)
+        if isinstance(node, (ast.If, ast.While)):
+            _bind_walrus(node.test, scope)
+        for item in getattr(node, "items", ()):
+            if item.optional_vars is not None:
+                bind_target(item.optional_vars, None, scope)
+        self.body(getattr(node, "body", None) or [], node, scope)
+        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            self.scopes.parent[part] = node
+            self.scopes.scope_of[part] = scope
+            if isinstance(part, ast.ExceptHandler) and part.name:
+                scope.bind(part.name, Binding(part))
+            if isinstance(part, ast.match_case):
+                bind_pattern(part.pattern, scope)
+            self.body(part.body, part, scope)
+        for name in ("orelse", "finalbody"):
+            self.body(getattr(node, name, None) or [], node, scope)
+
+
+def function_scope(node: Function | ast.Lambda, parent: Scope) -> Scope:
+    scope = Scope(node, parent)
+    args = node.args
+    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg):
+        if arg is not None:
+            scope.bind(arg.arg, Binding(arg))
+    return scope
+
+
+def bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
+    match target:
+        case ast.Name(name):
+            scope.bind(name, Binding(target, value=value))
+        case ast.Tuple(parts) | ast.List(parts):
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parts) else None
+            for i, part in enumerate(parts):
+                bind_target(part, values[i] if values else None, scope)
+        case ast.Starred(inner):
+            bind_target(inner, None, scope)
+
+
+def _bind_walrus(test: ast.expr, scope: Scope) -> None:
+    """`if (m := f()) is not None`: where walruses stand; all expressions of a file are too many to look at."""
+    match test:
+        case ast.NamedExpr(target, value):
+            bind_target(target, value, scope)
+        case ast.UnaryOp(_, inner) | ast.Compare(inner):
+            _bind_walrus(inner, scope)
+        case ast.BoolOp(_, values):
+            for value in values:
+                _bind_walrus(value, scope)
+
+
+def bind_pattern(pattern: ast.pattern, scope: Scope) -> None:
+    for node in ast.walk(pattern):
+        name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
+        if name and isinstance(node, ast.pattern):
+            scope.bind(name, Binding(node))
+
+
+def _bind_import(node: ast.Import, scope: Scope) -> None:
+    for alias in node.names:
+        name = alias.asname or alias.name.partition(".")[0]
+        scope.bind(name, Binding(node, alias.name if alias.asname else name))
+
+
+def _bind_from(node: ast.ImportFrom, scope: Scope) -> None:
+    module = node.module or ""
+    for alias in node.names:
+        if alias.name == "*":
+            scope.stars.append((node.level, module))
+            continue
+        qualified = None if node.level else f"{module}.{alias.name}"
+        ours = None if not node.level and module.partition(".")[0] == "torch" else (node.level, module, alias.name)
+        scope.bind(alias.asname or alias.name, Binding(node, qualified, local=ours))

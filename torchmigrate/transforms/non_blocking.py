@@ -1,0 +1,17 @@
+"""`x.to(device, non_blocking=True)`: MPS reads the copy before it is there (pytorch #139550, #189690)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Site
+
+
+def non_blocking(site: Site) -> Iterator[Finding]:
+    if site.call is None or not site.module.facts.uses_torch(site.module):
+        return
+    for keyword in site.call.keywords:
+        if keyword.arg == "non_blocking" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
+            yield site.replace(keyword.value, "accel.non_blocking()")
