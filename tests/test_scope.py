@@ -144,12 +144,10 @@ def test_torch(text: str) -> None:
     assert meaning(text) == "torch.cuda.x"
 
 
-@pytest.mark.xfail(reason="scan.py: _inner_scope gives the lambda's own scope to its defaults, too")
 def test_a_lambdas_default_is_outside_of_it() -> None:
     assert meaning("import torch\nf = lambda torch=HERE(torch.cuda.x): 0") == "torch.cuda.x"
 
 
-@pytest.mark.xfail(reason="scope.py sees walruses in the tests of `if` and `while` alone")
 def test_a_walrus_anywhere() -> None:
     assert meaning("import torch\ng(torch := f())\nHERE(torch.cuda.x)") is None
 

@@ -29,7 +29,7 @@ class Module:
     def __init__(self, path: Path, source: Source, facts: Facts) -> None:
         self.path, self.source, self.facts = path, source, facts
         self.tree = ast.parse(source.text)
-        self.scopes = scopes.build(self.tree)
+        self.scopes = scopes.build(self.tree, b":=" in source.utf8)
         self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
         self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Island | None] = {}

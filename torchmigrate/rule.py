@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from torchmigrate.edits import Safety
@@ -109,6 +110,7 @@ class Ruleset:
         return {n: next(iter(difflib.get_close_matches(n, known, 1)), None) for n in names if n not in known}
 
 
+@cache
 def pattern_key(match: str) -> str:
     """`torch.cuda.f` or `.method`: what a candidate must be called. Raises ValueError."""
     source = CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)

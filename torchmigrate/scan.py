@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
-from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of
+from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of, pattern_key
 from torchmigrate.scope import Binding, Scope, canonical, literal_getattr
 from torchmigrate.scopes import bind_target, function_scope
 
@@ -65,6 +65,8 @@ def table(ruleset: Ruleset) -> Table:
 def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
     """What a rule without a transform does: the first `[[rewrite]]` that matches."""
     for rewrite in site.rule.rewrites:
+        if site.qualified not in (None, pattern_key(rewrite.match)):
+            continue  # another of the rule's functions, which an f-string may hold as well
         template = rewrite.template
         node = None if rewrite.match.endswith(")") else site.ref
         settings = site.module.facts.settings
@@ -122,8 +124,8 @@ class Scan:
                 bind_target(generator.target, None, inner)
         else:
             return scope
-        for child in ast.iter_child_nodes(node):
-            self.module.expression_scope[child] = inner
+        own = (node.body,) if isinstance(node, ast.Lambda) else ast.iter_child_nodes(node)  # defaults lie outside
+        self.module.expression_scope.update(dict.fromkeys(own, inner))
         return inner
 
     def _visit(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:

@@ -18,22 +18,25 @@ class Scopes:
     statements: list[ast.stmt] = field(default_factory=list)  # in document order
 
 
-def build(tree: ast.Module) -> Scopes:
+def build(tree: ast.Module, walruses: bool = True) -> Scopes:
+    """`walruses`: whether the source has any; they may stand in all expressions, which is much to look at."""
     root = Scope(tree, None)
     scopes = Scopes(root)
-    _Builder(scopes).body(tree.body, tree, root)
+    _Builder(scopes, walruses).body(tree.body, tree, root)
     return scopes
 
 
 class _Builder:
-    def __init__(self, scopes: Scopes) -> None:
-        self.scopes = scopes
+    def __init__(self, scopes: Scopes, walruses: bool) -> None:
+        self.scopes, self.walruses = scopes, walruses
 
     def body(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
         for statement in statements:
             self.scopes.parent[statement] = parent
             self.scopes.scope_of[statement] = scope
             self.scopes.statements.append(statement)
+            if self.walruses:
+                _bind_walrus(statement, scope)
             self.statement(statement, scope)
 
     def statement(self, node: ast.stmt, scope: Scope) -> None:
@@ -61,8 +64,6 @@ class _Builder:
     def compound(self, node: ast.stmt, scope: Scope) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
             bind_target(node.target, None, scope)
-        if isinstance(node, (ast.If, ast.While)):
-            _bind_walrus(node.test, scope)
         for item in getattr(node, "items", ()):
             if item.optional_vars is not None:
                 bind_target(item.optional_vars, None, scope)
@@ -100,16 +101,14 @@ def bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
             bind_target(inner, None, scope)
 
 
-def _bind_walrus(test: ast.expr, scope: Scope) -> None:
-    """`if (m := f()) is not None`: where walruses stand; all expressions of a file are too many to look at."""
-    match test:
-        case ast.NamedExpr(target, value):
-            bind_target(target, value, scope)
-        case ast.UnaryOp(_, inner) | ast.Compare(inner):
-            _bind_walrus(inner, scope)
-        case ast.BoolOp(_, values):
-            for value in values:
-                _bind_walrus(value, scope)
+def _bind_walrus(statement: ast.stmt, scope: Scope) -> None:
+    """Every `name := value` in a statement's own expressions. A walk over all of them: only for files with a walrus."""
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.NamedExpr):
+            bind_target(node.target, node.value, scope)
+        stack += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
 
 
 def bind_pattern(pattern: ast.pattern, scope: Scope) -> None:
