@@ -25,12 +25,17 @@ def device_count(site: Site) -> Iterator[Finding]:
 
 
 def _divides_or_spawns(site: Site) -> bool:
-    match site.parent:
+    node, up = site.node, site.parent
+    if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.Or) and up.values[-1] is node:
+        node, up = up, site.module.parent(up)  # `args.nproc or torch.cuda.device_count()`
+    match up:
+        case ast.BinOp(ast.Constant(str()) | ast.JoinedStr(), ast.Mod(), _):
+            return False  # "%d devices" % torch.cuda.device_count()
         case ast.BinOp(_, ast.Mod() | ast.FloorDiv() | ast.Div(), right):
-            return right is site.node
+            return right is node
         case ast.keyword("nprocs"):
             return True
-        case ast.Assign([target], value) if value is site.node and (name := chain_of(target)):
+        case ast.Assign([target], value) if value is node and (name := chain_of(target)):
             return _used_so(site, name)
     return False
 
@@ -38,6 +43,6 @@ def _divides_or_spawns(site: Site) -> bool:
 def _used_so(site: Site, name: str) -> bool:
     """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
     text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
-    divides = re.search(rf"(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
+    divides = re.search(rf"[^'\"\s]\s*(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
     asked = re.search(rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>|if|not|and|or)\s+{word}", text)
     return bool(divides) and not asked
