@@ -26,10 +26,24 @@ class Kind(Enum):
 
 def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
     """What all assignments agree on; `x = x.cuda()` says nothing about x."""
+    if _is_tested(module, node):
+        return Kind.TORCH
     kinds = set(_kinds(module, node, scope, frozenset()))
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return kinds.pop()
     return Kind.MAYBE_USER if _could_be_user(module, node) else Kind.TORCH
+
+
+def _is_tested(module: Module, node: ast.expr) -> bool:
+    """`x.cuda() if isinstance(x, torch.Tensor) else x`, and the same as a statement."""
+    name = re.escape(ast.unparse(node))
+    tested = re.compile(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)")
+    inside: ast.AST = node
+    for up in module.ancestors(node):
+        if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and tested.search(ast.unparse(up.test)):
+            return inside is up.body if isinstance(up, ast.IfExp) else inside in up.body
+        inside = up
+    return False
 
 
 def _could_be_user(module: Module, node: ast.expr) -> bool:

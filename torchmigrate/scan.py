@@ -104,16 +104,22 @@ class Scan:
 
     def _walk(self, statement: ast.stmt) -> Iterator[Finding]:
         """All expressions of a statement's own header; nested statements have their own turn."""
+        for node, scope in self._header(statement):
+            yield from self._visit(node, scope)
+
+    def _header(self, statement: ast.stmt) -> list[tuple[ast.AST, Scope]]:
+        """Its nodes, outermost first, with their scopes; all parents are known before any rule asks for one."""
+        found: list[tuple[ast.AST, Scope]] = []
         stack: list[tuple[ast.AST, Scope]] = [(statement, self.module.scopes.scope_of[statement])]
         while stack:
             node, scope = stack.pop()
-            yield from self._visit(node, scope)
+            found.append((node, scope))
             inner = self._inner_scope(node, scope)
             for child in reversed(list(ast.iter_child_nodes(node))):
-                if isinstance(child, ast.stmt):
-                    continue
-                self.parent.setdefault(child, node)
-                stack.append((child, inner if child is not getattr(node, "args", None) else scope))
+                if not isinstance(child, ast.stmt):
+                    self.parent.setdefault(child, node)
+                    stack.append((child, inner if child is not getattr(node, "args", None) else scope))
+        return found
 
     def _inner_scope(self, node: ast.AST, scope: Scope) -> Scope:
         if isinstance(node, ast.Lambda):

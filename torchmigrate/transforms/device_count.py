@@ -44,5 +44,5 @@ def _used_so(site: Site, name: str) -> bool:
     """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
     text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
     divides = re.search(rf"[^'\"\s]\s*(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
-    asked = re.search(rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>|if|not|and|or)\s+{word}", text)
+    asked = re.search(rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>|\b(if|not|and|or)\b)\s*{word}", text)
     return bool(divides) and not asked
