@@ -10,7 +10,7 @@ from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
-from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu, moved
+from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu
 
 _OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
 # words that are printed, searched, stored or looked up: no devices
@@ -73,10 +73,11 @@ def keyword(
         if name == "default":
             yield from device_default.option_default(site, whole, device, call)
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
-        if last == "to":
-            yield site.fix(moved(site.module, call, whole, device.as_device), Safety.SAFE)
-            return
-        torchy = callee.startswith("torch.") or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
+        torchy = (
+            last == "to"
+            or callee.startswith("torch.")
+            or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
+        )
         yield replaced(site, whole, device, typed=torchy and name != "device_type")
     elif callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
@@ -93,11 +94,13 @@ def argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
     if outer not in call.args or _OWN_RULES.match(callee):
         return
     position = call.args.index(outer)
+    moves = isinstance(call.func, ast.Attribute) and last in ("to", "to_empty")
     if callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
-    elif last in ("to", "to_empty") and isinstance(call.func, ast.Attribute) and position == 0:
-        yield site.fix(moved(site.module, call, whole, device.as_device), Safety.SAFE)
-    elif (callee, position) in _TYPED:
+    elif (last in ("to", "to_empty") and isinstance(call.func, ast.Attribute) and position == 0) or (
+        callee,
+        position,
+    ) in _TYPED:
         yield replaced(site, whole, device, typed=True)
     elif _parameter_is_device(site, call, position):
         yield replaced(site, whole, device, typed=False)

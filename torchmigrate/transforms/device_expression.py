@@ -104,15 +104,6 @@ def wrapped(module: Module, node: ast.expr, opening: str) -> list[Edit]:
     return [Edit(start, start, spell(opening, module.names)), Edit(end, end, ")")]
 
 
-def moved(module: Module, call: ast.Call, node: ast.AST, device: str) -> list[Edit]:
-    """The edits of `x.to("cuda", non_blocking=True)`: `node` becomes `device`, and MPS is waited for."""
-    blocking = (k.value for k in call.keywords if k.arg == "non_blocking" and isinstance(k.value, ast.Constant))
-    return [
-        Edit(*module.span(node), spell(device, module.names)),
-        *(e for b in blocking for e in without_blocking(module, b)),
-    ]
-
-
 def in_fstring(module: Module, node: ast.AST) -> bool:
     return any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node))
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
-from torchmigrate.transforms.device_expression import moved
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -29,7 +28,7 @@ def device_index(site: Site) -> Iterator[Finding]:
     for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):
         safety = index_safety(node) if node is not None and not isinstance(node, ast.Starred) else None
         if node is not None and safety:
-            yield site.fix(moved(site.module, call, node, f"accel.device({site.module.text(node)})"), safety)
+            yield site.replace(node, f"accel.device({site.module.text(node)})", safety)
 
 
 def index_safety(node: ast.expr) -> Safety | None:
