@@ -97,10 +97,7 @@ def argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
     moves = isinstance(call.func, ast.Attribute) and last in ("to", "to_empty")
     if callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
-    elif (last in ("to", "to_empty") and isinstance(call.func, ast.Attribute) and position == 0) or (
-        callee,
-        position,
-    ) in _TYPED:
+    elif (moves and position == 0) or (callee, position) in _TYPED:
         yield replaced(site, whole, device, typed=True)
     elif _parameter_is_device(site, call, position):
         yield replaced(site, whole, device, typed=False)
