@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,11 +30,26 @@ class CaseFailure:
     message: str
 
 
+def _indented(text: str) -> bytes:
+    """All but the imports at the head as the body of an `if`; code that is no Python stays as it is."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return text.encode()
+    head = list(itertools.takewhile(lambda s: isinstance(s, (ast.Import, ast.ImportFrom)), body))
+    if len(head) == len(body):
+        return text.encode()
+    lines = text.splitlines(keepends=True)
+    cut = head[-1].end_lineno if head else 0
+    return ("".join(lines[:cut]) + "if True:\n" + textwrap.indent("".join(lines[cut:]), "    ")).encode()
+
+
 SHAPES: Mapping[str, Shape] = {
     "plain": lambda text: text.encode(),
     "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
     "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
     "no final newline": lambda text: text.removesuffix("\n").encode(),
+    "indented": _indented,
     "tabs": lambda text: text.replace("    ", "\t").encode(),
 }
 

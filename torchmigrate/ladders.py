@@ -49,16 +49,18 @@ def portable_expression(module: Module, node: ast.IfExp) -> bool:
 
 def portable_beside(module: Module, statement: ast.stmt) -> bool:
     """Statements beside this one that choose another accelerator: `if cuda: return ...`, then `if mps: return ...`."""
-    branch: ast.AST = statement
-    while isinstance(up := module.parent(branch), ast.If) and (branch in up.orelse or branch in up.body):
-        branch = up
-    chooses = isinstance(branch, ast.If) or isinstance(statement, ast.Assign)
-    if not chooses or not isinstance(branch, ast.stmt):
+    branch = statement
+    if not isinstance(statement, (ast.If, ast.Assign)) and not isinstance(module.parent(statement), ast.If):
         return False
-    owner = module.parent(branch)
-    block = next((b for n in ("body", "orelse") if isinstance(b := getattr(owner, n, None), list) and branch in b), [])
-    name = _chosen(branch)
-    return name is not None and any(s is not branch and _chooses_other(module, s, name) for s in block)
+    while True:
+        owner = module.parent(branch)
+        blocks = (b for n in ("body", "orelse") if isinstance(b := getattr(owner, n, None), list) and branch in b)
+        name = _chosen(branch)
+        if name and any(s is not branch and _chooses_other(module, s, name) for s in next(blocks, [])):
+            return True
+        if not isinstance(owner, ast.If):
+            return False
+        branch = owner
 
 
 def _chosen(node: ast.AST) -> str | None:
