@@ -38,7 +38,7 @@ class Plan:
 
 def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None = None) -> Plan:
     """Find and, for `apply`, rewrite in memory. Writes nothing. Raises PackError, UserError."""
-    ruleset = pack.load(settings.rule_paths).selected(settings.select, settings.ignore)
+    ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     found = files.discover(paths, settings)
     rules = table(ruleset)
     results, todo = _read(found, rules, mode)

@@ -125,7 +125,7 @@ def _check_names(settings: Settings) -> None:
         return
     from torchmigrate import pack
 
-    known(pack.load(settings.rule_paths), named)
+    known(pack.load(settings.rule_paths, cases=False), named)
 
 
 def known(ruleset: Ruleset, names: Sequence[str]) -> None:
