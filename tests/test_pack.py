@@ -227,6 +227,6 @@ def test_literals_cover_every_rule_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_migration_reads_the_same_rules_without_their_cases() -> None:
-    whole, lean = pack.load().rules, pack.load(cases=False).rules
+    whole, lean = load().rules, load(cases=False).rules
     assert not any(rule.cases for rule in lean.values())
     assert {i: replace(rule, cases=()) for i, rule in whole.items()} == dict(lean)
