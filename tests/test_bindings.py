@@ -41,7 +41,7 @@ INSERT = {
     "TYPE_CHECKING": "from typing import TYPE_CHECKING\n@\nif TYPE_CHECKING:\n    import torch\n\nx = accel.f()\n",
     "an import in a try": "@try:\n    import torch\nexcept ImportError:\n    torch = None\nx = accel.f()\n",
     "an import after the first use": "import torch\n@x = accel.f()\nimport os\n",
-    "an import after a function that uses it": "import torch\ndef f():\n    accel.g()\nimport os\n@f()\n",
+    "an import after a function is a late one": "import torch\n@def f():\n    accel.g()\nimport os\nf()\n",
     "a function that is called before the last import": "import torch\n@def f():\n    accel.g()\nf()\nimport os\n",
     "through another function": "import torch\n@def f():\n    accel.g()\ndef h():\n    f()\nh()\nimport os\n",
     "through a function further down": "import torch\n@def h():\n    f()\ndef f():\n    accel.g()\nh()\nimport os\n",

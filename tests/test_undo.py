@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import git
+from conftest import Ran, git
 
 from torchmigrate import journal, undo, write
 from torchmigrate.edits import Changed
@@ -192,3 +193,14 @@ def test_where_git_cannot_hold_it_the_cache_does(tmp_path: Path) -> None:
     assert saved.directory.is_relative_to(os.environ["XDG_CACHE_HOME"])
     assert json.loads((saved.directory / "manifest.json").read_text())["base"] == str(tmp_path)
     assert outcomes(tmp_path) == {"a.py": "restored"}
+
+
+def test_the_helper_stays_while_a_file_that_is_left_may_import_it(here: Path, cli: Callable[..., Ran]) -> None:
+    (here / "a.py").write_text("import torch\ntorch.cuda.empty_cache()\n")
+    (here / "b.py").write_text("import torch\ntorch.cuda.empty_cache()\n")
+    assert cli("apply").status == 0
+    with (here / "a.py").open("a") as stream:
+        stream.write("# more\n")
+    assert cli("undo").status == 2
+    assert (here / "accel.py").exists() and "accel" in (here / "a.py").read_text()
+    assert "accel" not in (here / "b.py").read_text()

@@ -131,8 +131,8 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
 def _anchor(tree: ast.Module, module: Module, first_use: int) -> ast.stmt | None:
     place: ast.stmt | None = None
     for i, node in enumerate(tree.body):
-        if module.span(node)[0] > first_use:
-            break
+        if module.span(node)[0] > first_use or (place and isinstance(node, (*FUNCTIONS, ast.ClassDef))):
+            break  # imports below the first definition are late ones
         docstring = (
             i == 0
             and isinstance(node, ast.Expr)

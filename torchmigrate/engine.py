@@ -24,6 +24,7 @@ from torchmigrate.worker import Done, Job, Worker
 POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured; performance.md)
 
 
+HELPER_FLOOR = (2, 1)
 Progress = Callable[[int, int], None]
 
 
@@ -88,6 +89,8 @@ def _facts(
     if floor is None and (inferred := project.torch_floor(root)):
         floor = inferred[0]
         notes.append(f"torch {floor} inferred from {inferred[1]}")
+    if (project.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
+        notes.append("the helper needs torch >=2.1, which is more than this project asks for")
     texts = [job.raw for job in todo]
     facts = Facts(
         root=root,

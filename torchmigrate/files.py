@@ -72,6 +72,7 @@ class _Collector:
         self.default = Globs(settings.exclude)
         self.extra = Globs(settings.extend_exclude)
         self.found: dict[str, DiscoveredFile] = {}
+        self.tops = [self.root]
 
     def add(self, path: str) -> None:
         """One path from the command line; the user named it, so a symlink is followed."""
@@ -105,7 +106,11 @@ class _Collector:
     def _refuse(self, path: str, error: str) -> None:
         self.found[path] = DiscoveredFile(Path(path), error=error)
 
+    def _is_inside(self, real: str) -> bool:
+        return any(real.startswith(top.rstrip(os.sep) + os.sep) for top in self.tops)
+
     def _directory(self, real: str) -> None:
+        self.tops.append(real)
         listed = self._listed(real)
         prefix = _inside(real, self.root)
         if listed is None:
@@ -151,7 +156,9 @@ class _Collector:
         if not os.path.exists(real):
             self._refuse(path, _broken(path))
         elif os.path.isfile(real):
-            if excluded := self._excluded(real):
+            if not self._is_inside(real):
+                self.found[path] = DiscoveredFile(Path(path), f"a link out of the tree, to {real}")
+            elif excluded := self._excluded(real):
                 self._skip(real, excluded)
             else:
                 self._take(real)

@@ -13,6 +13,13 @@ from torchmigrate.source import Source
 _PACKAGE = "from torchmigrate import runtime as accel"
 
 
+def placement(facts: Facts, path: Path) -> Placement:
+    """Where the helper lies for a file, and the statement that imports it there; "" where nothing is vendored."""
+    if facts.settings.runtime == "package":
+        return Placement("", _PACKAGE)
+    return facts.index.placement(str(path), facts.helper)
+
+
 class Vendored:
     """Collects where the helper is needed while results are bound to it."""
 
@@ -21,13 +28,13 @@ class Vendored:
         self.needed: set[str] = set()
 
     def keep(self, result: FileResult) -> FileResult:
-        """A file that binds what it uses; a rewritten notebook does, and finds the helper beside itself."""
+        """A file that binds what it uses: a rewritten notebook does."""
         if (
             isinstance(result, Changed)
             and result.path.suffix == ".ipynb"
             and _mentions(result.after, self.facts.helper)
         ):
-            self.needed.add(str(result.path.with_name(f"{self.facts.helper}.py")))
+            self.needed |= {path for path in (placement(self.facts, result.path).path,) if path}
         return result
 
     def bind(self, result: FileResult, text: Source, torch: bool) -> FileResult:
@@ -35,19 +42,14 @@ class Vendored:
         from torchmigrate.rewrite import with_import
 
         assert isinstance(result, Changed)
-        placement = self._placement(str(result.path))
-        edit = with_import(text, result.path, self.facts, placement.statement, torch)
-        if placement.path:
-            self.needed.add(placement.path)
+        place = placement(self.facts, result.path)
+        edit = with_import(text, result.path, self.facts, place.statement, torch)
+        if place.path:
+            self.needed.add(place.path)
         if edit is None:
             return result
         after = text.encode(compose(text.utf8, [edit]))
         return Changed(result.path, result.before, after, result.applied, tuple(shifted(result.findings, edit)))
-
-    def _placement(self, path: str) -> Placement:
-        if self.facts.settings.runtime == "package":
-            return Placement("", _PACKAGE)
-        return self.facts.index.placement(path, self.facts.helper)
 
     def files(self) -> list[FileResult]:
         """The helper files to write: new ones, ours that are outdated; a file that is not ours is never overwritten."""

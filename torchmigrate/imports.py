@@ -158,7 +158,18 @@ class ImportIndex:
         foreign = self._package_used(path, own, directory)
         if foreign:
             return self._absolute(*foreign, helper)
+        if in_package and self._is_module(path, own, directory):
+            return self._relative(directory, own, helper)
         return Placement(f"{directory}/{helper}.py", f"import {helper}")
+
+    def _is_module(self, path: str, own: list[Import], directory: str) -> bool:
+        """Whether a file that nobody here imports is a module of its package for others, rather than a script in it."""
+        siblings = any(not i.level and i.module and self._under(directory, (i.module.split(".")[0],)) for i in own)
+        top = directory
+        while self._is_package(os.path.dirname(top)):
+            top = os.path.dirname(top)
+        known = top in self._tops or is_installable(os.path.dirname(top))
+        return known and not siblings and not _runs_itself(path)
 
     def _is_relative(self, directory: str, own: list[Import], uses: list[Use]) -> bool:
         """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
@@ -206,6 +217,14 @@ class ImportIndex:
             if self._is_package(f"{root}/{parts[0]}") and (above or is_installable(root)):
                 return root, parts[0]
         return None
+
+
+def _runs_itself(path: str) -> bool:
+    try:
+        raw = Path(path).read_bytes()
+    except OSError:
+        return False
+    return any(sign in raw for sign in (b"__main__", b"argparse", b"sys.argv"))
 
 
 @cache

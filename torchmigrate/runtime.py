@@ -58,9 +58,10 @@ def _resolve() -> torch.device:
     accelerator = getattr(torch, "accelerator", None)  # torch >= 2.6
     if kind not in ("", "cpu") and not _available(kind):
         raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device on this machine")
-    # is_available() first: current_accelerator() alone answers "cuda" on a CUDA build without a GPU.
+    # Asked first: current_accelerator() answers "cuda" on a CUDA build without a GPU. The count leaves fork alone.
     if not kind and accelerator is not None:
-        kind = accelerator.current_accelerator().type if accelerator.is_available() else "cpu"
+        there = accelerator.is_available() if _is_compiling() else accelerator.device_count() > 0
+        kind = accelerator.current_accelerator().type if there else "cpu"
     _device = torch.device(kind or next(filter(_available, _TYPES), "cpu"))
     if int(index or 0) > 0:
         set_device(int(index))
@@ -240,7 +241,7 @@ stream = _forward("stream", _NEITHER, lambda stream: contextlib.nullcontext(), o
 
 def record_stream(tensor: Any, stream: Any) -> None:
     """tensor.record_stream(stream); does nothing with the one queue of the CPU and MPS."""
-    if not isinstance(stream, _Queue):
+    if type(stream).__name__ != "_Queue":  # by name: another copy of this file may have made it
         tensor.record_stream(stream)
 
 
@@ -385,7 +386,8 @@ def cast(tensor: Any, wanted: Any) -> Any:
     if isinstance(wanted, str):
         home, _, name = wanted.rpartition(".")
         wanted = getattr(torch, name) if home == "torch" else tensor_type(getattr(torch, name).dtype)
-    if isinstance(wanted, type(torch.FloatTensor)) and (device_type() == "cuda" or not wanted.is_cuda):
+    legacy = isinstance(wanted, type(torch.FloatTensor)) and (device_type() == "cuda" or not wanted.is_cuda)
+    if legacy or wanted is torch.Tensor:  # the latter is the default type
         return tensor.type(wanted)
     dtype = getattr(wanted, "dtype", wanted)
     if isinstance(tensor, torch.nn.Module):

@@ -28,13 +28,24 @@ def undo(path: Path) -> list[Outcome]:
     if found is None:
         raise UserError(f"nothing to undo in {path}", "undo puts back what `torchmigrate apply` wrote on this machine")
     journal, here = found
-    outcomes = [_restore(journal, entry) for entry in here]
+    outcomes: list[Outcome] = []
+    for entry in sorted(here, key=lambda e: e.new):  # what still may import the helper decides over it
+        left = any(o.refused for o in outcomes)
+        outcomes.append(_keep(journal, entry) if entry.new and left else _restore(journal, entry))
+    here = sorted(here, key=lambda e: e.new)
     for directory in {journal.path(entry).parent for entry in here}:
         write.sweep(directory)
     kept = {e.path for e, o in zip(here, outcomes, strict=True) if o.refused}
     mine = {e.path for e in here}
     journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
     return outcomes
+
+
+def _keep(journal: Journal, entry: Entry) -> Outcome:
+    path = journal.path(entry)
+    if not os.path.lexists(path) or digest(path.read_bytes()) != entry.after:
+        return _restore(journal, entry)
+    return Outcome(path, refused="a file that was left as it is may import it; undo again once that is settled")
 
 
 def _restore(journal: Journal, entry: Entry) -> Outcome:

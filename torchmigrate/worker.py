@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, Unchanged, flatten, shifted
+from torchmigrate.helper import placement
 from torchmigrate.notebook import Notebook, UnreadableNotebook
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
@@ -97,7 +98,7 @@ class Worker:
         return Changed(path, job.raw, after, outcome.applied, outcome.remaining), unbound
 
     def _notebook(self, path: Path, raw: bytes, book: Notebook, outcome: Outcome) -> Changed:
-        """The helper lies beside the notebook; its import goes into the cell that imports torch."""
+        """The helper's import goes into the cell that imports torch."""
         from torchmigrate import bindings, notebook
         from torchmigrate.module import Module
 
@@ -106,7 +107,7 @@ class Worker:
         module = Module(path, book.source, self.facts)
         if outcome.needs_helper and not bindings.imports_helper(module):
             first = min((e.start for e in edits), default=len(book.source.utf8))
-            added = bindings.insertion(module, [f"import {self.facts.helper}"], first, before=True)
+            added = bindings.insertion(module, [placement(self.facts, path).statement], first, before=True)
             ahead = [e for e in edits if e.start < added.start]
             grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
             findings = tuple(shifted(findings, Edit(added.start + grown, added.start + grown, added.text)))

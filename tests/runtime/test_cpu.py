@@ -312,3 +312,8 @@ def test_record_stream_needs_no_queue_on_the_cpu():
     tensor = type("Tensor", (), {"record_stream": lambda self, stream: asked.append(stream)})()
     accel.record_stream(tensor, "a stream")
     assert asked == ["a stream"]
+
+
+def test_cast_to_torch_tensor_is_the_default_type():
+    """`Tensor = torch.cuda.FloatTensor if cuda else torch.Tensor`."""
+    assert accel.cast(torch.ones(2, dtype=torch.float64), torch.Tensor).dtype is torch.float32

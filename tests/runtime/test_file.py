@@ -49,7 +49,7 @@ def probed(*args, **options): raise AssertionError("probed at import")
 torch.cuda.is_available = torch.cuda.device_count = torch.xpu.is_available = torch.backends.mps.is_available = probed
 torch.cuda._lazy_init = torch.cuda.current_device = probed
 if hasattr(torch, "accelerator"):
-    torch.accelerator.is_available = torch.accelerator.current_accelerator = probed
+    torch.accelerator.is_available = torch.accelerator.device_count = torch.accelerator.current_accelerator = probed
     torch.accelerator.device_count = probed
 before = set(sys.modules)
 import torchmigrate.runtime as accel
@@ -129,5 +129,5 @@ def test_a_cuda_build_without_a_gpu_is_a_cpu(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     assert runtime.device_type() == "cpu"
     monkeypatch.setattr(runtime, "_device", None)
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
     assert runtime.device() == torch.device("cuda")

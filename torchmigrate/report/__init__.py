@@ -47,7 +47,7 @@ class Report:
     @property
     def read(self) -> int:
         """Files that were read: "all good" is never said over one that was not."""
-        return self.files_seen - len(self.skipped) - len(self.failed)
+        return max(0, self.files_seen - len(self.skipped) - len(self.failed))
 
     @cached_property
     def applied(self) -> list[Finding]:

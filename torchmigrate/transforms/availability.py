@@ -24,11 +24,22 @@ def availability(site: Site) -> Iterator[Finding]:
         if not isinstance(up, (ast.Attribute, ast.Expr)):
             yield site.note("handed on as a function: it asks for CUDA alone")
         return
-    if _told(site):
+    if _told(site) or _pins(site):
         return
     asked = "is_usable" if _refuses(site) else "is_available"
     found = site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
     yield replace(found, blocks=found.blocks or _asks_capability(site))
+
+
+def _pins(site: Site) -> bool:
+    """Whether it decides over pinning, right for CUDA alone: MPS cannot pin (pytorch #86060)."""
+    for up in site.module.ancestors(site.node):
+        if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
+            named = up.arg if isinstance(up, ast.keyword) else ast.unparse(up)
+            return bool(re.search(r"\bpin_?memory", named or ""))
+        if isinstance(up, ast.stmt):
+            break
+    return False
 
 
 def _asks_capability(site: Site) -> bool:

@@ -27,8 +27,10 @@ def device_test(site: Site) -> Iterator[Finding]:
     if test and '"' in test[2] and in_fstring(site.module, site.node):
         return  # before Python 3.12 an f-string cannot hold the quotes
     found = test and site.rewrite(test[1], test[2], test[0])
-    if found:
-        yield replace(found, follows=True)
+    if found and test:
+        up = site.module.parent(test[0])
+        option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
+        yield found if option else replace(found, follows=True)
 
 
 def _is_flag(site: Site, owner: ast.expr) -> bool:
@@ -77,7 +79,8 @@ def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool)
 
 
 def _is_type(subject: ast.expr) -> bool:
-    return isinstance(subject, ast.Attribute) and subject.attr == "type"
+    """`device.type` and a variable such as `device_type`: no index can stand in these."""
+    return ast.unparse(subject).endswith("type")
 
 
 def _is_plural(subject: ast.expr) -> bool:
