@@ -91,6 +91,17 @@ PLACES = {
         {"pkg/a.py": ("pkg/accel.py", "from pkg import accel"), "pkg/b.py": ("pkg/accel.py", "from pkg import accel")},
         [(".", "-m pkg.a")],
     ),
+    "a module of an installable package that nobody imports here, and a script in it": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "from pkg.a import f",
+            "pkg/a.py": "f = 1",
+            "pkg/b.py": "import os",
+            "pkg/run.py": "import os\nif __name__ == '__main__': pass",
+        },
+        {"pkg/b.py": ("pkg/accel.py", "from . import accel"), "pkg/run.py": ("pkg/accel.py", "import accel")},
+        [(".", "-m pkg.b"), ("pkg", "run.py")],
+    ),
     "an installable package below src": (
         {
             "pyproject.toml": "[project]\nname = 'x'\n",

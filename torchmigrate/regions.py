@@ -85,6 +85,7 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Iter
                 break
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node in up.decorator_list:
                 region.covered.append(module.span(up))
+                region.refusal = True  # a skipped test: what it would do may change though it stays skipped
                 break
             case ast.Assert() if up.test is node:
                 region.refusal = True
