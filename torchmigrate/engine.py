@@ -6,6 +6,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -167,6 +168,7 @@ _worker: Worker
 
 def _start(ruleset: Ruleset, facts: Facts) -> None:
     global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends the others
     warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
     gc.disable()  # short-lived processes that only allocate
     _worker = Worker(ruleset, facts)
