@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Edit
 from torchmigrate.module import Module
 from torchmigrate.scope import FUNCTIONS
+from torchmigrate.scopes import first_line
 
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast")
 
@@ -119,8 +120,8 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
     shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
     if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
         first = place or module.tree.body[0]
-        line = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))])
-        return Edit(source.line_starts[line - 1], source.line_starts[line - 1], text)
+        at = source.offset(first_line(first), 0)
+        return Edit(at, at, text)
     end_line = place.end_lineno or place.lineno
     at = source.line_starts[end_line] if end_line < len(source.line_starts) else len(source.utf8)
     if at == len(source.utf8) and not source.utf8.endswith((b"\n", b"\r")):
@@ -130,16 +131,11 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
 
 def _anchor(tree: ast.Module, module: Module, first_use: int) -> ast.stmt | None:
     place: ast.stmt | None = None
+    documented = ast.get_docstring(tree, clean=False) is not None
     for i, node in enumerate(tree.body):
         if module.span(node)[0] > first_use or (place and isinstance(node, (*FUNCTIONS, ast.ClassDef))):
             break  # imports below the first definition are late ones
-        docstring = (
-            i == 0
-            and isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        )
-        if docstring or isinstance(node, (ast.Import, ast.ImportFrom)):
+        if (i == 0 and documented) or isinstance(node, (ast.Import, ast.ImportFrom)):
             place = node
     return place
 

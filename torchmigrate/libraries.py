@@ -20,7 +20,7 @@ def names_in(module: Module) -> re.Pattern[str] | None:
     """Names that this file imports from libraries that run on NVIDIA's devices alone, or from a compiled `*_cuda`."""
     found = {
         name
-        for scope in {id(s): s for s in module.scopes.scope_of.values()}.values()
+        for scope in module.scopes
         for name, bindings in scope.names.items()
         for b in bindings
         if isinstance(b.node, (ast.Import, ast.ImportFrom)) and (_root(b) in LIBRARIES or name.endswith("_cuda"))

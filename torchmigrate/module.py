@@ -64,16 +64,6 @@ class Module:
         """Qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None where it is not certain."""
         return self.resolver.resolve(node, scope or self.scope(node))
 
-    def adopt(self, node: ast.AST) -> None:
-        """Record parents below `node`, for a statement that the scan did not walk."""
-        stack = [node]
-        while stack:
-            up = stack.pop()
-            for child in ast.iter_child_nodes(up):
-                if child not in self.scopes.parent:
-                    self.scopes.parent[child] = up
-                    stack.append(child)
-
     def span(self, node: ast.AST) -> tuple[int, int]:
         at = self.source.offset
         return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]

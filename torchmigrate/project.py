@@ -103,8 +103,7 @@ class Facts:
 
 
 def _nested_imports(module: Module) -> Iterable[Binding]:
-    seen = {id(s): s for s in module.scopes.scope_of.values()}
-    return (b for s in seen.values() for bindings in s.names.values() for b in bindings if b.qualified)
+    return (b for scope in module.scopes for bindings in scope.names.values() for b in bindings if b.qualified)
 
 
 def version_of(spec: str | None) -> tuple[int, ...] | None:

@@ -38,16 +38,15 @@ def regions(module: Module, findings: list[Finding]) -> Iterator[Region]:
         return
     tests = Tests(module)
     for start, end in guards:
-        node = tests.smallest(start, end)
+        node = tests.nodes.get((start, end))
         if node is not None:
-            yield from _region_of(module, node, (start, end), tests)
+            yield _region_of(module, node, (start, end), tests)
 
 
 class Tests:
-    """The statements and expressions of a module that test something, and the names they test."""
+    """The statements and expressions of a module that test something, and the outermost expression of each span."""
 
     def __init__(self, module: Module) -> None:
-        self.module = module
         self.branches = [s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While))]
         self.expressions: list[ast.IfExp] = []
         self.nodes: dict[Span, ast.AST] = {}
@@ -57,11 +56,8 @@ class Tests:
             if isinstance(node, ast.expr):
                 self.nodes.setdefault(module.span(node), node)
 
-    def smallest(self, start: int, end: int) -> ast.AST | None:
-        return self.nodes.get((start, end))
 
-
-def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Iterator[Region]:
+def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Region:
     region = Region([span])
     node = guard
     negated = isinstance(guard, ast.Compare) and isinstance(guard.ops[0], (ast.NotEq, ast.NotIn))
@@ -97,7 +93,7 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Iter
     statement = module.statement(guard)
     if not region.reason and portable_beside(module, statement):
         region.reason = PORTABLE
-    yield region
+    return region
 
 
 def _cover_branch(module: Module, node: ast.If | ast.While, negated: bool, region: Region) -> None:
@@ -107,7 +103,7 @@ def _cover_branch(module: Module, node: ast.If | ast.While, negated: bool, regio
     region.covered.append(module.span(node.test))
     contrary = node.body if negated else node.orelse
     if _leaves(contrary):
-        region.refusal = refuses(module, contrary)
+        region.refusal = refuses(contrary)
         region.covered += [module.span(s) for s in _after(module, node)]
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
@@ -122,7 +118,7 @@ def _exits(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and (chain_of(call.func) or "") in ("exit", "quit", "sys.exit", "os._exit")
 
 
-def refuses(module: Module, body: list[ast.stmt]) -> bool:
+def refuses(body: list[ast.stmt]) -> bool:
     """Whether a branch ends the program (or the function, by an exception)."""
     return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate import bindings, guards, suppress
-from torchmigrate.edits import Edit, Finding, Fix, Safety, Status, choose, compose, original_offset
+from torchmigrate.edits import Edit, Finding, Safety, Status, choose, compose, original_offset
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.scan import Scan, Table
@@ -88,13 +88,9 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
         module = _next(module, drops, applied)
         passes.append(drops)
     remaining = inspect(module, rules, facts) if drops else findings
-    needs = any("accel" in f.fix.needs for f in applied if f.fix)
-    torch = any("torch" in f.fix.needs for f in applied if f.fix) and module.names["torch"] not in _bound_names(module)
-    return Outcome(module.source.utf8, tuple(applied), tuple(remaining), needs, torch, tuple(passes))
-
-
-def _bound_names(module: Module) -> set[str]:
-    return {n for s in module.scopes.scope_of.values() for n in s.names} | set(module.scopes.module.names)
+    needs = {name for f in applied if f.fix for name in f.fix.needs}
+    torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
+    return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
@@ -106,13 +102,9 @@ def _preference(finding: Finding) -> tuple[int, int]:
 def _next(module: Module, edits: Sequence[Edit], findings: Sequence[Finding]) -> Module:
     text = compose(module.source.utf8, edits)
     try:
-        return Module(module.path, replace_text(module.source, text), module.facts)
+        return Module(module.path, replace(module.source, utf8=text), module.facts)
     except (SyntaxError, ValueError) as error:
         raise RewriteError(f"would no longer parse ({error}); rules: {_names(findings)}") from None
-
-
-def replace_text(source: Source, text: bytes) -> Source:
-    return Source(text, source.encoding, source.bom)
 
 
 def _names(findings: Sequence[Finding]) -> str:
@@ -141,6 +133,3 @@ def with_import(module_text: Source, path: Path, facts: Facts, statement: str, t
     edit = bindings.insertion(module, statements, bindings.first_import_time_use(module, name))
     ast.parse(compose(module_text.utf8, [edit]).decode())
     return edit
-
-
-__all__ = ["Fix", "Outcome", "RewriteError", "inspect", "replace_text", "rewrite", "with_import"]

@@ -7,12 +7,13 @@ import bisect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of, pattern_key
-from torchmigrate.scope import Binding, Scope, canonical, literal_getattr
-from torchmigrate.scopes import bind_target, function_scope
+from torchmigrate.scope import Scope, canonical, literal_getattr
+from torchmigrate.scopes import bind_target, first_line, function_scope
 
 Handler = Callable[[Site], Iterator[Finding]]
 DEVICE = re.compile(r"cuda(:(\d+)?)?")
@@ -22,7 +23,7 @@ ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """All rules by what they are called for; `wide` holds the `torch.cuda.*` forms, longest first."""
 
@@ -31,6 +32,14 @@ class Table:
     literals: tuple[bytes, ...]
     active: frozenset[str] = frozenset()  # names of the rules and packs in it
     known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
+
+    @cached_property
+    def needles(self) -> frozenset[bytes]:
+        """One of which a line must hold, or a name that its file imports."""
+        methods = {f"{key}(".encode() for key in self.by_key if key.startswith(".")}
+        plain = (key for key in self.by_key if key.startswith("torch.") and "cuda" not in key)
+        calls = {f"{key.rpartition('.')[2]}(".encode() for key in plain}
+        return frozenset({*self.literals, *methods, *calls, b".is_cuda"})
 
     def has_work(self, raw: bytes) -> bool:
         return any(literal in raw for literal in self.literals)
@@ -98,7 +107,7 @@ class Scan:
                 yield from self._walk(statement)
 
     def _is_hot(self, node: ast.stmt) -> bool:
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        first = first_line(node)
         at = bisect.bisect_left(self.hot, first)
         return at < len(self.hot) and self.hot[at] <= (node.end_lineno or first)
 
@@ -215,11 +224,7 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
 def _hot_offsets(module: Module, rules: Table) -> list[int]:
     """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
     source = module.source
-    methods = {f"{key}(".encode() for key in rules.by_key if key.startswith(".")}
-    calls = {
-        f"{key.rpartition('.')[2]}(".encode() for key in rules.by_key if key.startswith("torch.") and "cuda" not in key
-    }
-    needles = {*rules.literals, *methods, *calls, b".is_cuda", *(n.encode() for n in _aliases(module, rules))}
+    needles = {*rules.needles, *(n.encode() for n in _aliases(module, rules))}
     lines: set[int] = set()
     for needle in needles:
         at = source.utf8.find(needle)
@@ -230,7 +235,7 @@ def _hot_offsets(module: Module, rules: Table) -> list[int]:
 
 
 def _aliases(module: Module, rules: Table) -> Iterator[str]:
-    for name, bindings in _all_names(module):
+    for name, bindings in (item for scope in module.scopes for item in scope.names.items()):
         for binding in bindings:
             value = binding.qualified or (
                 binding.value and module.resolver.resolve(binding.value, module.scopes.module)
@@ -240,12 +245,3 @@ def _aliases(module: Module, rules: Table) -> Iterator[str]:
                 yield name
             elif binding.local and binding.qualified is None:
                 yield from (name for _ in (1,) if module.facts.reexport(module.path, *binding.local))
-
-
-def _all_names(module: Module) -> Iterator[tuple[str, list[Binding]]]:
-    seen = {id(module.scopes.module)}
-    yield from module.scopes.module.names.items()
-    for scope in module.scopes.scope_of.values():
-        if id(scope) not in seen:
-            seen.add(id(scope))
-            yield from scope.names.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from torchmigrate.scope import Binding, Function, Scope
@@ -16,6 +17,16 @@ class Scopes:
     scope_of: dict[ast.AST, Scope] = field(default_factory=dict)  # statement or handler -> the scope it runs in
     parent: dict[ast.AST, ast.AST] = field(default_factory=dict)  # filled for statements here, for expressions in scan
     statements: list[ast.stmt] = field(default_factory=list)  # in document order
+
+    def __iter__(self) -> Iterator[Scope]:
+        """Every scope with statements once, the module's first."""
+        yield from dict.fromkeys((self.module, *self.scope_of.values()))
+
+
+def first_line(node: ast.stmt) -> int:
+    """Where a statement begins: a decorated definition at its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def build(tree: ast.Module, walruses: bool = True) -> Scopes:

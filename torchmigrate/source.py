@@ -7,7 +7,7 @@ import codecs
 import io
 import re
 import tokenize
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
@@ -24,7 +24,6 @@ class Source:
     utf8: bytes
     encoding: str = "utf-8"
     bom: bytes = b""
-    _starts: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @cached_property
     def text(self) -> str:

@@ -66,7 +66,7 @@ def _refuses(site: Site) -> bool:
         case ast.Assert():
             return up.test is node and not negated
         case ast.If() if up.test is node:
-            return refuses(site.module, up.body if negated else up.orelse)
+            return refuses(up.body if negated else up.orelse)
     return False
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import FUNCTIONS, Function
+from torchmigrate.scopes import first_line
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import Device
 
@@ -98,17 +99,12 @@ def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
 def _lazy(site: Site, function: Function, whole: ast.AST, name: str, device: Device) -> Finding:
     module = site.module
     body = function.body
-    documented = (
-        isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-        and isinstance(body[0].value.value, str)
-    )
-    rest = body[documented:]
+    rest = body[ast.get_docstring(function, clean=False) is not None :]
     stub = all(isinstance(s, ast.Pass) or isinstance(getattr(s, "value", None), ast.Constant) for s in rest)
     if stub or body[0].lineno == function.lineno:
         return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
     first = rest[0]
-    at = module.source.offset(min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))]), 0)
+    at = module.source.offset(first_line(first), 0)
     indent = module.source.line_at(at)[: first.col_offset].decode()
     if indent.strip():
         return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
