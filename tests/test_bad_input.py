@@ -185,6 +185,7 @@ def test_a_read_only_directory(here: Path) -> None:
 KILLED = """
 import os, signal, sys
 from torchmigrate import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` in a script leaves it ignored
 real, seen = os.replace, []
 def replace(old, new):
     if str(new).endswith(".py"):
@@ -231,6 +232,7 @@ def test_ctrl_c_while_planning_in_processes(here: Path) -> None:
     code = """
 import os, signal, sys
 from torchmigrate import cli, progress
+signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` in a script leaves it ignored
 progress.Progress.__call__ = lambda self, done, total: os.killpg(0, signal.SIGINT)  # as a terminal does
 sys.exit(cli.run(["apply", "-j", "2"]))
 """
