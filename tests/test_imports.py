@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from torchmigrate.imports import ImportIndex, is_installable, read_imports
+from torchmigrate.import_lines import read_imports
+from torchmigrate.imports import ImportIndex, is_installable
 
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 

@@ -1,4 +1,4 @@
-"""Who imports whom inside a project, read from import lines alone, and where the helper goes for each file."""
+"""Who imports whom inside a project, and where the helper goes for each file."""
 
 from __future__ import annotations
 
@@ -9,38 +9,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-_REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
-_NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
-_IMPORT = re.compile(
-    rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
-)
-_NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
-_JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")
+from torchmigrate.import_lines import Import, read_imports
+
 _PACKAGING = {
-    "setup.py": "setup(",
+    "setup.py": r"setup\(",
     "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
     "setup.cfg": r"^\[metadata\]",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """`level` dots, `module`, the imported name ("" for `import module`), and its `as` name."""
-
-    level: int
-    module: str
-    name: str
-    alias: str = ""
-
-    @property
-    def bound(self) -> str:
-        """The name that this binds."""
-        return self.alias or self.name or self.module.partition(".")[0]
-
-    @property
-    def qualified(self) -> str:
-        """What `import module` binds: the module where it has an alias, else its first part."""
-        return self.module if self.alias else self.module.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +44,7 @@ class ImportIndex:
         self.files = frozenset(files)
         self._by_tail: dict[str, list[str]] = {}
         for path in (f for f in files if f.endswith(".py")):
-            stem = path[:-3] if path.endswith(".py") else path
-            stem = os.path.dirname(path) if path.endswith("/__init__.py") else stem
-            self._by_tail.setdefault(os.path.basename(stem), []).append(path)
+            self._by_tail.setdefault(os.path.basename(_stem(path)), []).append(path)
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
@@ -122,10 +95,9 @@ class ImportIndex:
             return self._under(base, dotted)
         if not dotted:
             return None
-        roots = []
+        roots, tail = [], "/" + "/".join(dotted)
         for candidate in self._by_tail.get(dotted[-1], ()):
-            stem = os.path.dirname(candidate) if candidate.endswith("/__init__.py") else candidate[:-3]
-            tail = "/" + "/".join(dotted)
+            stem = _stem(candidate)
             if stem.endswith(tail):
                 roots.append((stem[: -len(tail)], candidate))
         here = os.path.dirname(path)
@@ -197,7 +169,7 @@ class ImportIndex:
             above.append(os.path.dirname(above[-1]))
         reached = min(max((i.level for i in own), default=1), len(above))
         proven = [n for n, folder in enumerate(above, 1) if folder in self._tops]
-        dots = max([max(reached, 1), *proven]) if not proven else max(proven)
+        dots = max(proven, default=max(reached, 1))
         return Placement(f"{above[dots - 1]}/{helper}.py", f"from {'.' * dots} import {helper}")
 
     def _absolute(self, root: str, package: str, helper: str) -> Placement:
@@ -217,6 +189,11 @@ class ImportIndex:
             if self._is_package(f"{root}/{parts[0]}") and (above or is_installable(root)):
                 return root, parts[0]
         return None
+
+
+def _stem(path: str) -> str:
+    """A module's path as imports spell it: without ".py", a package's is its folder."""
+    return os.path.dirname(path) if path.endswith("/__init__.py") else path.removesuffix(".py")
 
 
 def _runs_itself(path: str) -> bool:
@@ -240,25 +217,6 @@ def _says_so(folder: str) -> bool:
             text = Path(folder, name).read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if re.search(sign if name != "setup.py" else re.escape(sign), text, re.M):
+        if re.search(sign, text, re.M):
             return True
     return False
-
-
-def read_imports(path: str) -> Iterator[Import]:
-    """The imports of one file; a file that cannot be read has none."""
-    try:
-        with open(path, "rb") as stream:
-            raw = b"\n" + stream.read()
-            if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
-                raw = _JSON_LINE.sub(rb"\n\1", raw).replace(b"\\n", b"\n")
-    except OSError:
-        return
-    for dots, module, names, plain in _IMPORT.findall(raw):
-        words = [part.split() for part in _NOISE.sub(b" ", plain or names).decode(errors="replace").split(",")]
-        for word in filter(None, words):
-            alias = word[2] if len(word) > 2 and word[1] == "as" else ""
-            if plain:
-                yield Import(0, word[0], "", alias)
-            else:
-                yield Import(len(dots), module.decode(errors="replace"), word[0], alias)
