@@ -1,0 +1,45 @@
+"""The environment in which every Python process of a program, torchrun's children and workers too, sees one backend."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SITE = Path(__file__).resolve().parent / "simulated" / "site"
+
+
+def environment(
+    backend: str,
+    *,
+    count: int | None = None,
+    evidence: str = "simulated",
+    tier: str = "native",
+    memory: int | None = None,
+    reports: Path | None = None,
+    project: Path | None = None,
+) -> dict[str, str]:
+    """os.environ and what simulated/startup.py reads.
+
+    `backend`: cuda, mps, xpu, npu, mtia or cpu; `count` devices (default 1); `evidence`: "simulated" activates a
+    simulated device, "hardware" and "cpu" only report; `tier`: "native" (C++) or "python"; `memory`: bytes of one
+    simulated device; `reports`: a folder for one JSON file per process; `project`: the root of the program's own code.
+    """
+    variables = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+        "TORCHMIGRATE_BACKEND": f"{backend}:{count or 1}",
+        "TORCHMIGRATE_EVIDENCE": evidence,
+        "TORCHMIGRATE_TIER": tier,
+        "TORCHMIGRATE_MEMORY": str(memory or ""),
+        "TORCHMIGRATE_REPORTS": str(reports or ""),
+        "TORCHMIGRATE_PROJECT": str(project or ""),
+    }
+    return {**os.environ, **variables, **_hardware(backend, evidence)}
+
+
+def _hardware(backend: str, evidence: str) -> dict[str, str]:
+    """Where there is an accelerator: the CPU's run must not see it, the helper must choose the one that is meant."""
+    if evidence == "cpu":
+        hidden = ("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES")
+        return {**dict.fromkeys(hidden, ""), "TORCH_ACCEL_DEVICE": "cpu"}
+    return {"TORCH_ACCEL_DEVICE": backend} if evidence == "hardware" else {}

@@ -1,0 +1,117 @@
+"""Compiles native/device.cpp against a torch, once per torch, compiler and source.
+
+python build.py      prints the library's path; exit status 3 and one line on stderr where it cannot be built
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+if __package__:
+    from .cache import cache_folder
+else:  # run as a script, by the interpreter that has the torch
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from cache import cache_folder  # type: ignore[import-not-found,no-redef]
+
+NATIVE = Path(__file__).resolve().parent / "native"
+FLAGS = ["-std=c++20", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-w"]
+OLDEST = (2, 9)  # c10::DeviceAllocator
+
+
+class BuildError(RuntimeError):
+    """The simulated device cannot be built here; the message is one line and says why."""
+
+
+def torch_folder() -> Path:
+    """Where torch is installed, without importing it: that would fix its hooks before ours are in place."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise BuildError(f"{sys.executable} has no torch")
+    return Path(spec.origin).parent
+
+
+def torch_version(folder: Path) -> str:
+    """ "2.13.0+cpu", as torch/version.py says."""
+    names: dict[str, str] = {}
+    exec((folder / "version.py").read_text(), names)
+    return names["__version__"]
+
+
+def compiler() -> str:
+    """The C++ compiler's path: $CXX, else g++, clang++ or c++."""
+    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+    found = next(filter(None, map(shutil.which, wanted)), None)
+    if found is None:
+        raise BuildError(f"no C++ compiler ({', '.join(wanted)}): install g++, or set CXX")
+    return found
+
+
+def _digest(version: str, cxx: str) -> str:
+    told = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    sources = b"".join(path.read_bytes() for path in sorted(NATIVE.iterdir()))
+    return hashlib.sha256("\0".join([version, cxx, told, *FLAGS]).encode() + sources).hexdigest()[:16]
+
+
+def _command(cxx: str, folder: Path, out: str) -> list[str]:
+    include, lib = folder / "include", folder / "lib"
+    paths = [f"-I{include}", f"-I{include / 'torch/csrc/api/include'}", f"-L{lib}"]
+    return [cxx, *FLAGS, *paths, str(NATIVE / "device.cpp"), "-o", out, "-ltorch_cpu", "-lc10", "-ltorch"]
+
+
+def _compile(cxx: str, folder: Path, target: Path) -> None:
+    handle, made = tempfile.mkstemp(dir=target.parent, suffix=".so")
+    os.close(handle)
+    try:
+        done = subprocess.run(_command(cxx, folder, made), capture_output=True, text=True)
+        if done.returncode:
+            wrong = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise BuildError(f"{cxx} could not compile the simulated device: {wrong.strip()}")
+        os.replace(made, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(made)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def library() -> Path:
+    """The built library for this interpreter's torch; builds it (about 30 s) if the cache has none.
+
+    Raises BuildError: no torch, an older one than 2.9, no compiler, or one that fails."""
+    folder = torch_folder()
+    version = torch_version(folder)
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise BuildError(
+            f"torch {version} is older than {OLDEST[0]}.{OLDEST[1]}, the first that a device can be simulated for"
+        )
+    cxx = compiler()
+    target = cache_folder() / f"simulated-{version}-{_digest(version, cxx)}.so"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_suffix(".lock")):
+            if not target.exists():
+                _compile(cxx, folder, target)
+    return target
+
+
+if __name__ == "__main__":
+    try:
+        print(library())
+    except (BuildError, OSError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(3)

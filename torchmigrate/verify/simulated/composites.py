@@ -1,0 +1,171 @@
+"""Kernels of a backend that consist of other operators: what torch has no composite for, yet asks every accelerator for.
+
+Both tiers register them; each step then runs as an operator of its own on the simulated device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Library: Any = torch.library.Library  # untyped in torch
+
+# Libraries whose Autograd key torch.library can name (_dispatch_key_set_from_string knows no AutogradMTIA).
+_WITH_AUTOGRAD = ("CUDA", "XPU", "MPS")
+
+
+def register(dispatch_key: str, device_type: str) -> list[torch.library.Library]:
+    """Registers them under `dispatch_key` ("PrivateUse1", "MPS", ...), and lets storages be made on `device_type`.
+
+    The registrations last as long as the libraries that are returned.
+    """
+    library = Library("aten", "IMPL")
+    for name, kernel in _kernels(dispatch_key).items():
+        library.impl(name, kernel, dispatch_key)
+    if dispatch_key in _WITH_AUTOGRAD:
+        # Composite in torch, so that autograd sees its steps: ours has to be found at the same place.
+        library.impl("scaled_dot_product_attention", attention, f"Autograd{dispatch_key}")
+    allow_storages(device_type)
+    return [library]
+
+
+def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
+    kernels: dict[str, Callable[..., Any]] = {
+        "_fused_sdp_choice": lambda *_, **__: 0,  # SDPBackend::math, aten/src/ATen/native/transformers/sdp_utils_cpp.h
+        "_thnn_fused_lstm_cell": lstm_cell,
+        "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
+        "_thnn_fused_gru_cell": gru_cell,
+        "_thnn_fused_gru_cell_backward": gru_cell_backward,
+    }
+    if dispatch_key != "PrivateUse1":
+        # For a type of torch's own, the composite asks a table of kernels that is empty in a wheel without that backend.
+        kernels["scaled_dot_product_attention"] = attention
+    if dispatch_key == "MPS":
+        kernels["_scaled_dot_product_attention_math_for_mps"] = (
+            torch.ops.aten._scaled_dot_product_attention_math.default
+        )
+    if dispatch_key == "CUDA":
+        kernels["_use_cudnn_ctc_loss"] = kernels["_use_cudnn_ctc_loss.Tensor"] = lambda *_, **__: False
+    return kernels
+
+
+# The fused recurrent cells: aten/src/ATen/native/cuda/RNN.cu. Gates are [batch, gates * hidden], states [batch, hidden]; what
+# the workspace holds is between a cell and its backward.
+
+
+def lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(hy, cy, workspace); gates in the order input, forget, cell, output; the workspace holds them activated."""
+    gates = input_gates + hidden_gates
+    for bias in (input_bias, hidden_bias):
+        if bias is not None:
+            gates = gates + bias
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+def lstm_cell_backward(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Gradients of the gates, of `cx` and, with biases, of each bias. Both outputs' gradients may be absent."""
+    i, f, g, o = workspace.chunk(4, 1)
+    tanh_cy = cy.tanh()
+    grad_hy = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    grad_c = grad_hy * o * (1 - tanh_cy**2)
+    if grad_cy is not None:
+        grad_c = grad_c + grad_cy
+    grad_gates = torch.cat(
+        [
+            grad_c * g * _sigmoid_slope(i),
+            grad_c * cx * _sigmoid_slope(f),
+            grad_c * i * (1 - g**2),
+            grad_hy * tanh_cy * _sigmoid_slope(o),
+        ],
+        1,
+    )
+    return grad_gates, grad_c * f, grad_gates.sum(0) if has_bias else None
+
+
+def gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(hy, workspace); gates in the order reset, update, new; the workspace holds them activated, hx, and the hidden part
+    of `new` before it is reset."""
+    input_gates = input_gates if input_bias is None else input_gates + input_bias
+    hidden_gates = hidden_gates if hidden_bias is None else hidden_gates + hidden_bias
+    input_r, input_z, input_n = input_gates.chunk(3, 1)
+    hidden_r, hidden_z, hidden_n = hidden_gates.chunk(3, 1)
+    r, z = (input_r + hidden_r).sigmoid(), (input_z + hidden_z).sigmoid()
+    n = (input_n + r * hidden_n).tanh()
+    return n + z * (hx - n), torch.cat([r, z, n, hx, hidden_n], 1)
+
+
+def gru_cell_backward(
+    grad_hy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Gradients of the input's gates, of the hidden ones, of `hx` and, with biases, of the two biases."""
+    r, z, n, hx, hidden_n = workspace.chunk(5, 1)
+    grad_n = grad_hy * (1 - z) * (1 - n**2)
+    grad_z = grad_hy * (hx - n) * _sigmoid_slope(z)
+    grad_r = grad_n * hidden_n * _sigmoid_slope(r)
+    grad_input = torch.cat([grad_r, grad_z, grad_n], 1)
+    grad_hidden = torch.cat([grad_r, grad_z, grad_n * r], 1)
+    biases = (grad_input.sum(0), grad_hidden.sum(0)) if has_bias else (None, None)
+    return grad_input, grad_hidden, grad_hy * z, *biases
+
+
+def _sigmoid_slope(activated: Tensor) -> Tensor:
+    return activated * (1 - activated)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """scaled_dot_product_attention by its composite, as where no fused kernel applies. A mask that says where to look is
+    made one that is added, as convert_boolean_attn_mask does (aten/src/ATen/native/transformers/attention.cpp)."""
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        added = torch.zeros_like(attn_mask, dtype=query.dtype)
+        attn_mask = added.masked_fill_(attn_mask.logical_not(), float("-inf"))
+    output: Tensor = torch.ops.aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+    )[0]
+    return output
+
+
+def allow_storages(device_type: str) -> None:
+    """torch.UntypedStorage(n, device=device_type): torch's constructor knows only the devices that its wheel is built for
+    (and crashes on one that is simulated in Python), so the bytes are taken from a tensor."""
+    original = torch.UntypedStorage.__new__
+
+    def new(cls: Any, *args: Any, device: Any = None, **options: Any) -> Any:
+        if device is None or torch.device(device).type != device_type:
+            return original(cls, *args, **({} if device is None else {"device": device}), **options)
+        size = args[0] if args and isinstance(args[0], int) else 0
+        storage = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+        if size == 0 and args:  # a sequence of bytes
+            return storage.resize_(len(args[0])).copy_(original(cls, *args))
+        return storage
+
+    torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]

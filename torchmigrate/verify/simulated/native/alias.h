@@ -1,0 +1,103 @@
+// CPU tensors over the bytes of device tensors, which the CPU kernels work on.
+#pragma once
+#include "memory.h"
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
+
+namespace simulated {
+
+inline void check_dtype(ScalarType type) {
+  TORCH_CHECK_TYPE(!(rules.banned_dtypes >> int(type) & 1), rules.dtype_message);
+}
+
+inline at::Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype, std::optional<Layout>,
+                                std::optional<Device> device, std::optional<bool> pin) {
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  auto type = dtype_or_default(dtype);
+  check_dtype(type);
+  DeviceGuard on(device.value_or(Device(device_type, current)));
+  return at::detail::empty_strided_generic(size, stride, &device_memory, DispatchKeySet(dispatch_key), type);
+}
+
+inline at::Tensor empty(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<Layout>, std::optional<Device> device,
+                        std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  auto type = dtype_or_default(dtype);
+  check_dtype(type);
+  DeviceGuard on(device.value_or(Device(device_type, current)));
+  return at::detail::empty_generic(size, &device_memory, DispatchKeySet(dispatch_key), type, format);
+}
+
+// The aliases of one call: one CPU storage per device storage, so that the kernels' own overlap checks still work.
+struct Aliases {
+  std::unordered_map<StorageImpl*, Storage> storages;
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;  // (device tensor, its CPU alias)
+
+  Storage alias(const Storage& s) {
+    auto found = storages.find(s.unsafeGetStorageImpl());
+    if (found != storages.end()) return found->second;
+    auto* keep = new Storage(s);
+    DataPtr data(s.mutable_data(), keep, [](void* kept) { delete static_cast<Storage*>(kept); }, Device(kCPU));
+    Storage made(Storage::use_byte_size_t(), s.nbytes(), std::move(data), GetAllocator(kCPU), /*resizable=*/true);
+    storages.emplace(s.unsafeGetStorageImpl(), made);
+    return made;
+  }
+
+  at::Tensor alias(const at::Tensor& t) {
+    for (auto& [device, cpu] : pairs)
+      if (device.is_same(t)) return cpu;
+    auto keys = DispatchKeySet(DispatchKey::CPU);
+    if (t.is_conj()) keys = keys.add(DispatchKey::Conjugate);
+    if (t.is_neg()) keys = keys.add(DispatchKey::Negative);
+    auto cpu = at::detail::make_tensor<TensorImpl>(alias(t.storage()), keys, t.dtype());
+    cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) cpu.unsafeGetTensorImpl()->set_wrapped_number(true);
+    pairs.emplace_back(t, cpu);
+    return cpu;
+  }
+
+  // What the kernel returned, on the device: the argument itself, a view of one, or new memory.
+  at::Tensor result(const at::Tensor& cpu, DeviceIndex i) {
+    if (!cpu.defined()) return cpu;
+    for (auto& [device, alias] : pairs)
+      if (alias.is_same(cpu)) return device;
+    if (!cpu.is_cpu()) return cpu;
+    check_dtype(cpu.scalar_type());
+    for (auto& [device, alias] : pairs)
+      if (alias.storage().unsafeGetStorageImpl() == cpu.storage().unsafeGetStorageImpl()) return view(device, cpu);
+    return moved(cpu, i);
+  }
+
+  static at::Tensor view(const at::Tensor& device, const at::Tensor& like) {
+    auto v = at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, Storage(device.storage()), DispatchKeySet(dispatch_key), like.dtype());
+    v.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+    return v;
+  }
+
+  at::Tensor moved(const at::Tensor& cpu, DeviceIndex i) {
+    auto strides = cpu.is_non_overlapping_and_dense() ? cpu.strides().vec() : cpu.contiguous().strides().vec();
+    auto made = empty_strided(cpu.sizes(), strides, cpu.scalar_type(), {}, Device(device_type, i), {});
+    if (cpu.numel()) alias(made).copy_(cpu);
+    return made;
+  }
+
+  // out= arguments that the kernel resized.
+  void write_back() {
+    for (auto& [device, cpu] : pairs) {
+      if (cpu.storage().data() != device.storage().data()) reallocate(device, cpu);
+      bool same = device.sizes().equals(cpu.sizes()) && device.strides().equals(cpu.strides()) && device.storage_offset() == cpu.storage_offset();
+      if (!same) device.unsafeGetTensorImpl()->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+    }
+  }
+
+  static void reallocate(const at::Tensor& device, const at::Tensor& cpu) {
+    DeviceGuard on(device.device());
+    auto bytes = cpu.storage().nbytes();
+    auto data = device_memory.allocate(bytes);
+    if (bytes) std::memcpy(data.get(), cpu.storage().data(), bytes);
+    auto* storage = device.storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(std::move(data));
+    storage->set_nbytes(bytes);
+  }
+};
+}  // namespace simulated

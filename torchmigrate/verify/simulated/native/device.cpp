@@ -1,0 +1,109 @@
+// One translation unit that turns host memory into a strict accelerator: mps, xpu, cuda, mtia, or any name for PrivateUse1.
+// Written against the public ATen and c10 headers of torch 2.9 to 2.13. Loaded before `import torch`, since torch caches its hooks.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "collectives.h"
+#include "hooks.h"
+#include <ATen/autocast_mode.h>
+
+namespace simulated {
+
+torch::Library& library(const char* name) { return *new torch::Library(torch::Library::IMPL, name, dispatch_key, __FILE__, __LINE__); }
+
+void register_kernels() {
+  auto boxed = [] { return torch::CppFunction::makeFromBoxedFunction<&kernel>(); };
+  auto& all = library("_");
+  all.fallback(boxed());
+  auto& aten = library("aten");
+  aten.impl("empty.memory_format", TORCH_FN(empty));
+  aten.impl("empty_strided", TORCH_FN(empty_strided));
+  aten.impl("_copy_from", TORCH_FN(copy_from));
+  aten.impl("copy_", TORCH_FN(copy_));
+  aten.impl("record_stream", boxed());
+  for (auto* name : kWhole) aten.impl(name, boxed());
+}
+
+void register_collectives() {
+  auto& c10d = library("c10d");
+  for (auto* name : kCollectives) c10d.impl(name, torch::CppFunction::makeFromBoxedFunction<&collective>());
+}
+
+DispatchKey key_of(DeviceType type) {
+  switch (type) {
+    case DeviceType::CUDA: return DispatchKey::CUDA;
+    case DeviceType::MPS: return DispatchKey::MPS;
+    case DeviceType::XPU: return DispatchKey::XPU;
+    case DeviceType::MTIA: return DispatchKey::MTIA;
+    case DeviceType::PrivateUse1: return DispatchKey::PrivateUse1;
+    default: TORCH_CHECK(false, "cannot simulate ", type);
+  }
+}
+
+void start(const char* type, int count, size_t bytes) {
+  device_type = Device(type).type();
+  dispatch_key = key_of(device_type);
+  device_count = std::min(count, kMaxDevices);
+  if (bytes) capacity = bytes;
+  SetAllocator(device_type, &device_memory, /*priority=*/100);
+  at::setHostAllocator(device_type, &pinned_memory, /*priority=*/100);
+  impl::DeviceGuardImplRegistrar registrar(device_type, &guard);
+  register_hooks();
+  register_kernels();
+}
+
+uint64_t bits(const std::vector<int64_t>& types) {
+  uint64_t set = 0;
+  for (auto t : types) set |= 1ull << t;
+  return set;
+}
+
+void configure(std::vector<std::string> no_check, std::vector<std::string> missing, std::string missing_message,
+               std::vector<int64_t> banned, std::string dtype_message, std::vector<int64_t> incapable, std::vector<std::string> whole) {
+  rules = {{no_check.begin(), no_check.end()}, {missing.begin(), missing.end()}, missing_message, bits(banned), dtype_message, bits(incapable)};
+  auto& aten = library("aten");
+  for (auto& name : whole) aten.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&kernel>());
+}
+
+std::vector<std::string> counts() {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<std::string> lines;
+  for (auto& [name, n] : kernels) lines.push_back(name + "=" + std::to_string(n));
+  return lines;
+}
+
+int64_t random_count() { return random_kernels; }
+int64_t peak_bytes(int64_t i) { return device_memory.getDeviceStats(DeviceIndex(i)).allocated_bytes[0].peak; }
+std::optional<at::Generator> generator_of(int64_t i) { return default_generator(DeviceIndex(i)); }
+}  // namespace simulated
+
+// By ctypes, before and without torch's Python.
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+EXPORTED const char* torchmigrate_start(const char* type, int count, size_t bytes) {
+  try {
+    simulated::start(type, count, bytes);
+    return nullptr;
+  } catch (const std::exception& e) {
+    static std::string words;
+    words = e.what();
+    return words.c_str();
+  }
+}
+EXPORTED int torchmigrate_device() { return simulated::current; }
+EXPORTED int torchmigrate_count() { return simulated::device_count; }
+
+TORCH_LIBRARY(torchmigrate_simulated, m) {
+  m.def("configure(str[] no_check, str[] missing, str missing_message, int[] banned, str dtype_message, int[] incapable, str[] whole) -> ()", &simulated::configure);
+  m.def("register_collectives() -> ()", &simulated::register_collectives);
+  m.def("counts() -> str[]", &simulated::counts);
+  m.def("random_count() -> int", &simulated::random_count);
+  m.def("peak_bytes(int device) -> int", &simulated::peak_bytes);
+  m.def("default_generator(int device) -> Generator?", &simulated::generator_of);
+}
+
+// Autocast for PrivateUse1, which core leaves to the backend: core's own lists. The in-tree types have theirs.
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+#define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+  AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
+#define FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+  AT_FORALL_FP32(FLOAT32)
+}

@@ -1,0 +1,199 @@
+// Every operator on the device: strict about where its tensors live, then the CPU's kernel on the same bytes.
+#pragma once
+#include "alias.h"
+#include "generator.h"
+#include "guard.h"
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
+#include <torch/library.h>
+#include <cstdlib>
+
+namespace simulated {
+using Stack = torch::jit::Stack;
+
+inline const std::unordered_set<std::string> kMetadata = {
+    // Their CPU kernels read no bytes, and copy the key set from their argument.
+    "aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfold", "aten::view_as_real", "aten::view_as_complex",
+    "aten::set_", "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor",
+    "aten::resize_", "aten::_local_scalar_dense", "aten::is_set_to"};
+
+// Composites of core that pick a kernel which only the backend's own build has: the CPU's kernel is taken whole.
+inline const std::vector<const char*> kWhole = {"convolution", "convolution_backward"};
+
+inline std::string full_name(const OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+inline bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+// One call of one operator.
+struct Call {
+  const OperatorHandle& op;
+  Stack& stack;
+  const FunctionSchema& schema = op.schema();
+  std::string name = full_name(schema.operator_name());
+  size_t first = stack.size() - schema.arguments().size();
+  bool indexing = starts_with(name, "aten::index") || starts_with(name, "aten::_index_put_impl_") || starts_with(name, "aten::_unsafe_index");
+  Aliases aliases;
+  Device device = Device(device_type, current);
+  std::vector<IValue> keep;  // the device tensors, while the kernel works on their aliases
+
+  IValue& argument(size_t i) { return stack[first + i]; }
+
+  void refuse_missing() {
+    static const char* fallback = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
+    if (!rules.missing.count(name) || (fallback && fallback[0] == '1')) return;
+    std::string message = rules.missing_message;
+    if (auto at = message.find("{}"); at != std::string::npos) message.replace(at, 2, name);
+    TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+  }
+
+  void find_device() {
+    for (size_t i = 0; i < schema.arguments().size(); i++)
+      if (auto found = device_of(argument(i))) {
+        device = *found;
+        return;
+      }
+  }
+  static std::optional<Device> device_of(const IValue& v) {
+    if (v.isTensor()) return on_device(v.toTensor()) ? std::optional(v.toTensor().device()) : std::nullopt;
+    if (v.isDevice() && is_device(v.toDevice())) return Device(device_type, index_or_current(v.toDevice().index()));
+    if (v.isList())
+      for (const IValue& x : v.toListRef())
+        if (auto found = device_of(x)) return found;
+    return std::nullopt;
+  }
+
+  void check(const at::Tensor& t, const Argument& a) {
+    if (!t.defined() || t.device() == device) return;
+    bool written = a.alias_info() && a.alias_info()->isWrite();
+    if (t.is_cpu()) {
+      if (t.dim() == 0 && !written && rules.no_check.count(name)) return;  // a scalar that TensorIterator lets in
+      if (indexing && a.name() == "indices") return;                       // CUDA takes CPU indices
+      if (indexing && a.name() == "self") TORCH_CHECK_INDEX(false, "indices should be either on cpu or on the same device as the indexed tensor (cpu)");
+    }
+    auto method = schema.operator_name().name.substr(schema.operator_name().name.find("::") + 2);
+    TORCH_CHECK(!rules.no_check.count(name), "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ", t.device(), "! (when checking argument ", a.name(), " in ", method, ")");
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ", a.name(), " is on ", t.device(), ", different from other tensors on ", device, " (when checking argument in method wrapper_", DeviceTypeName(device_type), "_", method, ")");
+  }
+
+  at::Tensor lower(const at::Tensor& t, const Argument& a) {
+    check(t, a);
+    auto cpu = on_device(t) ? aliases.alias(t) : t;
+    // derivatives.yaml makes this one's arguments contiguous for every backend but XPU, whose kernel takes any.
+    return name == "aten::native_group_norm_backward" && cpu.defined() ? cpu.contiguous() : cpu;
+  }
+  at::Generator lower(const IValue& v) {
+    const at::Generator& g = v.isNone() ? default_generator(device.index()) : v.toGenerator();
+    TORCH_CHECK(is_device(g.device()), "Expected a '", device_type, "' device type for generator but found '", g.device().type(), "'");
+    return inner_generator(g);
+  }
+  void lower(IValue& v, const Argument& a) {
+    if (v.isTensor()) {
+      v = lower(v.toTensor(), a);
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(lower(t, a));
+      v = list;
+    } else if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) list.push_back(t ? std::optional(lower(*t, a)) : std::nullopt);
+      v = list;
+    } else if (v.isDevice() && is_device(v.toDevice())) {
+      v = Device(kCPU);
+    } else if (a.type()->str().find("Generator") != std::string::npos) {
+      v = lower(v);
+    }
+  }
+
+  void lower_arguments() {
+    for (size_t i = 0; i < schema.arguments().size(); i++) {
+      keep.push_back(argument(i));
+      lower(argument(i), schema.arguments()[i]);
+    }
+  }
+
+  bool takes_generator() const {
+    for (const auto& a : schema.arguments())
+      if (a.name() == "generator") return true;
+    return false;
+  }
+
+  void run() {
+    bool random = op.hasTag(at::Tag::nondeterministic_seeded);
+    if (random) count_random();
+    std::optional<BorrowedGenerator> borrowed;
+    if (random && !takes_generator()) borrowed.emplace(device.index());
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &stack);
+    if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) host_synchronizes();
+  }
+  static void count_random() {
+    std::lock_guard<std::mutex> lock(mutex);
+    random_kernels++;
+  }
+
+  void raise_results() {
+    aliases.write_back();
+    for (size_t i = stack.size() - schema.returns().size(); i < stack.size(); i++) {
+      auto& v = stack[i];
+      if (v.isTensor()) {
+        v = aliases.result(v.toTensor(), device.index());
+      } else if (v.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& t : v.toTensorVector()) list.push_back(aliases.result(t, device.index()));
+        v = list;
+      }
+    }
+  }
+};
+
+inline void count(const std::string& name) {
+  std::lock_guard<std::mutex> lock(mutex);
+  kernels[name]++;
+}
+
+inline void run_metadata(Call& call) {
+  const IValue& self = call.argument(0);
+  OptionalDeviceGuard on;  // resize_ allocates on the current device
+  if (self.isTensor() && on_device(self.toTensor())) on.reset_device(self.toTensor().device());
+  if (call.name == "aten::_local_scalar_dense") host_synchronizes();
+  call.op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &call.stack);
+}
+
+inline void kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  Call call{op, *stack};
+  count(call.name);
+  if (kMetadata.count(call.name)) return run_metadata(call);
+  if (call.name == "aten::record_stream") return torch::jit::drop(*stack, 2);
+  call.refuse_missing();
+  call.find_device();
+  DeviceGuard on(call.device);
+  call.lower_arguments();
+  call.run();
+  call.raise_results();
+}
+
+// A copy to the host that may lag: into pinned memory; on MPS into any (pytorch #139550, #189690).
+inline bool lags(const at::Tensor& from, const at::Tensor& to) {
+  return on_device(from) && to.is_cpu() && (device_type == DeviceType::MPS || is_pinned(to.storage().data()));
+}
+
+inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  TORCH_CHECK(from.is_cpu() || on_device(from), "copy from ", from.device(), " to ", to.device(), " is not supported");
+  Aliases aliases;
+  at::AutoDispatchBelowADInplaceOrView below;
+  count("aten::copy_");
+  auto host = to.is_cpu() ? to : aliases.alias(to);
+  host.copy_(from.is_cpu() ? from : aliases.alias(from));
+  auto i = on_device(from) ? from.device().index() : to.device().index();
+  if (non_blocking && lags(from, to)) postpone(to, i, current_streams[i]);
+  if (!non_blocking && from.device() != to.device()) land_stream(i, current_streams[i]);
+  return to;
+}
+
+inline at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  copy_from(source.sizes().equals(self.sizes()) ? source : source.expand(self.sizes()), self, non_blocking);
+  return self;
+}
+}  // namespace simulated

@@ -1,0 +1,137 @@
+// Memory: device blocks with exact statistics, a capacity and poison; pinned host blocks.
+#pragma once
+#include "state.h"
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <torch/version.h>
+#include <cstdlib>
+#include <cstring>
+
+namespace simulated {
+using CachingAllocator::StatArray;
+using CachingDeviceAllocator::DeviceStats;
+
+struct Block {
+  size_t bytes;
+  DeviceIndex device;
+};
+inline auto& blocks = *new std::unordered_map<void*, Block>;  // guarded by mutex
+inline auto& pinned = *new std::unordered_set<void*>;         // guarded by mutex
+inline DeviceStats statistics[kMaxDevices];      // guarded by mutex
+
+inline std::vector<StatArray*> arrays(DeviceStats& s) {
+  return {&s.allocation, &s.active, &s.allocated_bytes, &s.active_bytes, &s.requested_bytes, &s.reserved_bytes};
+}
+
+inline void change(StatArray& array, int64_t by) {
+  for (int pool : {0, 1}) by >= 0 ? array[pool].increase(by) : array[pool].decrease(-by);  // 0: all, 1: small pool
+}
+
+inline void account(DeviceStats& s, int64_t bytes, int64_t count) {
+  for (auto* array : {&s.allocated_bytes, &s.active_bytes, &s.requested_bytes}) change(*array, bytes);
+  for (auto* array : {&s.allocation, &s.active}) change(*array, count);
+  int64_t grown = s.allocated_bytes[0].current - s.reserved_bytes[0].current;  // freed blocks stay reserved
+  if (grown > 0) change(s.reserved_bytes, grown);
+}
+
+inline void free_device(void* p) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = blocks.find(p);
+  if (found == blocks.end()) return;
+  account(statistics[found->second.device], -int64_t(found->second.bytes), -1);
+  blocks.erase(found);
+  std::free(p);
+}
+
+inline void free_pinned(void* p) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    pinned.erase(p);
+  }
+  std::free(p);
+}
+
+inline void* aligned(size_t bytes) {
+  void* p = nullptr;
+  TORCH_CHECK(!posix_memalign(&p, 64, bytes), "the host has no ", bytes, " bytes left");
+  return p;
+}
+
+inline void refuse(DeviceStats& s, size_t bytes) {
+  s.num_ooms++;
+  TORCH_CHECK_WITH(OutOfMemoryError, false, DeviceTypeName(device_type), device_type == DeviceType::MPS ? " backend" : "",
+    " out of memory. Tried to allocate ", bytes, " bytes. Simulated device ", int(current), " has a total capacity of ", capacity,
+    " bytes of which ", capacity - s.allocated_bytes[0].current, " bytes are free.");
+}
+
+struct DeviceMemory final : DeviceAllocator {
+  DataPtr allocate(size_t bytes) override {
+    Device device(device_type, current);
+    if (!bytes) return {nullptr, nullptr, &free_device, device};
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& s = statistics[current];
+    if (size_t(s.allocated_bytes[0].current) + bytes > capacity) refuse(s, bytes);
+    void* p = aligned(bytes);
+    std::memset(p, kPoison, bytes);
+    blocks[p] = {bytes, current};
+    account(s, int64_t(bytes), 1);
+    return {p, p, &free_device, device};
+  }
+  DeleterFnPtr raw_deleter() const override { return &free_device; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  bool initialized() override { return true; }
+  void emptyCache(MempoolId_t = {0, 0}) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (auto& s : statistics) change(s.reserved_bytes, s.allocated_bytes[0].current - s.reserved_bytes[0].current);
+  }
+  void recordStream(const DataPtr&, Stream) override {}
+  DeviceStats getDeviceStats(DeviceIndex d) override {
+    check_index(d);
+    std::lock_guard<std::mutex> lock(mutex);
+    return statistics[d];
+  }
+  void resetAccumulatedStats(DeviceIndex d) override {
+    check_index(d);
+    for (auto* array : arrays(statistics[d]))
+      for (auto& stat : *array) stat.reset_accumulated();
+  }
+  void resetPeakStats(DeviceIndex d) override {
+    check_index(d);
+    for (auto* array : arrays(statistics[d]))
+      for (auto& stat : *array) stat.reset_peak();
+  }
+#if TORCH_VERSION_MINOR >= 10
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex d) override {
+    check_index(d);
+    return {capacity - statistics[d].allocated_bytes[0].current, capacity};
+  }
+#endif
+};
+inline auto& device_memory = *new DeviceMemory;
+
+struct PinnedMemory final : at::HostAllocator {
+  DataPtr allocate(size_t bytes) override {
+    void* p = bytes ? aligned(bytes) : nullptr;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (p) pinned.insert(p);
+    return {p, p, &free_pinned, Device(kCPU)};
+  }
+  DeleterFnPtr raw_deleter() const override { return &free_pinned; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  bool record_event(void*, void*, Stream) override { return true; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+inline auto& pinned_memory = *new PinnedMemory;
+
+inline bool is_pinned(const void* p) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return pinned.count(const_cast<void*>(p));
+}
+inline bool is_device_memory(const void* p) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return blocks.count(const_cast<void*>(p));
+}
+}  // namespace simulated

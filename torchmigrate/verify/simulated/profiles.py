@@ -1,0 +1,67 @@
+"""What each simulated backend imposes: how many devices, banned dtypes, its own words for what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One backend. dtypes are names in torch; messages may hold {} for the operator's name."""
+
+    backend: str
+    most: int = 16
+    """How many devices the backend can have in one process."""
+    banned: tuple[str, ...] = ()
+    dtype_message: str = ""
+    missing_message: str = ""
+    incapable: tuple[str, ...] = ()
+    """Further dtypes that torch.accelerator.get_device_capability() leaves out."""
+    architecture: str = ""
+    runtime_version: int = 0
+
+    @property
+    def in_tree(self) -> bool:
+        """Whether torch knows the device type by name; the others are PrivateUse1 under that name."""
+        return self.backend in ("cuda", "mps", "xpu", "mtia")
+
+
+# aten/src/ATen/mps/MPSFallback.mm, and at::mps's check of dtypes.
+_MPS_MISSING = (
+    "The operator '{}' is not currently implemented for the MPS device. If you want this op to be considered for "
+    "addition please comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted "
+    "in missing op as well as commit hash. As a temporary fix, you can set the environment variable "
+    "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower than "
+    "running natively on MPS."
+)
+_MPS_DTYPE = (
+    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 "
+    "instead."
+)
+# The capability list of ATen/mps/MPSGuardImpl.h has neither these nor the banned ones.
+_MPS_INCAPABLE = ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")
+
+PROFILES = {
+    profile.backend: profile
+    for profile in (
+        Profile("cuda", architecture="sm_80", runtime_version=12080),
+        Profile(
+            "mps",
+            most=1,
+            banned=("float64", "complex128"),
+            dtype_message=_MPS_DTYPE,
+            missing_message=_MPS_MISSING,
+            incapable=_MPS_INCAPABLE,
+        ),
+        Profile("xpu"),
+        Profile("npu"),
+        Profile("mtia"),
+    )
+}
+
+
+def profile_of(backend: str) -> Profile:
+    """ValueError for a backend that cannot be simulated; names those that can."""
+    if backend not in PROFILES:
+        raise ValueError(f"{backend!r} cannot be simulated; these can: {', '.join(PROFILES)}")
+    return PROFILES[backend]
