@@ -51,16 +51,23 @@ def configure(settings: Settings) -> Any:
     profile, known, ops = settings.profile, facts(), torch.ops.torchmigrate_simulated
     numbers = {name: i for i, name in enumerate(_SCALAR_TYPES)}
     is_mps = profile.backend == "mps"
+    sparse = known.on_sparse_mps if is_mps else known.on_sparse_cuda
     ops.configure(
         sorted(known.no_check),
         sorted(known.missing_on_mps) if is_mps else [],
         profile.missing_message,
+        sorted(known.missing_on_sparse_mps) if is_mps else [],
         [numbers[name] for name in profile.banned],
         profile.dtype_message,
         [numbers[name] for name in profile.incapable],
-        sorted(name.split("::")[1] for name in known.cpu_on_mps) if is_mps else [],
+        _unqualified(known.cpu_on_mps) if is_mps else [],
+        _unqualified(sparse & known.all),
     )
     return ops
+
+
+def _unqualified(names: frozenset[str]) -> list[str]:
+    return sorted(name.split("::")[1] for name in names)
 
 
 # c10::ScalarType (torch/headeronly/core/ScalarType.h), in its order; "" for the quantized and bit types.

@@ -1,7 +1,7 @@
-"""Facts about operators, from the installed torch's own list of them (`native_functions.yaml`, which torchgen brings along).
+"""Facts about operators, from the installed torch's own list of them: `native_functions.yaml`, which torchgen brings.
 
-Read line by line: torch does not depend on PyYAML, which torchgen needs, and its file keeps to one plain form, two blanks to a
-level. Takes about 5 ms, so nothing is cached.
+Read line by line: torch does not depend on PyYAML, which torchgen needs, and the file keeps to one plain form, two
+blanks to a level. Takes about 15 ms, so nothing is cached.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ class Facts:
     all: frozenset[str]
     """Every operator that torch registers from its list, those that torchgen derives (`autogen:`) included."""
     no_check: frozenset[str]
-    """`device_check: NoCheck`: the operator itself decides which devices go together; a 0-dim CPU tensor may come in."""
+    """`device_check: NoCheck`: the operator itself decides which devices go together, and may let a CPU scalar in."""
     missing_on_mps: frozenset[str]
-    """The CPU and CUDA have a kernel, MPS has none, and no composite of other operators stands in. A functional or in-place
-    variant that is `structured` has no kernel of its own anywhere: it calls its out= one, and that is the name listed here,
-    as in the error that a Mac gives."""
+    """The CPU and CUDA have a kernel, MPS has none, and no composite of other operators stands in. Structured
+    functional and in-place variants have no kernel of their own: they call the out= one, which is then the name here, as it is the
+    one in a Mac's error."""
     structured: frozenset[str]
-    """Functional and in-place variants that call an out= one: torch registers a composite for each, on every backend."""
+    """The functional and in-place variants that call an out= one: each is a composite on every backend."""
+    missing_on_sparse_mps: frozenset[str]
+    """The same of sparse COO tensors: a kernel for SparseCPU and SparseCUDA, none for SparseMPS, and no composite."""
+    on_sparse_cuda: frozenset[str]
+    """Kernels of their own for CUDA's sparse COO tensors, where a composite would do something else."""
+    on_sparse_mps: frozenset[str]
+    """The same for MPS's."""
     cpu_on_mps: frozenset[str]
-    """What aten/src/ATen/mps/MPSFallback.mm runs on the CPU without being asked, with a warning. A simulated MPS has to take
-    these whole: `linalg_svd` works on a Mac, while `_linalg_svd.U`, to which it comes down on other devices, is missing
-    there, so that `svdvals` fails."""
+    """What aten/src/ATen/mps/MPSFallback.mm runs on the CPU without being asked, with a warning. A simulated MPS has to
+    take these whole: `linalg_svd` works on a Mac, while `_linalg_svd.U`, to which it comes down on other devices, is
+    missing there, so that `svdvals` fails."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +55,19 @@ class _Entry:
     kernels: frozenset[str]
 
     @property
-    def missing_on_mps(self) -> bool:
-        has_kernel = {"CPU", "CUDA"} <= self.kernels and "MPS" not in self.kernels
-        composite = any(key.startswith("CompositeE") or key == "CompositeImplicitAutograd" for key in self.kernels)
-        return has_kernel and not composite and not self.delegates and self.name not in _CPU_ON_MPS
+    def composite(self) -> bool:
+        """Whether other operators stand in where a backend has no kernel."""
+        return any(key.startswith("CompositeE") or key == "CompositeImplicitAutograd" for key in self.kernels)
+
+    def missing(self, prefix: str = "") -> bool:
+        """On MPS; `prefix` "Sparse": for its sparse COO tensors."""
+        has_kernel = {f"{prefix}CPU", f"{prefix}CUDA"} <= self.kernels and f"{prefix}MPS" not in self.kernels
+        return has_kernel and not self.composite and not self.delegates and self.name not in _CPU_ON_MPS
 
 
 @functools.cache
 def facts() -> Facts:
-    """What the installed torch says of its operators. FileNotFoundError where its wheel came without torchgen's files."""
+    """What the installed torch says. FileNotFoundError where its wheel came without torchgen's files."""
     entries = list(_entries(_path().read_text(encoding="utf-8")))
     registered = set(torch._C._dispatch_get_all_op_names())
     # torchgen checks no devices in the variants that it derives: the operator they call does.
@@ -65,8 +75,11 @@ def facts() -> Facts:
     return Facts(
         all=(_names(entry.name for entry in entries) | derived) & registered,
         no_check=(_names(entry.name for entry in entries if not entry.checked) | derived) & registered,
-        missing_on_mps=_names(entry.name for entry in entries if entry.missing_on_mps) & registered,
+        missing_on_mps=_names(entry.name for entry in entries if entry.missing()) & registered,
         structured=_names(entry.name for entry in entries if entry.delegates) & registered,
+        missing_on_sparse_mps=_names(entry.name for entry in entries if entry.missing("Sparse")) & registered,
+        on_sparse_cuda=_names(entry.name for entry in entries if entry.composite and "SparseCUDA" in entry.kernels),
+        on_sparse_mps=_names(entry.name for entry in entries if entry.composite and "SparseMPS" in entry.kernels),
         cpu_on_mps=_names(_CPU_ON_MPS) & registered,
     )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import random
 import sys
 from collections.abc import Callable
-from typing import Any
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 
+from . import guard
 from .settings import Settings
 
 Step = Callable[[], None]
@@ -19,8 +19,9 @@ def prepare() -> None:
     """Called once, before any code of the program. Reads the environment (activation.py)."""
     settings = Settings.read(os.environ)
     random.seed(0)  # a program that seeds nothing is comparable with itself
-    sys.meta_path.insert(0, Watcher(_before(settings), _after(settings)))
+    _watch(_before(settings), _after(settings))
     _report(settings)
+    guard.install(settings.readonly)
 
 
 def _report(settings: Settings) -> None:
@@ -33,9 +34,12 @@ def _report(settings: Settings) -> None:
 def _before(settings: Settings) -> dict[str, Step]:
     if not settings.simulated or settings.tier != "native":
         return {}
-    from . import native_tier
+    from . import distributed, native_tier
 
-    steps = {"torch": lambda: native_tier.start(settings)}
+    steps = {
+        "torch": lambda: native_tier.start(settings),
+        "torch.distributed.distributed_c10d": lambda: distributed.offer(settings),
+    }
     if settings.backend in ("cuda", "xpu"):
         steps[f"torch.{settings.backend}"] = lambda: native_tier.bind(settings)
     return steps
@@ -51,9 +55,18 @@ def _after(settings: Settings) -> dict[str, Step]:
             from . import witness
 
             witness.torch_imported()
+        guard.protect_torch(settings.readonly)
         _seed_torch()
 
-    return {"torch": torch_is_there, "numpy": _seed_numpy}
+    return {"torch": torch_is_there, "numpy": _seed_numpy, **_after_distributed(settings)}
+
+
+def _after_distributed(settings: Settings) -> dict[str, Step]:
+    if not settings.simulated or settings.tier != "native":
+        return {}
+    from . import distributed
+
+    return {"torch.distributed.distributed_c10d": lambda: distributed.register(settings)}
 
 
 def _seed_numpy() -> None:
@@ -66,31 +79,19 @@ def _seed_torch() -> None:
     torch.manual_seed(0)
 
 
-class Watcher:
-    """A finder that runs `before[name]` and `after[name]` around a module's first execution; finds nothing itself."""
+def _watch(before: dict[str, Step], after: dict[str, Step]) -> None:
+    """Runs `before[name]` and `after[name]` around the first execution of a module.
 
-    def __init__(self, before: dict[str, Step], after: dict[str, Step]) -> None:
-        self.before, self.after = before, after
+    In the loader, not in a finder of ours: another finder may come first and ask only the path's."""
+    execute = SourceFileLoader.exec_module
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """The module's own spec, with a loader that does our steps too; None for what is not watched."""
-        before, after = self.before.pop(name, None), self.after.pop(name, None)
-        if before is None and after is None:
-            return None
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            _wrap(spec.loader, before, after)
-        return spec
+    def exec_module(self: SourceFileLoader, module: ModuleType) -> None:
+        before.pop(self.name, _nothing)()
+        execute(self, module)
+        after.pop(self.name, _nothing)()
+
+    SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
 
 
-def _wrap(loader: Any, before: Step | None, after: Step | None) -> None:
-    execute = loader.exec_module
-
-    def exec_module(module: Any) -> None:
-        if before:
-            before()
-        execute(module)
-        if after:
-            after()
-
-    loader.exec_module = exec_module
+def _nothing() -> None:
+    pass

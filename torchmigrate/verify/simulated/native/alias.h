@@ -2,6 +2,7 @@
 #pragma once
 #include "memory.h"
 #include <ATen/EmptyTensor.h>
+#include <ATen/SparseTensorImpl.h>
 #include <c10/core/DeviceGuard.h>
 
 namespace simulated {
@@ -28,6 +29,16 @@ inline at::Tensor empty(IntArrayRef size, std::optional<ScalarType> dtype, std::
   return at::detail::empty_generic(size, &device_memory, DispatchKeySet(dispatch_key), type, format);
 }
 
+inline at::SparseTensorImpl& sparse(const at::Tensor& t) { return *static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl()); }
+
+inline at::Tensor sparse_like(const at::Tensor& like, DispatchKey key, const at::Tensor& indices, const at::Tensor& values) {
+  auto made = at::detail::make_tensor<at::SparseTensorImpl>(DispatchKeySet(key), like.dtype());
+  sparse(made).raw_resize_(sparse(like).sparse_dim(), sparse(like).dense_dim(), like.sizes());
+  sparse(made).set_indices_and_values_unsafe(indices, values);
+  sparse(made).set_coalesced(sparse(like).coalesced());
+  return made;
+}
+
 // The aliases of one call: one CPU storage per device storage, so that the kernels' own overlap checks still work.
 struct Aliases {
   std::unordered_map<StorageImpl*, Storage> storages;
@@ -46,13 +57,19 @@ struct Aliases {
   at::Tensor alias(const at::Tensor& t) {
     for (auto& [device, cpu] : pairs)
       if (device.is_same(t)) return cpu;
-    auto keys = DispatchKeySet(DispatchKey::CPU);
-    if (t.is_conj()) keys = keys.add(DispatchKey::Conjugate);
-    if (t.is_neg()) keys = keys.add(DispatchKey::Negative);
-    auto cpu = at::detail::make_tensor<TensorImpl>(alias(t.storage()), keys, t.dtype());
+    auto cpu = t.is_sparse() ? sparse_like(t, DispatchKey::SparseCPU, alias(sparse(t).indices()), alias(sparse(t).values())) : alias_dense(t);
+    pairs.emplace_back(t, cpu);
+    return cpu;
+  }
+
+  static DispatchKeySet flags(const at::Tensor& t) {
+    return t.key_set() & DispatchKeySet({DispatchKey::Conjugate, DispatchKey::Negative});
+  }
+
+  at::Tensor alias_dense(const at::Tensor& t) {
+    auto cpu = at::detail::make_tensor<TensorImpl>(alias(t.storage()), DispatchKeySet(DispatchKey::CPU) | flags(t), t.dtype());
     cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
     if (t.unsafeGetTensorImpl()->is_wrapped_number()) cpu.unsafeGetTensorImpl()->set_wrapped_number(true);
-    pairs.emplace_back(t, cpu);
     return cpu;
   }
 
@@ -63,13 +80,14 @@ struct Aliases {
       if (alias.is_same(cpu)) return device;
     if (!cpu.is_cpu()) return cpu;
     check_dtype(cpu.scalar_type());
+    if (cpu.is_sparse()) return sparse_like(cpu, sparse_key(), result(sparse(cpu).indices(), i), result(sparse(cpu).values(), i));
     for (auto& [device, alias] : pairs)
-      if (alias.storage().unsafeGetStorageImpl() == cpu.storage().unsafeGetStorageImpl()) return view(device, cpu);
+      if (!alias.is_sparse() && alias.storage().unsafeGetStorageImpl() == cpu.storage().unsafeGetStorageImpl()) return view(device, cpu);
     return moved(cpu, i);
   }
 
   static at::Tensor view(const at::Tensor& device, const at::Tensor& like) {
-    auto v = at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, Storage(device.storage()), DispatchKeySet(dispatch_key), like.dtype());
+    auto v = at::detail::make_tensor<TensorImpl>(Storage(device.storage()), DispatchKeySet(dispatch_key) | flags(like), like.dtype());
     v.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
     return v;
   }
@@ -83,11 +101,25 @@ struct Aliases {
 
   // out= arguments that the kernel resized.
   void write_back() {
-    for (auto& [device, cpu] : pairs) {
+    for (size_t n = 0, known = pairs.size(); n < known; n++) {  // `result` adds pairs
+      auto [device, cpu] = pairs[n];
+      if (cpu.is_sparse()) {
+        write_back_sparse(device, cpu);
+        continue;
+      }
       if (cpu.storage().data() != device.storage().data()) reallocate(device, cpu);
       bool same = device.sizes().equals(cpu.sizes()) && device.strides().equals(cpu.strides()) && device.storage_offset() == cpu.storage_offset();
       if (!same) device.unsafeGetTensorImpl()->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
     }
+  }
+
+  void write_back_sparse(const at::Tensor& device, const at::Tensor& cpu) {
+    auto& from = sparse(cpu);
+    auto& to = sparse(device);
+    if (alias(to.indices()).is_same(from.indices()) && alias(to.values()).is_same(from.values())) return to.set_coalesced(from.coalesced());
+    to.raw_resize_(from.sparse_dim(), from.dense_dim(), cpu.sizes());
+    to.set_indices_and_values_unsafe(result(from.indices(), device.device().index()), result(from.values(), device.device().index()));
+    to.set_coalesced(from.coalesced());
   }
 
   static void reallocate(const at::Tensor& device, const at::Tensor& cpu) {

@@ -1,18 +1,18 @@
 // One translation unit that turns host memory into a strict accelerator: mps, xpu, cuda, mtia, or any name for PrivateUse1.
 // Written against the public ATen and c10 headers of torch 2.9 to 2.13. Loaded before `import torch`, since torch caches its hooks.
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "collectives.h"
 #include "hooks.h"
 #include <ATen/autocast_mode.h>
 
 namespace simulated {
 
-torch::Library& library(const char* name) { return *new torch::Library(torch::Library::IMPL, name, dispatch_key, __FILE__, __LINE__); }
+torch::Library& library(const char* name, DispatchKey key = dispatch_key) { return *new torch::Library(torch::Library::IMPL, name, key, __FILE__, __LINE__); }
 
 void register_kernels() {
   auto boxed = [] { return torch::CppFunction::makeFromBoxedFunction<&kernel>(); };
   auto& all = library("_");
   all.fallback(boxed());
+  library("_", sparse_key()).fallback(boxed());
   auto& aten = library("aten");
   aten.impl("empty.memory_format", TORCH_FN(empty));
   aten.impl("empty_strided", TORCH_FN(empty_strided));
@@ -22,7 +22,9 @@ void register_kernels() {
   for (auto* name : kWhole) aten.impl(name, boxed());
 }
 
+// Torch's own are for CUDA and PrivateUse1.
 void register_collectives() {
+  if (device_type == DeviceType::CUDA || device_type == DeviceType::PrivateUse1) return;
   auto& c10d = library("c10d");
   for (auto* name : kCollectives) c10d.impl(name, torch::CppFunction::makeFromBoxedFunction<&collective>());
 }
@@ -48,6 +50,7 @@ void start(const char* type, int count, size_t bytes) {
   impl::DeviceGuardImplRegistrar registrar(device_type, &guard);
   register_hooks();
   register_kernels();
+  register_collectives();
 }
 
 uint64_t bits(const std::vector<int64_t>& types) {
@@ -56,11 +59,14 @@ uint64_t bits(const std::vector<int64_t>& types) {
   return set;
 }
 
-void configure(std::vector<std::string> no_check, std::vector<std::string> missing, std::string missing_message,
-               std::vector<int64_t> banned, std::string dtype_message, std::vector<int64_t> incapable, std::vector<std::string> whole) {
-  rules = {{no_check.begin(), no_check.end()}, {missing.begin(), missing.end()}, missing_message, bits(banned), dtype_message, bits(incapable)};
+void configure(std::vector<std::string> no_check, std::vector<std::string> missing, std::string missing_message, std::vector<std::string> missing_sparse,
+               std::vector<int64_t> banned, std::string dtype_message, std::vector<int64_t> incapable, std::vector<std::string> whole,
+               std::vector<std::string> whole_sparse) {
+  rules = {{no_check.begin(), no_check.end()}, {missing.begin(), missing.end()}, missing_message, {missing_sparse.begin(), missing_sparse.end()}, bits(banned), dtype_message, bits(incapable)};
   auto& aten = library("aten");
+  auto& sparse = library("aten", sparse_key());
   for (auto& name : whole) aten.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&kernel>());
+  for (auto& name : whole_sparse) sparse.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&kernel>());
 }
 
 std::vector<std::string> counts() {
@@ -91,8 +97,8 @@ EXPORTED int torchmigrate_device() { return simulated::current; }
 EXPORTED int torchmigrate_count() { return simulated::device_count; }
 
 TORCH_LIBRARY(torchmigrate_simulated, m) {
-  m.def("configure(str[] no_check, str[] missing, str missing_message, int[] banned, str dtype_message, int[] incapable, str[] whole) -> ()", &simulated::configure);
-  m.def("register_collectives() -> ()", &simulated::register_collectives);
+  m.def("configure(str[] no_check, str[] missing, str missing_message, str[] missing_sparse, int[] banned, str dtype_message, int[] incapable, str[] whole, str[] whole_sparse) -> ()", &simulated::configure);
+  m.def("stage(__torch__.torch.classes.c10d.ProcessGroup group, str name) -> ()", &simulated::stage);
   m.def("counts() -> str[]", &simulated::counts);
   m.def("random_count() -> int", &simulated::random_count);
   m.def("peak_bytes(int device) -> int", &simulated::peak_bytes);

@@ -27,10 +27,17 @@ inline std::string full_name(const OperatorName& name) {
 
 inline bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
+[[noreturn]] inline void refuse_operator(const std::string& name) {
+  std::string message = rules.missing_message;
+  if (auto at = message.find("{}"); at != std::string::npos) message.replace(at, 2, name);
+  C10_THROW_ERROR(NotImplementedError, message);
+}
+
 // One call of one operator.
 struct Call {
   const OperatorHandle& op;
   Stack& stack;
+  bool is_sparse;  // dispatched for a sparse COO tensor, or to make one
   const FunctionSchema& schema = op.schema();
   std::string name = full_name(schema.operator_name());
   size_t first = stack.size() - schema.arguments().size();
@@ -42,11 +49,9 @@ struct Call {
   IValue& argument(size_t i) { return stack[first + i]; }
 
   void refuse_missing() {
+    TORCH_CHECK_NOT_IMPLEMENTED(!(is_sparse && rules.missing_sparse.count(name)), "Could not run '", name, "' with arguments from the '", toString(sparse_key()), "' backend.");
     static const char* fallback = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
-    if (!rules.missing.count(name) || (fallback && fallback[0] == '1')) return;
-    std::string message = rules.missing_message;
-    if (auto at = message.find("{}"); at != std::string::npos) message.replace(at, 2, name);
-    TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+    if (rules.missing.count(name) && !(fallback && fallback[0] == '1')) refuse_operator(name);
   }
 
   void find_device() {
@@ -66,7 +71,7 @@ struct Call {
   }
 
   void check(const at::Tensor& t, const Argument& a) {
-    if (!t.defined() || t.device() == device) return;
+    if (!t.defined() || t.device() == device || name == "aten::copy_") return;
     bool written = a.alias_info() && a.alias_info()->isWrite();
     if (t.is_cpu()) {
       if (t.dim() == 0 && !written && rules.no_check.count(name)) return;  // a scalar that TensorIterator lets in
@@ -125,7 +130,7 @@ struct Call {
     if (random) count_random();
     std::optional<BorrowedGenerator> borrowed;
     if (random && !takes_generator()) borrowed.emplace(device.index());
-    op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &stack);
+    op.redispatchBoxed(DispatchKeySet(is_sparse ? DispatchKey::SparseCPU : DispatchKey::CPU), &stack);
     if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) host_synchronizes();
   }
   static void count_random() {
@@ -161,10 +166,10 @@ inline void run_metadata(Call& call) {
   call.op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &call.stack);
 }
 
-inline void kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  Call call{op, *stack};
+inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  Call call{op, *stack, keys.highestPriorityTypeId() == sparse_key()};
   count(call.name);
-  if (kMetadata.count(call.name)) return run_metadata(call);
+  if (!call.is_sparse && kMetadata.count(call.name)) return run_metadata(call);
   if (call.name == "aten::record_stream") return torch::jit::drop(*stack, 2);
   call.refuse_missing();
   call.find_device();

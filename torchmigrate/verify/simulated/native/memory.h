@@ -4,6 +4,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/version.h>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -57,11 +58,27 @@ inline void* aligned(size_t bytes) {
   return p;
 }
 
+// "20.00 MiB", as the allocators of torch write it.
+inline std::string size_text(size_t bytes) {
+  if (bytes <= 1024) return std::to_string(bytes) + " bytes";
+  double size = double(bytes) / 1024;
+  const char* units[] = {" KiB", " MiB", " GiB"};
+  int unit = 0;
+  for (; size > 1024 && unit < 2; unit++) size /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f%s", size, units[unit]);
+  return text;
+}
+
 inline void refuse(DeviceStats& s, size_t bytes) {
   s.num_ooms++;
-  TORCH_CHECK_WITH(OutOfMemoryError, false, DeviceTypeName(device_type), device_type == DeviceType::MPS ? " backend" : "",
-    " out of memory. Tried to allocate ", bytes, " bytes. Simulated device ", int(current), " has a total capacity of ", capacity,
-    " bytes of which ", capacity - s.allocated_bytes[0].current, " bytes are free.");
+  size_t used = size_t(s.allocated_bytes[0].current);
+  // A plain RuntimeError on a Mac: aten/src/ATen/mps/MPSAllocator.mm.
+  TORCH_CHECK(device_type != DeviceType::MPS, "MPS backend out of memory (MPS allocated: ", size_text(used), ", other allocations: 0 bytes, max allowed: ",
+    size_text(capacity), "). Tried to allocate ", size_text(bytes), " on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for "
+    "memory allocations (may cause system failure).");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, DeviceTypeName(device_type), " out of memory. Tried to allocate ", size_text(bytes), ". Simulated device ",
+    int(current), " has a total capacity of ", size_text(capacity), " of which ", size_text(capacity - used), " is free.");
 }
 
 struct DeviceMemory final : DeviceAllocator {

@@ -2,7 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <c10/core/DispatchKey.h>
+#include <c10/core/DispatchKeySet.h>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -29,6 +29,7 @@ struct Rules {
   std::unordered_set<std::string> no_check;     // native_functions.yaml says device_check: NoCheck
   std::unordered_set<std::string> missing;      // no kernel on the real backend
   std::string missing_message;                  // with {} for the operator
+  std::unordered_set<std::string> missing_sparse;  // no kernel for its sparse COO tensors
   uint64_t banned_dtypes = 0;                   // bit i: ScalarType(i) cannot live on the device
   std::string dtype_message;
   uint64_t incapable_dtypes = 0;                // further ones that get_device_capability() denies
@@ -41,6 +42,9 @@ inline auto& kernels = *new std::unordered_map<std::string, int64_t>;
 inline int64_t random_kernels = 0;
 
 inline thread_local DeviceIndex current = 0;
+
+// Of sparse COO tensors on the device.
+inline DispatchKey sparse_key() { return toRuntimePerBackendFunctionalityKey(DispatchKey::Sparse, toBackendComponent(dispatch_key)); }
 
 inline bool is_device(const Device& d) { return d.type() == device_type; }
 inline bool on_device(const at::Tensor& t) { return t.defined() && is_device(t.device()); }
