@@ -15,9 +15,9 @@ from torchmigrate.rule import Rule
 NAMES = frozenset(
     {
         "autocast", "availability", "capability", "device_count", "cpp_extension", "cuda_namespace", "device_idiom",
-        "device_ids", "device_index", "device_string", "device_test", "distributed_backend", "environment", "float64",
-        "helper_class", "library_ops", "map_location", "move_to_device", "non_blocking", "nvidia_library", "pin_memory",
-        "profiler", "record_stream", "seed", "stream", "tensor_type",
+        "device_ids", "device_index", "device_string", "device_test", "distributed_backend", "double", "environment",
+        "float64", "helper_class", "library_ops", "map_location", "move_to_device", "non_blocking", "nvidia_library",
+        "pin_memory", "profiler", "record_stream", "seed", "stream", "tensor_type",
     }
 )  # fmt: skip
 

@@ -15,13 +15,13 @@ _DTYPES = ("torch.float64", "torch.double", "float64", "double")
 
 def float64(site: Site) -> Iterator[Finding]:
     if isinstance(site.ref, ast.Attribute) and site.ref.attr == "double":
-        if site.call is not None and not site.call.args and _moved(site.module, site.call):
+        if site.call is not None and not site.call.args and moved(site.module, site.call):
             yield site.note()
-    elif site.qualified == "torch.cuda.DoubleTensor" or _moved(site.module, site.ref):
+    elif site.qualified == "torch.cuda.DoubleTensor" or moved(site.module, site.ref):
         yield site.note()
 
 
-def _moved(module: Module, node: ast.AST) -> bool:
+def moved(module: Module, node: ast.AST) -> bool:
     """Whether a call of the same chain, or the call that takes this dtype, names a device."""
     return any(_names_device(n) for n in (*_below(node), *_above(module, node)))
 
