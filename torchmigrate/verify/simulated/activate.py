@@ -68,7 +68,8 @@ def _compile_without_inductor() -> None:
 
     def compile(model: Any = None, *, backend: Any = "inductor", **options: Any) -> Any:
         kept = {name: options[name] for name in ("fullgraph", "dynamic", "disable") if name in options}
-        return compiled(model, backend=backend if backend in ("eager", "aot_eager") else "aot_eager", **kept)
+        generates_code = not callable(backend) and "eager" not in backend
+        return compiled(model, backend="aot_eager" if generates_code else backend, **kept)
 
     torch.compile = compile
 
@@ -77,6 +78,8 @@ def _drain(backend: str, count: int) -> None:
     """At exit. A device's backward thread lets go of its last task after the main thread has gone on, and aborts the
     process if it does so too late, as each task of Python's holds a Python object (torch's own race, anywhere). One more
     task, which holds none, makes sure that the last one is gone."""
+    seen = statistics()
+    _statistics[:] = [lambda: seen]  # what follows is not the program's
     thread = threading.Thread(target=_backward_everywhere, args=(backend, count))
     thread.start()
     thread.join()
