@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from torchmigrate import __version__
-from torchmigrate.cli import commands
+from torchmigrate.cli import commands, verify
 from torchmigrate.errors import Interrupted, UserError
 
 # no rich at start-up: it costs as much as typer itself
@@ -38,7 +38,16 @@ def _root(
         typer.echo(context.get_help())
 
 
-for command in (commands.apply, commands.check, commands.rules, commands.explain, commands.undo):
+_COMMANDS = (
+    commands.apply,
+    commands.check,
+    commands.rules,
+    commands.explain,
+    verify.verify,
+    verify.backends,
+    commands.undo,
+)
+for command in _COMMANDS:
     app.command()(command)
 
 

@@ -34,12 +34,17 @@ def environment(
         "TORCHMIGRATE_REPORTS": str(reports or ""),
         "TORCHMIGRATE_PROJECT": str(project or ""),
     }
-    return {**os.environ, **variables, **_hardware(backend, evidence)}
+    return {**_without_hardware(backend, evidence), **variables}
 
 
-def _hardware(backend: str, evidence: str) -> dict[str, str]:
-    """Where there is an accelerator: the CPU's run must not see it, the helper must choose the one that is meant."""
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES")
+
+
+def _without_hardware(backend: str, evidence: str) -> dict[str, str]:
+    """os.environ, so changed that a real device is seen where it is meant, and only there."""
+    if evidence == "hardware":
+        return {**os.environ, "TORCH_ACCEL_DEVICE": backend}
     if evidence == "cpu":
-        hidden = ("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES")
-        return {**dict.fromkeys(hidden, ""), "TORCH_ACCEL_DEVICE": "cpu"}
-    return {"TORCH_ACCEL_DEVICE": backend} if evidence == "hardware" else {}
+        return {**os.environ, **dict.fromkeys(_VISIBLE, ""), "TORCH_ACCEL_DEVICE": "cpu"}
+    kept = {name: value for name, value in os.environ.items() if name not in (*_VISIBLE, "TORCH_ACCEL_DEVICE")}
+    return kept if backend == "cuda" else {**kept, **dict.fromkeys(_VISIBLE, "")}

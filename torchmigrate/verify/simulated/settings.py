@@ -19,11 +19,15 @@ class Settings:
     memory: int
     reports: str
     project: str
+    readonly: str = ""
+    """A folder that nothing may write below: the user's own project."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
         """ValueError for a backend that cannot be simulated, or more devices than it can have."""
         backend, _, count = environment["TORCHMIGRATE_BACKEND"].partition(":")
+        if count and not (count.isdecimal() and int(count)):
+            raise ValueError(f"TORCHMIGRATE_BACKEND={backend}:{count} names no number of devices")
         made = cls(
             backend=backend,
             count=int(count or 1),
@@ -32,6 +36,7 @@ class Settings:
             memory=int(environment.get("TORCHMIGRATE_MEMORY") or 0) or 8 << 30,
             reports=environment.get("TORCHMIGRATE_REPORTS", ""),
             project=environment.get("TORCHMIGRATE_PROJECT", ""),
+            readonly=environment.get("TORCHMIGRATE_READONLY", ""),
         )
         if made.simulated and made.count > made.profile.most:
             raise ValueError(f"{backend} has at most {made.profile.most} device(s) in a process, not {made.count}")

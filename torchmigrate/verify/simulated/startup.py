@@ -38,7 +38,7 @@ def _before(settings: Settings) -> dict[str, Step]:
 
     steps = {
         "torch": lambda: native_tier.start(settings),
-        "torch.distributed.distributed_c10d": lambda: distributed.offer(settings),
+        "torch.distributed.constants": lambda: distributed.offer(settings),
     }
     if settings.backend in ("cuda", "xpu"):
         steps[f"torch.{settings.backend}"] = lambda: native_tier.bind(settings)

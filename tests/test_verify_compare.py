@@ -1,0 +1,169 @@
+"""Numbers and files of two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import write_tree
+
+from torchmigrate.verify.compare import (
+    Comparison,
+    Reference,
+    Tolerance,
+    comparable,
+    compare,
+    compare_files,
+    reference,
+    written,
+)
+from torchmigrate.verify.printed import lines
+
+EXACT, NEAR = Tolerance(0.0, True), Tolerance(1e-3, False)
+
+
+def expected(first: str, second: str | None = None) -> Reference:
+    return reference(lines(first), lines(first if second is None else second))
+
+
+def compared(first: str, found: str, tolerance: Tolerance = EXACT, second: str | None = None) -> Comparison:
+    return compare(expected(first, second), lines(found), tolerance)
+
+
+def told(comparison: Comparison) -> str:
+    return str(comparison.difference)
+
+
+def test_equal_to_the_digit_or_not() -> None:
+    text = "step 1 loss 0.5000\nstep 2 loss 0.2500\n"
+    assert compared(text, text) == Comparison(4)
+    found = compared(text, text.replace("0.2500", "0.2501"))
+    assert found.numbers == 2
+    assert told(found) == "line 2: 0.2501 where the original printed 0.2500 (`step 2 loss 0.2501`)"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "agree"),
+    [
+        ("1000.5", "1001.4", True),
+        ("1000.5", "1002.0", False),
+        ("0.0012", "0.0013", True),  # rounding to what was printed
+        ("0.0012", "0.0014", False),
+        ("0.5", "0.4217", False),  # printed to the last digit each: no rounding
+        ("100", "101", False),  # whole numbers are not rounded
+        ("10000", "10001", True),
+        ("1.2e-07", "-3.4e-08", True),  # zero, but for rounding errors
+        ("nan", "NaN", True),
+        ("nan", "1.0", False),
+        ("inf", "inf", True),
+        ("inf", "-inf", False),
+    ],
+)
+def test_the_tolerance(a: str, b: str, agree: bool) -> None:
+    assert (compared(f"x {a}", f"x {b}", NEAR).difference is None) is agree
+
+
+def test_only_numbers_are_compared() -> None:
+    found = compared("on cuda:0 (NVIDIA): 0.5\nhello\n", "using mps:0: 0.5\nworld\nbye\n", NEAR)
+    assert found == Comparison(1)
+
+
+def test_what_differs_between_two_runs_of_the_original_is_left_out() -> None:
+    first, second = "loss 0.5 id 17\nloss 0.4 id 23\nseed 3\n", "loss 0.5 id 18\nloss 0.4 id 23\nseed 3\n"
+    base = expected(first, second)
+    assert (base.numbers, base.left_out) == (3, 2)  # the second id is of the same kind, equal by chance
+    assert compared(first, "loss 0.5 id 99\nloss 0.4 id 99\nseed 3\n", EXACT, second) == Comparison(3)
+    assert compared(first, "loss 0.6 id 17\nloss 0.4 id 23\nseed 3\n", EXACT, second).difference
+
+
+def test_times_are_left_out_even_if_they_are_equal_twice() -> None:
+    base = expected("took 3 ms, loss 0.5")
+    assert (base.numbers, base.left_out) == (1, 1)
+
+
+def test_bytes_are_compared_on_the_same_backend_only() -> None:
+    assert told(compared("peak 3.5 MiB", "peak 4.5 MiB")).startswith("line 1: 4.5 where")
+    assert compared("peak 3.5 MiB", "peak 4.5 MiB", NEAR) == Comparison(0)
+
+
+def test_an_output_that_is_not_the_same_twice_is_compared_up_to_there() -> None:
+    first, second = "loss 0.5\nretry 1\nloss 0.4\n", "loss 0.5\nloss 0.4\n"
+    base = expected(first, second)
+    assert (base.numbers, base.cut) == (1, 2)
+    assert compared(first, "loss 0.5\nanything 9\n", EXACT, second) == Comparison(1)
+
+
+def test_another_form_differs_and_the_line_is_named() -> None:
+    text = "loss 0.5\nloss 0.4\n"
+    assert told(compared(text, "loss 0.5\n")) == "line 2: the output ends before the original's `loss 0.4`"
+    assert told(compared(text, text + "more 3\n")) == "line 3: `more 3` where the original's output has ended"
+    assert (
+        told(compared(text, "loss 0.5 0.6\nloss 0.4\n"))
+        == "line 1: `loss 0.5 0.6` where the original printed `loss 0.5`"
+    )
+    assert told(compared(text, "")) == "line 1: the output ends before the original's `loss 0.5`"
+
+
+def test_steps_limit_the_lines_that_count() -> None:
+    text = "took 3 ms\nloss 0.5\nloss 0.4\n"
+    first = Tolerance(0.0, True, steps=1)
+    assert compared(text, "took 9 ms\nloss 0.5\nloss 9.9\n", first) == Comparison(1)
+    assert compared(text, "took 9 ms\nloss 0.6\nloss 0.4\n", first).difference
+    assert list(comparable(expected(text), lines(text), 1)) == [0.5]
+    assert list(comparable(expected(text), lines(text), None)) == [0.5, 0.4]
+
+
+def test_poison_of_the_original_is_no_number_to_compare() -> None:
+    base = expected("empty 3.3962e+38 loss 0.5")
+    assert (base.numbers, base.left_out) == (1, 1)
+
+
+# ---- files
+
+
+def wrote(tmp_path: Path, files: dict[str, str | bytes], *globs: str) -> dict[str, object]:
+    base, root = tmp_path / "base", tmp_path / "root"
+    write_tree(base, {"data.csv": "1\n", "old.csv": "1\n"})
+    write_tree(root, {"data.csv": "1\n", "old.csv": "2\n", **files})
+    return dict(written(base, root, globs))
+
+
+def test_files_written_are_those_that_are_new_or_changed_and_match(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"out/log.csv": "3\n", "model.bin": b"\0", "__pycache__/x.csv": "1"}
+    assert sorted(wrote(tmp_path, files, "*.csv")) == ["old.csv", "out/log.csv"]
+    assert sorted(wrote(tmp_path, {}, "out/*")) == ["out/log.csv"]
+    assert wrote(tmp_path, {}) == {}
+
+
+@pytest.fixture
+def run(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def make(name: str, **files: str | bytes):  # type: ignore[no-untyped-def]
+        root = write_tree(tmp_path / name, {key.replace("_", "."): text for key, text in files.items()})
+        root.mkdir(exist_ok=True)
+        return written(tmp_path / "nothing", root, ["*"])
+
+    return make
+
+
+def test_text_is_compared_by_its_numbers(run) -> None:  # type: ignore[no-untyped-def]
+    first = run("a", log_csv="loss,0.5000 on cuda:0\n")
+    near, far = run("b", log_csv="loss,0.5001 on mps:0\n"), run("c", log_csv="loss,0.7000\n")
+    assert compare_files(first, first, near, NEAR) is None
+    problem = "log.csv: line 1: 0.7000 where the original printed 0.5000 (`loss,0.7000`)"
+    assert compare_files(first, first, far, NEAR) == problem
+    assert compare_files(first, first, near, EXACT)
+
+
+def test_bytes_are_compared_on_the_same_backend(run) -> None:  # type: ignore[no-untyped-def]
+    first, other, third = run("a", m_bin=b"\0a"), run("b", m_bin=b"\0b"), run("c", m_bin=b"\0c")
+    assert compare_files(first, first, other, EXACT) == "m.bin: its bytes differ from those that the original wrote"
+    assert compare_files(first, first, other, NEAR) is None  # a checkpoint names its device
+    assert compare_files(first, third, other, EXACT) is None  # the original itself cannot repeat it
+
+
+def test_files_that_are_missing_or_too_many(run) -> None:  # type: ignore[no-untyped-def]
+    one, none = run("a", m_bin=b"\0a"), run("b")
+    assert compare_files(one, one, none, NEAR) == "m.bin: written by the original, not here"
+    assert compare_files(none, none, one, NEAR) == "m.bin: written here, not by the original"
+    assert compare_files(one, none, none, NEAR) is None
+    assert compare_files(none, one, one, NEAR) is None

@@ -1,0 +1,136 @@
+"""Runs end with all that they started, whichever way they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from torchmigrate.verify import process
+from torchmigrate.verify.process import Ended, Stopped
+
+# A child, one in a session of its own that ignores SIGTERM, and an orphan of a third session that does so, too.
+# Each adds its pid to a file.
+FAMILY = """
+import os, signal, subprocess, sys, time
+STUBBORN = "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {then}"
+SIGN = "f = open('pids', 'a'); print(os.getpid(), file=f, flush=True); time.sleep(60)"
+ORPHAN = "os.fork() and os._exit(0); os.setsid(); " + SIGN
+for then, session in ((SIGN, False), (SIGN, True), (ORPHAN, True)):
+    subprocess.Popen([sys.executable, "-S", "-c", STUBBORN.format(then=then)], start_new_session=session)
+print(os.getpid(), file=open("pids", "a"), flush=True)
+{finally_}
+"""
+WAIT = "time.sleep(60)"
+LEAVE = "while open('pids').read().count('\\n') < 4: time.sleep(0.01)"
+
+
+def start(tmp_path: Path, code: str, timeout: float = 30, stop: threading.Event | None = None) -> Ended:
+    command = [sys.executable, "-S", "-c", code]
+    out, err = tmp_path / "out", tmp_path / "err"
+    return process.run(command, tmp_path, dict(os.environ), out, err, timeout, stop or threading.Event())
+
+
+def family(finally_: str) -> str:
+    return FAMILY.replace("{finally_}", finally_)
+
+
+def pids(tmp_path: Path) -> list[int]:
+    file = tmp_path / "pids"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(tmp_path: Path, count: int) -> None:
+    limit = time.monotonic() + 20
+    while len(pids(tmp_path)) < count and time.monotonic() < limit:
+        time.sleep(0.02)
+
+
+linux = pytest.mark.skipif(not Path("/proc/self").exists(), reason="orphans of other sessions are found on Linux only")
+
+
+def test_a_run_that_ends_by_itself(tmp_path: Path) -> None:
+    ended = start(tmp_path, "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert (ended.status, ended.timed_out) == (3, False)
+    assert 0 < ended.seconds < 20
+    assert ((tmp_path / "out").read_text(), (tmp_path / "err").read_text()) == ("out\n", "err\n")
+
+
+def test_a_signal_is_a_negative_status_and_what_cannot_start_is_127(tmp_path: Path) -> None:
+    assert start(tmp_path, "import os; os.kill(os.getpid(), 9)").status == -9
+    nothing = process.run(["./nowhere"], tmp_path, {}, tmp_path / "out", tmp_path / "err", 9, threading.Event())
+    assert nothing.status == 127
+    assert (tmp_path / "err").read_text() == "./nowhere: No such file or directory\n"
+
+
+def test_stdin_is_empty(tmp_path: Path) -> None:
+    assert start(tmp_path, "import sys; sys.exit(len(sys.stdin.read()))").status == 0
+
+
+@linux
+def test_nothing_survives_the_time_limit(tmp_path: Path) -> None:
+    ended = start(tmp_path, family(WAIT), timeout=1.5)
+    assert (ended.status, ended.timed_out) == (None, True)
+    assert len(pids(tmp_path)) == 4
+    assert not [pid for pid in pids(tmp_path) if alive(pid)]
+
+
+@linux
+def test_nothing_survives_the_end_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "torchmigrate/verify/supervisor.py").read_text()
+    hasty = tmp_path / "supervisor.py"
+    hasty.write_text(text.replace("LINGER = 5.0", "LINGER = 0.1").replace("GRACE = 2.0", "GRACE = 0.1"))
+    monkeypatch.setattr(process, "_SUPERVISOR", hasty)
+    ended = start(tmp_path, family(LEAVE))
+    assert (ended.status, ended.timed_out) == (0, False)
+    assert len(pids(tmp_path)) == 4
+    assert not [pid for pid in pids(tmp_path) if alive(pid)]
+
+
+@linux
+def test_nothing_survives_a_stop(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def stop_when_there() -> None:
+        wait_for(tmp_path, 4)
+        stop.set()
+
+    threading.Thread(target=stop_when_there).start()
+    with pytest.raises(Stopped):
+        start(tmp_path, family(WAIT), stop=stop)
+    assert len(pids(tmp_path)) == 4
+    assert not [pid for pid in pids(tmp_path) if alive(pid)]
+
+
+@linux
+def test_nothing_survives_us(tmp_path: Path) -> None:
+    """Not even if we are killed and can do nothing about it."""
+    code = (
+        "import os, sys, threading; from pathlib import Path; from torchmigrate.verify import process\n"
+        "here = Path(sys.argv[1]); command = [sys.executable, '-S', '-c', sys.argv[2]]\n"
+        "process.run(command, here, dict(os.environ), here / 'out', here / 'err', 60, threading.Event())"
+    )
+    ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), family(WAIT)], cwd=ROOT)
+    wait_for(tmp_path, 4)
+    ours.send_signal(signal.SIGKILL)
+    ours.wait()
+    limit = time.monotonic() + 15
+    while any(map(alive, pids(tmp_path))) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert len(pids(tmp_path)) == 4
+    assert not [pid for pid in pids(tmp_path) if alive(pid)]

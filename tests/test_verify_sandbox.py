@@ -1,0 +1,363 @@
+"""The copies: what is in them, what they share with the project, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import git, write_tree
+
+from torchmigrate import config
+from torchmigrate.errors import UserError
+from torchmigrate.verify import copying
+from torchmigrate.verify.migration import migrate
+from torchmigrate.verify.origin import Origin
+from torchmigrate.verify.sandbox import Project, Sandbox
+
+BIG = b"\0" * (copying.LARGE + 1)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the copies go; empty again after every test."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    yield directory
+    assert list(directory.iterdir()) == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A commit, and all that can be different from it."""
+    top = write_tree(
+        tmp_path / "repo", {"a.py": "a = 1\n", "gone.py": "", "sub/b.py": "b = 1\n", ".gitignore": "data/\n*.pt\n"}
+    )
+    git(top, "init", "-q")
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "x")
+    write_tree(
+        top, {"a.py": "a = 2\n", "new.py": "", "staged.py": "", "data/big.bin": BIG, "data/small": "1", "m.pt": BIG}
+    )
+    write_tree(top, {"__pycache__/a.pyc": "", "sub/n.pt": "1"})
+    git(top, "add", "staged.py")
+    (top / "gone.py").unlink()
+    return top
+
+
+def names(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()} - {".git"}
+
+
+def state(top: Path) -> tuple[str, ...]:
+    """What of a repository must not change: index, stash, configuration, worktrees, hooks, branches."""
+    inside = sorted(str(p.relative_to(top)) for p in (top / ".git").rglob("*") if "objects" not in p.parts)
+    said = (git(top, *c) for c in (("status", "--porcelain"), ("worktree", "list"), ("stash", "list"), ("show-ref",)))
+    return (*said, (top / ".git/config").read_text(), (top / ".git/index").read_bytes().hex(), *inside)
+
+
+def test_the_working_tree_is_copied_as_it_is_now(repository: Path) -> None:
+    with Sandbox(Project.at(repository)) as sandbox:
+        for tree in (sandbox.original, sandbox.rewritten):
+            assert names(tree) == {
+                ".gitignore", "a.py", "new.py", "staged.py", "sub/b.py", "sub/n.pt",
+                "data/big.bin", "data/small", "m.pt",
+            }  # fmt: skip
+            assert (tree / "a.py").read_text() == "a = 2\n"
+
+
+def test_a_repository_is_as_before(repository: Path) -> None:
+    before = state(repository)
+    with Sandbox(Project.at(repository)) as sandbox, sandbox.fresh(sandbox.rewritten) as place:
+        assert len(git(repository, "worktree", "list").splitlines()) == 2
+        assert "M a.py" in git(place.root, "status", "--porcelain")
+        git(place.root, "commit", "-qam", "not on a branch of theirs")
+    assert state(repository) == before
+
+
+def test_hooks_do_not_run(repository: Path) -> None:
+    for name in ("post-checkout", "post-index-change", "reference-transaction"):
+        hook = repository / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {repository}/hooked\n")
+        hook.chmod(0o755)
+    with Sandbox(Project.at(repository)):
+        pass
+    assert not (repository / "hooked").exists()
+
+
+def test_the_index_of_a_hook_that_calls_us_is_left_alone(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (repository / ".git/index").read_bytes()
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git/index"))
+    with Sandbox(Project.at(repository)):
+        pass
+    assert (repository / ".git/index").read_bytes() == before
+
+
+def test_a_failure_leaves_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = state(repository)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)) as sandbox, sandbox.fresh(sandbox.original):
+        raise KeyboardInterrupt
+    assert state(repository) == before
+    monkeypatch.setattr("torchmigrate.verify.sandbox.duplicate", interrupted)
+    with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)):
+        pass
+    assert state(repository) == before
+
+
+def test_a_directory_of_a_repository_runs_where_it_is(repository: Path) -> None:
+    project = Project.at(repository / "sub")
+    assert project.anchor == repository
+    with Sandbox(project) as sandbox, sandbox.fresh(sandbox.original) as place:
+        assert place.directory == place.root / "sub"
+        assert place.root.name == repository.name
+        assert (place.directory / "b.py").exists() and (place.root / "a.py").exists()
+
+
+def test_a_repository_without_a_commit_is_copied_too(tmp_path: Path) -> None:
+    top = write_tree(tmp_path / "repo", {"a.py": "", "b.pt": "", ".gitignore": "*.pt\n"})
+    git(top, "init", "-q")
+    with Sandbox(Project.at(top)) as sandbox:
+        assert names(sandbox.original) == {"a.py", "b.pt", ".gitignore"}
+        assert not (sandbox.original / ".git").exists()
+
+
+def test_a_repository_within_the_repository(repository: Path) -> None:
+    write_tree(repository / "inner", {"c.py": ""})
+    git(repository / "inner", "init", "-q")
+    with Sandbox(Project.at(repository)) as sandbox:
+        assert "inner/c.py" in names(sandbox.original)
+
+
+def test_outside_of_git_everything_but_caches_is_copied(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "a.py": "",
+        "d/x.csv": "",
+        "__pycache__/a.pyc": "",
+        ".mypy_cache/x": "",
+        "big": BIG,
+    }
+    root = write_tree(tmp_path / "p", files)
+    with Sandbox(Project.at(root)) as sandbox:
+        assert names(sandbox.original) == {"a.py", "d/x.csv", "big"}
+        assert sandbox.linked == ["big"]
+
+
+def test_the_project_is_where_its_pyproject_is(tmp_path: Path) -> None:
+    write_tree(tmp_path / "p", {"pyproject.toml": "", "src/a.py": "", "lib.py": ""})
+    project = Project.at(tmp_path / "p" / "src" / "a.py")
+    assert (project.anchor, project.directory) == (tmp_path / "p", tmp_path / "p/src")
+    with Sandbox(project) as sandbox:
+        assert names(sandbox.original) == {"pyproject.toml", "src/a.py", "lib.py"}
+
+
+def test_a_path_that_is_not_there() -> None:
+    with pytest.raises(UserError, match="nowhere: no such file or directory"):
+        Project.at(Path("nowhere"))
+
+
+# ---- large data
+
+
+def test_large_files_are_linked_small_ones_and_source_are_copied(repository: Path) -> None:
+    (repository / "large.py").write_bytes(b"#" * (copying.LARGE + 1))
+    with Sandbox(Project.at(repository)) as sandbox, sandbox.fresh(sandbox.original) as place:
+        assert sorted(sandbox.linked) == ["data/big.bin", "m.pt"]
+        assert (place.root / "data/big.bin").resolve() == repository / "data/big.bin"
+        assert not (place.root / "large.py").is_symlink()
+        (place.root / "data/small").write_text("2")
+        (place.root / "data/new").write_text("2")
+        (place.root / "m.pt").unlink()
+    assert (repository / "data/small").read_text() == "1"
+    assert not (repository / "data/new").exists()
+    assert (repository / "m.pt").exists()
+
+
+def test_directories_of_many_files_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "MANY", 3)
+    flat = {f"flat/{i}": "" for i in range(4)}
+    deep = {f"deep/{i % 2}/{i}": "" for i in range(4)}
+    code = {f"code/{i}.py": "" for i in range(5)}
+    root = write_tree(
+        tmp_path / "p", {**flat, **deep, **code, "few/1": "", ".venv/bin/python": "", "env/pyvenv.cfg": ""}
+    )
+    with Sandbox(Project.at(root)) as sandbox:
+        assert sorted(sandbox.linked) == [".venv", "deep/*", "env", "flat"]
+        assert (sandbox.original / "flat").is_symlink()
+        assert not (sandbox.original / "deep").is_symlink()  # what is written there stays in the copy
+        assert (sandbox.original / "deep/0").is_symlink()
+        assert (sandbox.original / "deep/0/2").exists()
+
+
+def test_links_in_the_project(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"a.txt": "1"})
+    write_tree(tmp_path, {"elsewhere/x": "", "out.txt": ""})
+    for name, target in {
+        "near": "a.txt",
+        "absolute": str(root / "a.txt"),
+        "far": "../out.txt",
+        "folder": str(tmp_path / "elsewhere"),
+        "broken": "nowhere",
+    }.items():
+        (root / name).symlink_to(target)
+    with Sandbox(Project.at(root)) as sandbox, sandbox.fresh(sandbox.original) as place:
+        found = {name: os.readlink(place.root / name) for name in ("near", "absolute", "far", "folder", "broken")}
+        assert found == {
+            "near": "a.txt",
+            "absolute": str(place.root / "a.txt"),
+            "far": str(tmp_path / "out.txt"),
+            "folder": str(tmp_path / "elsewhere"),
+            "broken": "nowhere",
+        }
+
+
+def test_a_tracked_file_in_an_ignored_directory_is_a_copy(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "MANY", 1)
+    write_tree(repository, {"data/kept.txt": "1"})
+    git(repository, "add", "-f", "data/kept.txt")
+    with Sandbox(Project.at(repository)) as sandbox:
+        (sandbox.original / "data/kept.txt").write_text("2")
+    assert (repository / "data/kept.txt").read_text() == "1"
+
+
+def test_what_a_run_made_read_only_goes_too(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"a.txt": "1"})
+    with Sandbox(Project.at(root)) as sandbox, sandbox.fresh(sandbox.original) as place:
+        write_tree(place.root, {"locked/x": ""})
+        (place.root / "locked").chmod(0o500)
+
+
+# ---- the rewritten copy, and where its lines come from
+
+SCRIPT = """import torch
+
+x = torch.ones(3)
+x = x.cuda()
+y = (x
+     .cuda()
+     .sum())
+print(y)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write_tree(
+        tmp_path / "p", {"train.py": SCRIPT, "plain.py": "print(1)\n", "two.py": "print 2\nimport torch; x.cuda()\n"}
+    )
+
+
+def line_of(path: Path, text: str) -> int:
+    return next(i for i, line in enumerate(path.read_text().splitlines(), 1) if text in line)
+
+
+def test_the_copy_is_rewritten_and_its_lines_are_known(project: Path) -> None:
+    with Sandbox(Project.at(project)) as sandbox:
+        made = migrate(sandbox, config.load([project]))
+        train = sandbox.rewritten / "train.py"
+        assert "x.to(accel.device())" in train.read_text()
+        assert (made.files, made.edits) == (1, 2)
+        assert made.errors == (
+            "two.py: line 1: not Python 3 (Missing parentheses in call to 'print'. Did you mean print(...)?)",
+        )
+        origin = made.origins
+        rule = ("device/tensor-cuda",)
+        assert origin(str(train), line_of(train, "x = x.to(")) == Origin("train.py", 4, rule)
+        assert origin(str(train), line_of(train, ".to(accel.device())\n".strip()) + 2) == Origin("train.py", 6, rule)
+        assert origin(str(train), line_of(train, "print(y)")) == Origin("train.py", 8)
+        assert origin(str(train), line_of(train, "import accel")).rules == ()  # type: ignore[union-attr]
+        assert origin(str(sandbox.rewritten / "plain.py"), 1) == Origin("plain.py", 1)
+        assert origin(str(sandbox.rewritten / "accel.py"), 1) is None
+        assert origin("/usr/lib/x.py", 1) is None
+        with sandbox.fresh(sandbox.rewritten) as place:
+            moved = origin.moved(place.root)
+            assert moved(str(place.root / "train.py"), line_of(train, "print(y)")) == Origin("train.py", 8)
+    assert (project / "train.py").read_text() == SCRIPT
+    assert not (project / "accel.py").exists()
+
+
+def test_the_projects_own_settings_hold(project: Path) -> None:
+    settings = '[tool.torchmigrate]\nignore = ["device/tensor-cuda"]\nextend-exclude = ["two.py"]\n'
+    (project / "pyproject.toml").write_text(settings)
+    with Sandbox(Project.at(project)) as sandbox:
+        made = migrate(sandbox, config.load([project]))
+    assert (made.files, made.errors) == (0, ())
+
+
+def test_patterns_hold_where_only_a_part_is_verified(tmp_path: Path) -> None:
+    settings = '[tool.torchmigrate]\nper-file-ignores = {"sub/deep/*" = ["device"]}\n'
+    root = write_tree(
+        tmp_path / "p", {"pyproject.toml": settings, "sub/deep/a.py": SCRIPT, "sub/b.py": SCRIPT, "c.py": SCRIPT}
+    )
+    with Sandbox(Project.at(root / "sub")) as sandbox:
+        migrate(sandbox, config.load([root / "sub"]))
+        changed = {n for n in ("sub/deep/a.py", "sub/b.py", "c.py") if (sandbox.rewritten / n).read_text() != SCRIPT}
+    assert changed == {"sub/b.py"}
+
+
+def test_settings_above_the_repository_hold(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": '[tool.torchmigrate]\nper-file-ignores = {"repo/a.py" = ["device"]}\n'})
+    top = write_tree(tmp_path / "repo", {"a.py": SCRIPT, "b.py": SCRIPT})
+    git(top, "init", "-q")
+    with Sandbox(Project.at(top)) as sandbox:
+        migrate(sandbox, config.load([top]))
+        changed = {n for n in ("a.py", "b.py") if (sandbox.rewritten / n).read_text() != SCRIPT}
+    assert changed == {"b.py"}
+
+
+def test_a_read_only_file_is_rewritten_in_the_copy(project: Path) -> None:
+    (project / "train.py").chmod(0o444)
+    with Sandbox(Project.at(project)) as sandbox:
+        assert migrate(sandbox, config.load([project])).files == 1
+
+
+# ---- the links are for reading
+
+GUARD = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from guard import install
+import io, shutil
+link, here = os.path.abspath("link"), os.getcwd()
+install(os.path.realpath("project"))
+open("free", "w").close(); os.remove("free"); os.mkdir("d"); os.rmdir("d")
+assert open("link").read() == "1"
+refused = 0
+for write in (
+    lambda: open("link", "w"),
+    lambda: open("project/new", "a"),
+    lambda: os.open("link", os.O_RDWR),
+    lambda: os.remove("project/x"),
+    lambda: os.rename("project/x", "y"),
+    lambda: os.mkdir("project/d"),
+    lambda: os.truncate("link", 0),
+    lambda: shutil.rmtree("project"),
+    lambda: os.symlink("a", "project/l"),
+):
+    try:
+        write()
+    except PermissionError as error:
+        assert "only linked here" in str(error), error
+        refused += 1
+os.remove("link")  # the link itself is the copy's
+os.mkdir("e"); open("e/x", "w").close(); shutil.rmtree("e")
+print(refused)
+"""
+
+
+def test_nothing_is_written_through_the_links(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"project/x": "1"})
+    (tmp_path / "link").symlink_to("project/x")
+    simulated = Path(copying.__file__).parent / "simulated"
+    command = ["python3", "-c", GUARD, str(simulated)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("9\n", "")
+    assert (tmp_path / "project/x").read_text() == "1"

@@ -1,0 +1,165 @@
+"""`verify` and `backends`: options to a request, a result to stdout. The work is imported by the command that
+needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from torchmigrate.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from torchmigrate.verify.session import Result
+
+_EXAMPLE = "torchmigrate verify . -- python train.py --epochs 1"
+
+
+class VerifyFormat(str, Enum):
+    """How a verification is laid out."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class BackendsFormat(str, Enum):
+    """How what is here is laid out."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Tier(str, Enum):
+    """What simulates: C++, or Python alone."""
+
+    NATIVE = "native"
+    PYTHON = "python"
+
+
+def verify(
+    path: Annotated[Path, Argument(metavar="PATH", help="The project. The command runs in a copy of it.")],
+    command: Annotated[list[str] | None, Argument(metavar="-- CMD", help="What to run, as `python train.py`.")] = None,
+    names: Annotated[
+        str, Option("--backends", metavar="NAMES", help="Of cuda, mps, xpu, npu, mtia and cpu.")
+    ] = "cuda,mps,xpu,npu,cpu",
+    steps: Annotated[
+        int | None, Option(min=1, metavar="N", help="Compare the first N lines that print numbers.", show_default="all")
+    ] = None,
+    tolerance: Annotated[float, Option(min=0, metavar="T", help="How far numbers may be apart, relative.")] = 1e-3,
+    timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take.")] = 600,
+    count: Annotated[
+        int | None, Option(min=1, metavar="N", help="Simulated devices; mps never has more than one.", show_default="1")
+    ] = None,
+    compare_files: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Compare these files that the runs write, too. Repeatable.")
+    ] = None,
+    env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
+    tier: Annotated[
+        Tier, Option(help="What simulates: C++ (needs a compiler), or Python alone (npu only).")
+    ] = Tier.NATIVE,
+    unsafe_fixes: Annotated[
+        bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply them in the copy.")
+    ] = None,
+    jobs: Annotated[
+        int | None, Option("-j", "--jobs", min=1, metavar="N", help="Runs at a time.", show_default="2")
+    ] = None,
+    output_format: Annotated[VerifyFormat, Option(help="How to report.")] = VerifyFormat.TEXT,
+    quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
+) -> int:
+    """Run the original and the rewritten project on each backend, real or simulated, and compare. Runs your code."""
+    from torchmigrate.cli.migrate import pack_errors
+    from torchmigrate.verify import session
+    from torchmigrate.verify.verdict import Limits, exit_status
+
+    request = session.Request(
+        path,
+        _command(command, path),
+        _backends(names),
+        Limits(tolerance, steps),
+        timeout,
+        count,
+        tuple(compare_files or ()),
+        tier.value,
+        jobs or min(2, os.cpu_count() or 1),
+        _variables(env),
+        unsafe_fixes,
+    )
+
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
+    with pack_errors():
+        result = session.verify(request, say)
+    _report(result, output_format)
+    return exit_status(result.verdicts)
+
+
+def _command(words: list[str] | None, path: Path) -> tuple[str, ...]:
+    if not words:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or directory", _EXAMPLE)
+        raise UserError("verify needs a command to run, after `--`", _EXAMPLE)
+    return tuple(words)
+
+
+def _backends(text: str) -> tuple[str, ...]:
+    from torchmigrate.verify.backends import KNOWN
+
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in KNOWN:
+            raise UserError(
+                f"--backends: no such backend: {name}", did_you_mean(name, KNOWN) or f"known: {', '.join(KNOWN)}"
+            )
+    if not names:
+        raise UserError("--backends names none", f"known: {', '.join(KNOWN)}")
+    return names
+
+
+def _variables(settings: list[str] | None) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in settings or ()]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise UserError(f"--env {name}: must be NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _report(result: Result, output_format: VerifyFormat) -> None:
+    from torchmigrate.cli.output import colours
+    from torchmigrate.report import verify as report
+
+    here = Path(os.path.realpath(os.curdir))
+    if output_format is VerifyFormat.JSON:
+        from torchmigrate.report import verify_json
+
+        print(verify_json.render(result))
+    elif output_format is VerifyFormat.MARKDOWN:
+        print(report.markdown(result, here), end="")
+    else:
+        report.text(result, here, sys.stdout, colours(sys.stdout))
+
+
+def backends(
+    python: Annotated[
+        Path | None, Option(metavar="FILE", help="The Python to ask.", show_default="python on PATH, else ours")
+    ] = None,
+    output_format: Annotated[BackendsFormat, Option(help="How to report.")] = BackendsFormat.TEXT,
+) -> int:
+    """Say what is here: torch, devices, drivers, a compiler, and which backends `verify` can simulate."""
+    from torchmigrate.report import backends as report
+    from torchmigrate.verify.backends import machine
+    from torchmigrate.verify.interpreter import choose
+
+    found = machine(choose(python))
+    if output_format is BackendsFormat.JSON:
+        print(report.render(found))
+    else:
+        print("\n".join(report.lines(found)))
+    return 0

@@ -1,0 +1,220 @@
+"""Do two runs print the same numbers and write the same files? What the reference itself cannot repeat is left out."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchmigrate.files import Globs
+from torchmigrate.verify.copying import LARGE
+from torchmigrate.verify.printed import Kind, Line, Number, is_poison, lines
+
+_TEXT_LIMIT = 8 * LARGE  # bytes: larger written files are compared by digest
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place where two outputs part. `line` is of the run's output, else of the reference's; from 1."""
+
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The original's lines with numbers. `counts[i][j]` says whether number j of line i is the same in both of its
+    runs."""
+
+    lines: tuple[Line, ...]
+    counts: tuple[tuple[bool, ...], ...]
+    cut: int | None = None  # the line from which the two runs have not even the same form
+
+    @property
+    def numbers(self) -> int:
+        return sum(map(sum, self.counts))
+
+    @property
+    def left_out(self) -> int:
+        return sum(map(len, self.counts)) - self.numbers
+
+
+def reference(first: Sequence[Line], second: Sequence[Line]) -> Reference:
+    """From two runs of the original. A number counts if it is no time, is the same in both, and, over all lines of
+    that shape, so is every other at its place."""
+    same = next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a.shape != b.shape),
+        min(len(first), len(second)),
+    )
+    kept = tuple(first[:same])
+    unsteady = {
+        (a.shape, j)
+        for a, b in zip(kept, second, strict=False)
+        for j, (x, y) in enumerate(zip(a.numbers, b.numbers, strict=True))
+        if not equal(x, y) or x.kind is Kind.TIME or is_poison(x)
+    }
+    counts = tuple(tuple((line.shape, j) not in unsteady for j in range(len(line.numbers))) for line in kept)
+    cut = None if same == len(first) == len(second) else (first[same] if same < len(first) else second[same]).number
+    return Reference(kept, counts, cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """`relative` 0 asks for equality. `same_backend`: also bytes of memory are compared. `steps`: only so many
+    lines."""
+
+    relative: float
+    same_backend: bool
+    steps: int | None = None
+
+    def agree(self, expected: Number, found: Number) -> bool:
+        """Within the tolerance; NaN agrees with NaN. Near zero, where nothing is relative, a thousandth of it."""
+        if self.relative == 0 or not (math.isfinite(expected.value) and math.isfinite(found.value)):
+            return equal(expected, found)
+        size = max(abs(expected.value), abs(found.value), 1e-3)
+        return abs(expected.value - found.value) <= self.relative * size
+
+    def rounds(self, expected: Number, found: Number) -> bool:
+        """One apart in the last place that was printed: what lies behind may agree."""
+        apart = abs(expected.value - found.value)
+        return self.relative > 0 and expected.unit == found.unit and apart <= 1.001 * expected.unit
+
+    def wants(self, number: Number) -> bool:
+        return number.kind is Kind.VALUE or (number.kind is Kind.BYTES and self.same_backend)
+
+
+def equal(a: Number, b: Number) -> bool:
+    """To the digit."""
+    return a.value == b.value or (math.isnan(a.value) and math.isnan(b.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`numbers` agree, up to the first difference if there is one; `rounded` of them but for the last digit printed."""
+
+    numbers: int
+    difference: Difference | None = None
+    rounded: int = 0
+
+
+def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) -> Comparison:
+    """Line by line in order; the text around the numbers may differ."""
+    agreed = rounded = steps = 0
+    for at, (line, counts) in enumerate(zip(expected.lines, expected.counts, strict=True)):
+        wanted = [j for j, counted in enumerate(counts) if counted and tolerance.wants(line.numbers[j])]
+        if tolerance.steps is not None and wanted and steps == tolerance.steps:
+            return Comparison(agreed, None, rounded)
+        steps += bool(wanted)
+        difference = _form(line, found, at) or _values(line, found[at], wanted, tolerance)
+        if difference:
+            return Comparison(agreed, difference, rounded)
+        agreed += len(wanted)
+        rounded += sum(not tolerance.agree(line.numbers[j], found[at].numbers[j]) for j in wanted)
+    return Comparison(agreed, _more(expected, found) if tolerance.steps is None else None, rounded)
+
+
+def _form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
+    if at >= len(found):
+        return Difference(line.number, f"the output ends before the original's `{_short(line)}`")
+    if len(found[at].numbers) != len(line.numbers):
+        return Difference(found[at].number, f"`{_short(found[at])}` where the original printed `{_short(line)}`")
+    return None
+
+
+def _values(line: Line, found: Line, wanted: Sequence[int], tolerance: Tolerance) -> Difference | None:
+    for j in wanted:
+        a, b = line.numbers[j], found.numbers[j]
+        if not tolerance.agree(a, b) and not tolerance.rounds(a, b):
+            return Difference(found.number, f"{b.text} where the original printed {a.text} (`{_short(found)}`)")
+    return None
+
+
+def _more(expected: Reference, found: Sequence[Line]) -> Difference | None:
+    if expected.cut is not None or len(found) <= len(expected.lines):
+        return None
+    extra = found[len(expected.lines)]
+    return Difference(extra.number, f"`{_short(extra)}` where the original's output has ended")
+
+
+def _short(line: Line) -> str:
+    text = " ".join(line.text.split())
+    return text if len(text) <= 72 else text[:69] + "..."
+
+
+def comparable(expected: Reference, found: Sequence[Line], steps: int | None) -> Iterator[float]:
+    """The values of a run at the places that count, as far as its form follows the reference's."""
+    told = 0
+    for counts, own in zip(expected.counts, found, strict=False):
+        if told == steps or len(own.numbers) != len(counts):
+            return
+        told += any(counts)
+        yield from (number.value for number, counted in zip(own.numbers, counts, strict=True) if counted)
+
+
+# ---- files
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One file that a run wrote: its digest, and its numbers if it is text."""
+
+    digest: str
+    lines: tuple[Line, ...] | None
+
+
+Files = Mapping[str, Written]
+
+
+def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
+    """Files that match and that the run made or changed, by path relative to the copy's root."""
+    wanted = Globs(globs)
+    found = {}
+    for path in root.rglob("*") if globs else ():
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not path.is_symlink() and wanted.match(name) and "__pycache__" not in path.parts:
+            content = path.read_bytes()
+            old = base / name
+            if not (old.is_file() and old.stat().st_size == len(content) and old.read_bytes() == content):
+                found[name] = _read(content)
+    return found
+
+
+def _read(content: bytes) -> Written:
+    text = None
+    if len(content) <= _TEXT_LIMIT and b"\0" not in content[:4096]:
+        try:
+            text = tuple(lines(content.decode()))
+        except UnicodeDecodeError:
+            text = None
+    return Written(hashlib.sha256(content).hexdigest(), text)
+
+
+def compare_files(first: Files, second: Files, found: Files, tolerance: Tolerance) -> str | None:
+    """What differs first, in words. Text by its numbers; other files to the byte on the same backend, else only
+    that they are there: a checkpoint names the device that it was saved from."""
+    for name in sorted({*first, *found}):
+        if (name in first) != (name in second):
+            continue  # the original itself does not always write it
+        if name not in first:
+            return f"{name}: written here, not by the original"
+        if name not in found:
+            return f"{name}: written by the original, not here"
+        if problem := _file(first[name], second[name], found[name], tolerance):
+            return f"{name}: {problem}"
+    return None
+
+
+def _file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
+    if first.digest == found.digest:
+        return None
+    if first.lines is not None and second.lines is not None and found.lines is not None:
+        difference = compare(reference(first.lines, second.lines), found.lines, tolerance).difference
+        return str(difference) if difference else None
+    if not tolerance.same_backend or first.digest != second.digest:
+        return None
+    return "its bytes differ from those that the original wrote"

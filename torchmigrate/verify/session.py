@@ -1,0 +1,214 @@
+"""All of a verification: copies, migration, build, runs, verdicts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from torchmigrate import config
+from torchmigrate.verify import backends, verdict
+from torchmigrate.verify.backends import Machine, Way
+from torchmigrate.verify.interpreter import Command, resolve
+from torchmigrate.verify.migration import Migration, migrate
+from torchmigrate.verify.origin import Origins
+from torchmigrate.verify.run import Outcome, Run, Task, execute
+from torchmigrate.verify.sandbox import Project, Sandbox
+from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict, counted
+
+Say = Callable[[str], None]
+_LONG = 80  # characters of an error in a line of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asked for. `timeout` in seconds per run; `count` of devices; `jobs` runs at a time."""
+
+    path: Path
+    words: tuple[str, ...]
+    backends: tuple[str, ...] = backends.DEFAULT
+    limits: Limits = field(default_factory=Limits)
+    timeout: float = 600.0
+    count: int | None = None
+    globs: tuple[str, ...] = ()
+    tier: str = "native"
+    jobs: int = 2
+    variables: dict[str, str] = field(default_factory=dict)
+    unsafe_fixes: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The reference first, then the rewritten project in the order asked for."""
+
+    project: Project
+    machine: Machine
+    migration: Migration
+    baseline: Baseline
+    limits: Limits
+    verdicts: tuple[Verdict, ...]
+
+
+def verify(request: Request, say: Say) -> Result:
+    """Run it all. `say` gets lines for people. Raises UserError where nothing can be run; leaves nothing behind."""
+    project = Project.at(request.path)
+    settings = config.load([request.path], unsafe_fixes=request.unsafe_fixes)
+    command = resolve(request.words, project.directory)
+    if command.note:
+        say(f"note: {command.note}")
+    with terminable(), Sandbox(project) as sandbox:
+        _tell_links(sandbox, say)
+        migration = migrate(sandbox, settings)
+        _tell_migration(migration, say)
+        machine = _built(backends.machine(command.interpreter, request.tier), request.backends, say)
+        runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
+        outcomes = runs.all(_planned(machine, request.backends))
+    base = _baseline(outcomes)
+    return Result(project, machine, migration, base, request.limits, tuple(_verdicts(outcomes, base, request.limits)))
+
+
+Outcomes = list[tuple[Run, Outcome | None]]
+
+
+def _planned(machine: Machine, names: Sequence[str]) -> list[Run]:
+    """The reference twice, then the rewritten project."""
+    cuda = backends.way(machine, "cuda")
+    rewritten = [Run("rewritten", backends.way(machine, name)) for name in dict.fromkeys(names)]
+    return [Run("original", cuda), Run("original", cuda, repeat=True), *rewritten]
+
+
+def _baseline(outcomes: Outcomes) -> Baseline:
+    originals = [(run, outcome) for run, outcome in outcomes if run.project == "original"]
+    (run, first), (_, second) = originals
+    if first is None or second is None:
+        return Baseline(why=run.way.skip)
+    return verdict.baseline(first, second)
+
+
+def _verdicts(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdict]:
+    for run, outcome in outcomes:
+        if run.repeat:
+            continue
+        if outcome is None:
+            yield Verdict(run, Kind.SKIPPED, run.way.skip or "")
+        elif run.project == "original":
+            yield verdict.of_reference(base, limits)
+        else:
+            yield verdict.of_rewritten(outcome, base, limits)
+
+
+def _built(machine: Machine, names: Sequence[str], say: Say) -> Machine:
+    """The simulated device, if any run needs it."""
+    ways: list[Way] = [backends.way(machine, name) for name in ("cuda", *names)]
+    if not any(w.evidence == "simulated" and w.tier == "native" and not w.skip for w in ways):
+        return machine
+    patience = threading.Timer(1.0, say, ["building the simulated device (once per torch and compiler)..."])
+    patience.start()  # silent where the cache has it
+    try:
+        return backends.build(machine)
+    finally:
+        patience.cancel()
+
+
+@dataclass(slots=True)
+class _Runs:
+    request: Request
+    command: Command
+    sandbox: Sandbox
+    origins: Origins
+    library: str
+    say: Say
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def all(self, runs: Sequence[Run]) -> Outcomes:
+        """Some at a time, each in a fresh copy. Ctrl-C ends all of them."""
+        todo = [run for run in runs if not run.way.skip]
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            futures = {pool.submit(self._one, run): run for run in todo}
+            try:
+                self._tell(futures)
+            except BaseException:
+                self.stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        done = {run: future.result() for future, run in futures.items()}
+        return [(run, done.get(run)) for run in runs]
+
+    def _one(self, run: Run) -> Outcome:
+        tree = self.sandbox.original if run.project == "original" else self.sandbox.rewritten
+        origins = Origins(tree) if run.project == "original" else self.origins
+        with self.sandbox.fresh(tree) as place:
+            return execute(run, self._task(), place, origins, self.stop)
+
+    def _task(self) -> Task:
+        request, command = self.request, self.command
+        return Task(
+            command.words,
+            command.interpreter.executable if command.note else "",
+            self.sandbox.project,
+            request.timeout,
+            request.count,
+            request.globs,
+            request.variables,
+            command.interpreter.paths,
+            self.library,
+        )
+
+    def _tell(self, futures: dict[Future[Outcome], Run]) -> None:
+        for number, future in enumerate(as_completed(futures), 1):
+            run, outcome = futures[future], future.result()
+            ended = outcome.error or "exit status 0"
+            ended = ended if len(ended) <= _LONG else ended[: _LONG - 3] + "..."
+            again = ", once more" if run.repeat else ""
+            how = run.way.evidence if run.way.backend != "cpu" else ""
+            what = f"{run.name}{f' ({how})' if how else ''}{again}: {ended}; {outcome.seconds:.1f} s"
+            self.say(f"  {number}/{len(futures)} {what}")
+
+
+def _tell_links(sandbox: Sandbox, say: Say) -> None:
+    if sandbox.linked:
+        shown = ", ".join(sandbox.linked[:5]) + (
+            f" and {len(sandbox.linked) - 5} more" if len(sandbox.linked) > 5 else ""
+        )
+        say(f"note: large data is linked into the copies, not copied: {shown}")
+
+
+def _tell_migration(migration: Migration, say: Say) -> None:
+    for error in migration.errors:
+        say(f"warning: not rewritten: {error}")
+    for note in migration.notes:
+        say(f"note: {note}")
+    if not migration.files:
+        say("note: nothing to rewrite: both projects are the same")
+    else:
+        say(f"rewrote {counted(migration.files, 'file')} in a copy: {counted(migration.edits, 'edit')}")
+    if migration.held:
+        say(f"note: {counted(migration.held, 'unsafe fix', 'unsafe fixes')} not applied (--unsafe-fixes)")
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM and a closed terminal end us as Ctrl-C does, with all cleaned up. A second one does not cut that
+    short."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    there = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    caught = [each for each in there if signal.getsignal(each) != signal.SIG_IGN]  # nohup
+    before = {each: signal.signal(each, interrupt) for each in caught}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

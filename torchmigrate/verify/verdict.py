@@ -1,0 +1,211 @@
+"""What a run shows: PASS, FAIL, DIFFERS or SKIPPED, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from torchmigrate.verify.compare import (
+    Comparison,
+    Reference,
+    Tolerance,
+    comparable,
+    compare,
+    compare_files,
+    reference,
+)
+from torchmigrate.verify.printed import is_poison, shape
+from torchmigrate.verify.run import Outcome, Run, told
+
+_POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"
+
+
+class Kind(str, Enum):
+    """PASS: shown to work as far as the evidence goes. FAIL: it does not. DIFFERS: it runs, with other results.
+    SKIPPED: nothing is shown."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    DIFFERS = "DIFFERS"
+    SKIPPED = "SKIPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of one run; `outcome` is None if it was not even started."""
+
+    run: Run
+    kind: Kind
+    reason: str
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The original on cuda, and once more. `why` says why it is no reference."""
+
+    first: Outcome | None = None
+    second: Outcome | None = None
+    why: str | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """All that both runs print alike."""
+        assert self.first and self.second
+        return reference(self.first.lines, self.second.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The user's: how far numbers may be apart (relative), on how many lines of output they count."""
+
+    tolerance: float = 1e-3
+    steps: int | None = None
+
+
+def baseline(first: Outcome, second: Outcome) -> Baseline:
+    """An exception, or an end that does not repeat, makes no reference; a plain exit status does: test runners
+    have theirs."""
+    for outcome in (first, second):
+        if outcome.exception or outcome.exit is None or outcome.exit < 0:
+            return Baseline(first, second, f"the original itself fails on cuda: {outcome.error}")
+    if first.exit != second.exit:
+        return Baseline(first, second, f"the original ends with {first.exit}, then with {second.exit}")
+    return Baseline(first, second)
+
+
+def of_reference(base: Baseline, limits: Limits) -> Verdict:
+    """The original is not on trial: it serves as the reference, or it does not."""
+    assert base.first
+    if base.why:
+        return Verdict(base.first.run, Kind.SKIPPED, f"no reference: {base.why}", base.first)
+    expected = base.reference
+    said = [f"the reference: {counted(expected.numbers, 'number')}"]
+    if expected.left_out:
+        said.append(f"{expected.left_out} left out (times, or not the same twice)")
+    if expected.cut is not None:
+        said.append(f"from line {expected.cut} on its output is not the same twice")
+    if base.first.exit:
+        said.append(f"exit status {base.first.exit} ({base.first.error})")
+    return Verdict(base.first.run, Kind.PASS, "; ".join(said), base.first)
+
+
+def of_rewritten(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
+    """The first of the questions that has an answer: did it end as it should, on its device, with the same results?"""
+    found = _ending(outcome, base) or _device(outcome, base) or _poison(outcome, base)
+    if found:
+        return found
+    if base.why or base.first is None:
+        return Verdict(outcome.run, Kind.PASS, "ran to the end; not compared: there is no reference", outcome)
+    return _results(outcome, base, limits)
+
+
+def numbers(verdict: Verdict, base: Baseline, limits: Limits) -> tuple[float, ...]:
+    """What the run printed where the reference can repeat it; without a reference, all that it printed."""
+    if verdict.outcome is None:
+        return ()
+    if base.why or base.first is None:
+        return tuple(number.value for line in verdict.outcome.lines for number in line.numbers)
+    return tuple(comparable(base.reference, verdict.outcome.lines, limits.steps))
+
+
+def _ending(outcome: Outcome, base: Baseline) -> Verdict | None:
+    original = base.first
+    if original and _fails_alike(outcome, original):
+        return Verdict(outcome.run, Kind.SKIPPED, f"fails as the original does: {outcome.error}", outcome)
+    wanted = original.exit if original and not base.why else 0
+    if outcome.exit == wanted and not (outcome.exit and outcome.exception):
+        return None
+    if outcome.exit == 0:
+        return Verdict(outcome.run, Kind.DIFFERS, f"ends with 0, the original with {wanted}", outcome)
+    return Verdict(outcome.run, Kind.FAIL, outcome.error or "", outcome)
+
+
+def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
+    """The same end for the same reason: of the program, then, not of its migration."""
+    if outcome.timed_out or original.timed_out:
+        return outcome.timed_out and original.timed_out
+    if not outcome.exit or outcome.exit != original.exit:
+        return False
+    a, b = outcome.exception, original.exception
+    if a is None and b is None:
+        return outcome.exit < 0
+    return bool(a and b and shape(told(a)) == shape(told(b)))
+
+
+def _device(outcome: Outcome, base: Baseline) -> Verdict | None:
+    way = outcome.run.way
+    if not base.why and base.first and base.first.run.way.evidence == "simulated" and not base.first.kernels:
+        return Verdict(outcome.run, Kind.SKIPPED, "nothing to show: the original launches no kernel on cuda", outcome)
+    if way.evidence != "simulated" or outcome.kernels:
+        return None
+    silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
+    return Verdict(outcome.run, Kind.FAIL, f"ran on the CPU: no kernel was launched on {way.backend}{silent}", outcome)
+
+
+def _poison(outcome: Outcome, base: Baseline) -> Verdict | None:
+    original = base.first
+    if original and _poisoned(original):
+        return None  # its own doing; those numbers are left out
+    line = _poisoned(outcome)
+    return Verdict(outcome.run, Kind.FAIL, f"{_POISONED}: stdout line {line}", outcome) if line else None
+
+
+def _poisoned(outcome: Outcome) -> int | None:
+    return next((line.number for line in outcome.lines if any(map(is_poison, line.numbers))), None)
+
+
+def _results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
+    assert base.first and base.second
+    same = _same_device(outcome, base.first)
+    tolerance = Tolerance(0.0 if same else limits.tolerance, same, limits.steps)
+    comparison = compare(base.reference, outcome.lines, tolerance)
+    files = compare_files(base.first.files, base.second.files, outcome.files, tolerance)
+    if not comparison.difference and not files:
+        return Verdict(outcome.run, Kind.PASS, _agreement(comparison, tolerance, base, outcome), outcome)
+    if why := _incomparable(outcome, base.first):
+        return Verdict(outcome.run, Kind.PASS, f"ran to the end; {why}", outcome)
+    what = f"stdout {comparison.difference}" if comparison.difference else files
+    return Verdict(outcome.run, Kind.DIFFERS, f"{what}{_hint(outcome, base.first)}", outcome)
+
+
+def _same_device(outcome: Outcome, original: Outcome) -> bool:
+    return outcome.run.way == original.run.way
+
+
+def _agreement(comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome) -> str:
+    status = f"; exit status {outcome.exit}, as the original's" if outcome.exit else ""
+    if not comparison.numbers:
+        return f"ends as the original does; no numbers to compare{status}"
+    how = "equal to" if tolerance.relative == 0 else f"within {tolerance.relative:g} of"
+    digit = f", {comparison.rounded:,} of them but for the last digit printed" if comparison.rounded else ""
+    return f"{counted(comparison.numbers, 'number')} {how} original on cuda{digit}{status}"
+
+
+def _incomparable(outcome: Outcome, original: Outcome) -> str | None:
+    """The CPU draws other random numbers than a device does."""
+    drawn = original.random_kernels
+    if outcome.run.way.evidence != "cpu" or not drawn:
+        return None
+    kernels = counted(drawn, "kernel")
+    return f"numbers not compared: the original draws random numbers on its device ({kernels}), the CPU has others"
+
+
+def _hint(outcome: Outcome, original: Outcome) -> str:
+    if outcome.run.way.evidence != original.run.way.evidence and original.random_kernels is None:
+        return "; random numbers drawn on the device, if any, differ between the two"
+    return ""
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 number`, `1,194 kernels`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def exit_status(verdicts: Sequence[Verdict]) -> int:
+    """0: all that ran passed. 1: something failed or differs. 2: nothing could be shown."""
+    kinds = {v.kind for v in verdicts if v.run.project == "rewritten"}
+    if kinds & {Kind.FAIL, Kind.DIFFERS}:
+        return 1
+    return 0 if Kind.PASS in kinds else 2
