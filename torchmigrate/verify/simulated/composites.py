@@ -1,15 +1,18 @@
-"""Kernels of a backend that consist of other operators: what torch has no composite for, yet asks every accelerator for.
+"""Kernels that consist of other operators: what torch asks of every accelerator, and has no composite for.
 
 Both tiers register them; each step then runs as an operator of its own on the simulated device.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from . import untraced
 
 Library: Any = torch.library.Library  # untyped in torch
 
@@ -22,6 +25,7 @@ def register(dispatch_key: str, device_type: str) -> list[torch.library.Library]
 
     The registrations last as long as the libraries that are returned.
     """
+    untraced.hide(sys.modules[__name__])
     library = Library("aten", "IMPL")
     for name, kernel in _kernels(dispatch_key).items():
         library.impl(name, kernel, dispatch_key)
@@ -41,19 +45,20 @@ def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
         "_thnn_fused_gru_cell_backward": gru_cell_backward,
     }
     if dispatch_key != "PrivateUse1":
-        # For a type of torch's own, the composite asks a table of kernels that is empty in a wheel without that backend.
+        # For a type of torch's own, its composite asks a table of kernels, which a wheel without that backend has not.
         kernels["scaled_dot_product_attention"] = attention
     if dispatch_key == "MPS":
         kernels["_scaled_dot_product_attention_math_for_mps"] = (
             torch.ops.aten._scaled_dot_product_attention_math.default
         )
     if dispatch_key == "CUDA":
-        kernels["_use_cudnn_ctc_loss"] = kernels["_use_cudnn_ctc_loss.Tensor"] = lambda *_, **__: False
+        for name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
+            kernels[name] = kernels[f"{name}.Tensor"] = lambda *_, **__: False
     return kernels
 
 
-# The fused recurrent cells: aten/src/ATen/native/cuda/RNN.cu. Gates are [batch, gates * hidden], states [batch, hidden]; what
-# the workspace holds is between a cell and its backward.
+# The fused recurrent cells: aten/src/ATen/native/cuda/RNN.cu. Gates are [batch, gates * hidden], states
+# [batch, hidden]; what the workspace holds is between a cell and its backward.
 
 
 def lstm_cell(
@@ -103,8 +108,8 @@ def gru_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(hy, workspace); gates in the order reset, update, new; the workspace holds them activated, hx, and the hidden part
-    of `new` before it is reset."""
+    """(hy, workspace); gates in the order reset, update, new; the workspace holds them activated, then hx, and the
+    hidden part of `new` before it is reset."""
     input_gates = input_gates if input_bias is None else input_gates + input_bias
     hidden_gates = hidden_gates if hidden_bias is None else hidden_gates + hidden_bias
     input_r, input_z, input_n = input_gates.chunk(3, 1)
@@ -143,8 +148,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """scaled_dot_product_attention by its composite, as where no fused kernel applies. A mask that says where to look is
-    made one that is added, as convert_boolean_attn_mask does (aten/src/ATen/native/transformers/attention.cpp)."""
+    """scaled_dot_product_attention by its composite, as where no fused kernel applies.
+
+    A boolean mask, True where to look, becomes one that is added (convert_boolean_attn_mask in
+    aten/src/ATen/native/transformers/attention.cpp)."""
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         added = torch.zeros_like(attn_mask, dtype=query.dtype)
         attn_mask = added.masked_fill_(attn_mask.logical_not(), float("-inf"))
@@ -155,17 +162,17 @@ def attention(
 
 
 def allow_storages(device_type: str) -> None:
-    """torch.UntypedStorage(n, device=device_type): torch's constructor knows only the devices that its wheel is built for
-    (and crashes on one that is simulated in Python), so the bytes are taken from a tensor."""
-    original = torch.UntypedStorage.__new__
+    """torch.UntypedStorage(n, device=device_type): the bytes are taken from a tensor.
+
+    torch's constructor knows the devices that its wheel is built for; on one simulated in Python it crashes."""
+    original: Any = torch.UntypedStorage.__new__
 
     def new(cls: Any, *args: Any, device: Any = None, **options: Any) -> Any:
         if device is None or torch.device(device).type != device_type:
             return original(cls, *args, **({} if device is None else {"device": device}), **options)
-        size = args[0] if args and isinstance(args[0], int) else 0
+        content = args[0] if args else 0  # a size, or a sequence of bytes
+        size = content if isinstance(content, int) else len(content)
         storage = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
-        if size == 0 and args:  # a sequence of bytes
-            return storage.resize_(len(args[0])).copy_(original(cls, *args))
-        return storage
+        return storage if isinstance(content, int) else storage.copy_(original(cls, content))
 
     torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]

@@ -51,6 +51,7 @@ def configure(settings: Settings) -> Any:
     profile, known, ops = settings.profile, facts(), torch.ops.torchmigrate_simulated
     numbers = {name: i for i, name in enumerate(_SCALAR_TYPES)}
     is_mps = profile.backend == "mps"
+    structured = known.structured - known.structured_missing_on_mps if is_mps else known.structured
     sparse = known.on_sparse_mps if is_mps else known.on_sparse_cuda
     ops.configure(
         sorted(known.no_check),
@@ -61,6 +62,7 @@ def configure(settings: Settings) -> Any:
         profile.dtype_message,
         [numbers[name] for name in profile.incapable],
         _unqualified(known.cpu_on_mps) if is_mps else [],
+        _unqualified(structured),
         _unqualified(sparse & known.all),
     )
     return ops

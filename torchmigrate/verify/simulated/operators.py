@@ -28,12 +28,14 @@ class Facts:
     """`device_check: NoCheck`: the operator itself decides which devices go together, and may let a CPU scalar in."""
     missing_on_mps: frozenset[str]
     """The CPU and CUDA have a kernel, MPS has none, and no composite of other operators stands in. Structured
-    functional and in-place variants have no kernel of their own: they call the out= one, which is then the name here, as it is the
-    one in a Mac's error."""
+    functional and in-place variants have no kernel of their own: they call the out= one, whose name is then here, as
+    it is in a Mac's error."""
     structured: frozenset[str]
     """The functional and in-place variants that call an out= one: each is a composite on every backend."""
     missing_on_sparse_mps: frozenset[str]
     """The same of sparse COO tensors: a kernel for SparseCPU and SparseCUDA, none for SparseMPS, and no composite."""
+    structured_missing_on_mps: frozenset[str]
+    """Of `structured`, those whose out= variant is missing there: it is the one that is called, and that the error names."""
     on_sparse_cuda: frozenset[str]
     """Kernels of their own for CUDA's sparse COO tensors, where a composite would do something else."""
     on_sparse_mps: frozenset[str]
@@ -51,7 +53,8 @@ class _Entry:
     name: str
     derived: tuple[str, ...]
     checked: bool
-    delegates: bool
+    delegate: str
+    """The out= variant that does the work of a structured one, "" if it does its own."""
     kernels: frozenset[str]
 
     @property
@@ -62,7 +65,7 @@ class _Entry:
     def missing(self, prefix: str = "") -> bool:
         """On MPS; `prefix` "Sparse": for its sparse COO tensors."""
         has_kernel = {f"{prefix}CPU", f"{prefix}CUDA"} <= self.kernels and f"{prefix}MPS" not in self.kernels
-        return has_kernel and not self.composite and not self.delegates and self.name not in _CPU_ON_MPS
+        return has_kernel and not self.composite and not self.delegate and self.name not in _CPU_ON_MPS
 
 
 @functools.cache
@@ -72,12 +75,14 @@ def facts() -> Facts:
     registered = set(torch._C._dispatch_get_all_op_names())
     # torchgen checks no devices in the variants that it derives: the operator they call does.
     derived = _names(name for entry in entries for name in entry.derived)
+    missing = {entry.name for entry in entries if entry.missing()}
     return Facts(
         all=(_names(entry.name for entry in entries) | derived) & registered,
         no_check=(_names(entry.name for entry in entries if not entry.checked) | derived) & registered,
-        missing_on_mps=_names(entry.name for entry in entries if entry.missing()) & registered,
-        structured=_names(entry.name for entry in entries if entry.delegates) & registered,
+        missing_on_mps=_names(missing) & registered,
+        structured=_names(entry.name for entry in entries if entry.delegate) & registered,
         missing_on_sparse_mps=_names(entry.name for entry in entries if entry.missing("Sparse")) & registered,
+        structured_missing_on_mps=_names(entry.name for entry in entries if entry.delegate in missing) & registered,
         on_sparse_cuda=_names(entry.name for entry in entries if entry.composite and "SparseCUDA" in entry.kernels),
         on_sparse_mps=_names(entry.name for entry in entries if entry.composite and "SparseMPS" in entry.kernels),
         cpu_on_mps=_names(_CPU_ON_MPS) & registered,
@@ -106,7 +111,7 @@ def _entries(text: str) -> Iterator[_Entry]:
             name=block.split("(", 1)[0],
             derived=tuple(fields["autogen"][0].split(", ")) if "autogen" in fields else (),
             checked=fields.get("device_check") != ["NoCheck"],
-            delegates="structured_delegate" in fields,
+            delegate=fields.get("structured_delegate", [""])[0],
             kernels=frozenset(kernels),
         )
 

@@ -1,0 +1,97 @@
+"""The tier without a compiler: a strict simulated device in Python, for backends out of torch's tree.
+
+Out of its reach is what C++ decides before it asks Python: a second device, factory functions with `pin_memory=True`,
+storages that change their size, a device's generator for a CPU tensor (which passes). It has no sparse or quantized
+tensors, and copies to the host have arrived when they return, whatever `non_blocking` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils import backend_registration
+
+from .. import composites, devices, operators, untraced
+from ..settings import Settings
+from . import accelerator, autocast, kernels, streams
+from .device import Device
+from .generators import Generators
+from .memory import Memory
+
+SUPPORTED = ("npu",)
+_kept: list[Any] = []  # a library takes its kernels along when it goes
+
+
+class Statistics:
+    """What has run on the device so far."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    @property
+    def kernels(self) -> int:
+        """How many operators were launched."""
+        return sum(self._device.counts.values())
+
+    @property
+    def random_kernels(self) -> int:
+        """Of those, how many drew from the device's generators."""
+        return self._device.random_kernels
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """How often each, by the dispatcher's name: "aten::mm"."""
+        return dict(self._device.counts)
+
+    @property
+    def peak_bytes(self) -> list[int]:
+        """Per device."""
+        return [self._device.memory.bytes.peak]
+
+
+def activate(name: str, count: int, memory: int) -> Statistics:
+    """Makes the simulated device `name` this process's accelerator; `memory` is its capacity in bytes.
+
+    ValueError for a backend or a number of devices that need the tier in C++; RuntimeError for a torch that is too old.
+    """
+    if name not in SUPPORTED:
+        raise ValueError(f"{name} cannot be simulated without a C++ compiler; {', '.join(SUPPORTED)} can")
+    if count != 1:
+        raise ValueError(f"without a C++ compiler there is one simulated {name} device, not {count}")
+    if not hasattr(torch._C, "_acc"):
+        raise RuntimeError(f"torch {torch.__version__} is too old to have a device written in Python")
+    device = Device(name, Memory(name, memory), Generators(name), operators.facts().no_check)
+    streams.install()
+    device.generators.install()
+    accelerator.install(device)
+    _announce(device, memory)
+    untraced.hide(*(module for name, module in sys.modules.items() if name.startswith(__name__)))
+    _kept.extend([*kernels.register(device), *autocast.register(name), *composites.register("PrivateUse1", name)])
+    return Statistics(device)
+
+
+def _announce(device: Device, memory: int) -> None:
+    """The device's name, its module in torch, and what C++ asks of a backend, which Python may answer (torch 2.9)."""
+    _kept.append(_operators(device))
+    devices.name_it(Settings(device.name, 1, "simulated", "python", memory, "", ""))
+    streams.install_in(torch.get_device_module(device.name), device.name)
+    torch._C._acc.register_python_privateuseone_hook(backend_registration._DummyPrivateUse1Hook())
+    torch._C._acc.register_python_privateuseone_device_guard(backend_registration._DummyDeviceGuard())
+
+
+def _operators(device: Device) -> Any:
+    """torch.ops.torchmigrate_simulated: of the other tier's, those that are asked about any device."""
+    library = composites.Library("torchmigrate_simulated", "DEF")
+    statistics = Statistics(device)
+    for schema, answer in (
+        ("default_generator(int device) -> Generator?", lambda i: device.generators.of(i)),
+        ("in_bad_fork() -> bool", lambda: device.memory.in_bad_fork),
+        ("counts() -> str[]", lambda: [f"{name}={n}" for name, n in statistics.operators.items()]),
+        ("random_count() -> int", lambda: statistics.random_kernels),
+        ("peak_bytes(int device) -> int", lambda i: statistics.peak_bytes[i]),
+    ):
+        library.define(schema)
+        library.impl(schema.split("(")[0], answer, "CompositeExplicitAutograd")
+    return library

@@ -1,0 +1,99 @@
+"""Random numbers: the device has a stream of its own, drawn by CPU generators that pass for the device's."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .host import is_simulated
+
+_Base = torch._C.Generator
+
+
+class _Kind(type(_Base)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _Base)
+
+
+class DeviceGenerator(_Base):
+    """A CPU generator that says it is the device's."""
+
+    owner: Generators
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where its numbers are drawn."""
+        return torch.device(self.owner.device, 0)
+
+    def clone_state(self) -> DeviceGenerator:
+        """Another one, at the same place of the same stream."""
+        made = self.owner.make()
+        made.set_state(self.get_state())
+        return made
+
+    def __reduce__(self) -> Any:
+        return _remade, (self.device.type, self.get_state())
+
+
+def _identity(generator: Any) -> int:
+    address: int = generator._cdata
+    return address
+
+
+def _remade(device: str, state: torch.Tensor) -> Any:
+    return torch.Generator(device).set_state(state)
+
+
+class Generators:
+    """The default one, and those that the program makes.
+
+    torch hands a kernel another Python object than the program's, so they are told from the CPU's by the address of
+    what is in both."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._known: weakref.WeakValueDictionary[int, DeviceGenerator] = weakref.WeakValueDictionary()
+        self.default = self.make()
+
+    def make(self) -> DeviceGenerator:
+        """torch.Generator(this device)."""
+        made = DeviceGenerator("cpu")
+        made.owner = self
+        self._known[_identity(made)] = made
+        return made
+
+    def of(self, index: int) -> DeviceGenerator:
+        """The device's default one. RuntimeError for a device that is not there."""
+        is_simulated(torch.device(self.device, index), self.device)
+        return self.default
+
+    def checked(self, generator: _Base) -> _Base:
+        """RuntimeError for a generator of the CPU."""
+        if _identity(generator) not in self._known:
+            raise RuntimeError(
+                f"Expected a '{self.device}' device type for generator but found '{generator.device.type}'"
+            )
+        return generator
+
+    def install(self) -> None:
+        """torch.Generator makes the device's as well."""
+
+        def new(cls: Any, device: Any = "cpu") -> Any:
+            return self.make() if is_simulated(torch.device(device), self.device) else _Base(device)
+
+        torch.Generator = _Kind("Generator", (_Base,), {"__new__": new, "__module__": "torch"})  # type: ignore[misc]
+
+    @contextlib.contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """In here the CPU's default generator continues the device's stream: for kernels that take no generator."""
+        saved = torch.default_generator.get_state()
+        torch.default_generator.set_state(self.default.get_state())
+        try:
+            yield
+        finally:
+            self.default.set_state(torch.default_generator.get_state())
+            torch.default_generator.set_state(saved)

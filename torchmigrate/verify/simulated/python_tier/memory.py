@@ -1,0 +1,179 @@
+"""The device's memory: the CPU's, which torch is told is the device's, and what is known of it.
+
+A DLPack capsule says on which device its memory lies. One made of a CPU tensor, with that one number changed, makes a
+device tensor over the same bytes. In between is a memoryview, which torch drops with the last tensor over it: then the
+block is free. (A deleter of our own in the capsule would be called with an exception pending whenever one unwinds a
+frame that holds a tensor; a weak reference's callback never is.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+POISON = 0x7F
+"""Each byte of fresh memory: a read of what was never written shows."""
+
+_EXTENSION = 12  # DLDeviceType in dlpack.h (github.com/dmlc/dlpack): kDLExtDev, which is torch's PrivateUse1
+_DEVICE_TYPE_AT = 8  # bytes into a DLManagedTensor, whose first member is a pointer
+_WRITABLE = 0x200  # PyBUF_WRITE
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_memoryview = ctypes.pythonapi.PyMemoryView_FromMemory
+_memoryview.restype, _memoryview.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+
+
+@dataclass
+class Stat:
+    """One statistic of torch.accelerator.memory_stats()."""
+
+    current: int = 0
+    peak: int = 0
+    allocated: int = 0
+    freed: int = 0
+
+    def change(self, by: int) -> None:
+        """Bytes or blocks that came (positive) or went."""
+        self.current += by
+        self.peak = max(self.peak, self.current)
+        if by > 0:
+            self.allocated += by
+        else:
+            self.freed -= by
+
+    def as_dict(self) -> dict[str, dict[str, int]]:
+        """Per pool, of which there is one."""
+        return {"all": dict(vars(self))}
+
+
+@dataclass
+class Memory:
+    """Of one device; `capacity` in bytes."""
+
+    device: str
+    capacity: int
+    bytes: Stat = field(default_factory=Stat)
+    blocks: Stat = field(default_factory=Stat)
+    reserved: Stat = field(default_factory=Stat)
+    ooms: int = 0
+    pinned: set[int] = field(default_factory=set)
+    in_bad_fork: bool = False
+    """A device that has been used does not survive a fork."""
+    _used: bool = False
+    _live: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # tensors outlive the modules when the interpreter ends
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.in_bad_fork = self._used
+
+    def empty(self, size: Any, dtype: torch.dtype, stride: Any = None, memory_format: Any = None) -> Tensor:
+        """A device tensor full of poison. torch.OutOfMemoryError beyond the capacity."""
+        self.check(_span(size, stride) * dtype.itemsize)
+        if stride is not None:
+            host = torch.empty_strided(size, stride, dtype=dtype)
+        else:
+            host = torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
+        storage = host.untyped_storage()
+        ctypes.memset(storage.data_ptr(), POISON, storage.nbytes())
+        return self.take(host)
+
+    def check(self, wanted: int) -> None:
+        """torch.OutOfMemoryError where `wanted` more bytes do not fit; RuntimeError in a bad fork."""
+        if self.in_bad_fork:
+            raise RuntimeError(
+                f"Cannot re-initialize {self.device.upper()} in forked subprocess. To use {self.device.upper()} with "
+                "multiprocessing, you must use the 'spawn' start method"
+            )
+        free = self.capacity - self.bytes.current
+        if wanted > free:
+            self.ooms += 1
+            raise torch.OutOfMemoryError(
+                f"{self.device.upper()} out of memory. Tried to allocate {_size_text(wanted)}. Simulated device 0 has "
+                f"a total capacity of {_size_text(self.capacity)} of which {_size_text(free)} is free."
+            )
+
+    def take(self, host: Tensor) -> Tensor:
+        """The CPU tensor's own bytes, as a tensor on the device: nobody else may hold on to them."""
+        nbytes = host.untyped_storage().nbytes()
+        self.check(nbytes)
+        self._count(nbytes, 1)
+        capsule = torch._C._to_dlpack(self._watched(host, functools.partial(self._count, -nbytes, -1)))
+        ctypes.c_int32.from_address(_pointer(capsule, b"dltensor") + _DEVICE_TYPE_AT).value = _EXTENSION
+        tensor: Tensor = torch._C._from_dlpack(capsule)
+        return tensor
+
+    def pin(self, host: Tensor) -> Tensor:
+        """A pinned copy."""
+        copy = host.clone(memory_format=torch.contiguous_format)
+        address = copy.data_ptr()
+        self.pinned.add(address)
+        return self._watched(copy, functools.partial(self.pinned.discard, address))
+
+    def empty_cache(self) -> None:
+        """Gives back what is reserved and not in use."""
+        self.reserved.change(self.bytes.current - self.reserved.current)
+
+    def reset_peaks(self) -> None:
+        """Peaks start anew at what is in use."""
+        for stat in (self.bytes, self.blocks, self.reserved):
+            stat.peak = stat.current
+
+    def reset_accumulated(self) -> None:
+        """The sums of all that came and went start anew."""
+        self.ooms = 0
+        for stat in (self.bytes, self.blocks, self.reserved):
+            stat.allocated = stat.freed = 0
+
+    def _count(self, nbytes: int, blocks: int) -> None:
+        self._used = True
+        self.bytes.change(nbytes)
+        self.blocks.change(blocks)
+        if self.bytes.current > self.reserved.current:
+            self.reserved.change(self.bytes.current - self.reserved.current)
+
+    def _watched(self, host: Tensor, on_free: Callable[[], None]) -> Tensor:
+        """The same elements; `on_free` is called when nobody has them any more."""
+        storage = host.untyped_storage()
+        count = storage.nbytes() // host.itemsize
+        if count == 0:
+            on_free()
+            return host
+        view = _memoryview(storage.data_ptr(), storage.nbytes(), _WRITABLE)
+
+        def gone(reference: Any) -> None:
+            del self._live[id(reference)]
+            on_free()
+
+        reference = weakref.ref(view, gone)
+        self._live[id(reference)] = reference, host
+        flat = torch.frombuffer(view, dtype=host.dtype, count=count)
+        return flat.as_strided(host.size(), host.stride(), host.storage_offset())
+
+
+def _size_text(nbytes: int) -> str:
+    """As c10/cuda/CUDACachingAllocator.cpp's format_size."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:.2f} {name}"
+    return f"{nbytes} bytes"
+
+
+def _span(size: Sequence[int], stride: Sequence[int] | None) -> int:
+    """How many elements lie between the first and the last one."""
+    if 0 in size:
+        return 0
+    if stride is None:
+        return math.prod(size)
+    return 1 + sum((n - 1) * step for n, step in zip(size, stride))

@@ -1,0 +1,125 @@
+"""torch.Stream and torch.Event: all is done when a call returns, so streams order nothing, and an event is a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import types
+from typing import Any
+
+import torch
+
+from .host import is_simulated
+
+_KIND = torch._C._autograd.DeviceType.PrivateUse1.value
+_ids = itertools.count(1)
+_thread = threading.local()
+
+
+class Event(torch._C.Event):
+    """torch.Event, timed here: torch's takes the time from a C++ guard, which a device in Python has not."""
+
+    _enabled = False
+    _recorded: float | None = None
+
+    def __new__(cls, device: Any = None, *, enable_timing: bool = False, **options: Any) -> Event:
+        made: Event = super().__new__(cls, device, enable_timing=enable_timing, **options)
+        made._enabled = enable_timing
+        return made
+
+    def record(self, stream: Any = None) -> None:
+        """What was queued before is done already."""
+        self._recorded = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing to wait for, nor in query and synchronize."""
+
+    def query(self) -> bool:
+        """Always done."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """In milliseconds. ValueError for events that were not recorded, or made without `enable_timing`."""
+        if not (self._enabled and end_event._enabled):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._recorded is None or end_event._recorded is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        elapsed: float = end_event._recorded - self._recorded
+        return elapsed * 1e3
+
+
+class Stream(torch._C.Stream):
+    """torch.Stream, with a number of its own."""
+
+    def __new__(cls, device: Any = None, *, priority: int = 0, **data: int) -> Stream:
+        name = torch._C._get_privateuse1_backend_name()
+        where = torch.device(name, data["device_index"]) if data else torch.device(name if device is None else device)
+        if not is_simulated(where, name):
+            raise ValueError(f"there are streams of the simulated {name} device only, not of {where}")
+        data = data or {"stream_id": next(_ids), "device_index": 0, "device_type": _KIND}
+        made: Stream = super().__new__(cls, **data)
+        return made
+
+    def __enter__(self) -> Any:
+        _entered().append(current())
+        select(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        select(_entered().pop())
+
+    def record_event(self, event: Any = None) -> Event:
+        """`event`, or a new one, recorded."""
+        recorded: Event = Event(self.device) if event is None else event
+        recorded.record(self)
+        return recorded
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing to wait for."""
+
+
+def default() -> Stream:
+    """The device's."""
+    return Stream(stream_id=0, device_index=0, device_type=_KIND)
+
+
+def current() -> Stream:
+    """This thread's."""
+    stream: Stream | None = getattr(_thread, "stream", None)
+    return default() if stream is None else stream
+
+
+def select(stream: Stream) -> None:
+    """Makes it this thread's current one."""
+    _thread.stream = stream
+
+
+def _entered() -> list[Stream]:
+    if not hasattr(_thread, "entered"):
+        _thread.entered = []
+    entered: list[Stream] = _thread.entered
+    return entered
+
+
+def install() -> None:
+    """torch.Stream and torch.Event are these from now on."""
+    torch.Stream, torch.Event = Stream, Event  # type: ignore[misc, assignment]
+
+
+def install_in(module: types.ModuleType, device: str) -> None:
+    """torch.npu.Stream and torch.npu.Event: called as torch.cuda's are."""
+
+    class ModuleEvent(Event):
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+            return super().__new__(cls, device, enable_timing=enable_timing)
+
+    class ModuleStream(Stream):
+        def __new__(cls, where: Any = None, priority: int = 0, **data: int) -> Any:
+            return super().__new__(cls, device if where is None else where, **data)
+
+    for name, kind in (("Event", ModuleEvent), ("Stream", ModuleStream)):
+        setattr(module, name, kind)
