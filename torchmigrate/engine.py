@@ -43,10 +43,14 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
     ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     found = files.discover(paths, settings)
     rules = table(ruleset)
-    results, todo = _read(found, rules, mode)
-    if not todo:  # nothing that holds a trigger: no facts, no LibCST, no git
+    results, todo, maybe = _read(found, rules, mode)
+    if not todo and not maybe:  # nothing that holds a trigger: no facts, no LibCST, no git
         return Plan(sorted(results, key=lambda r: str(r.path)), len(found), [])
     facts, notes = _facts(paths, found, todo, settings)
+    if maybe:
+        todo += [job for job in maybe if job.path in facts.under_default.files]
+        if not todo:
+            notes = []
     done = list(_run(todo, ruleset, facts, jobs, on_progress))
     vendored = Vendored(facts)
     results += [vendored.bind(r, u.text, u.torch) if u else vendored.keep(r) for r, u in done]
@@ -54,29 +58,36 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
     return Plan(sorted(results, key=lambda r: str(r.path)), len(found), notes)
 
 
-def _read(found: Sequence[files.DiscoveredFile], rules: Table, mode: str) -> tuple[list[FileResult], list[Job]]:
+def _read(
+    found: Sequence[files.DiscoveredFile], rules: Table, mode: str
+) -> tuple[list[FileResult], list[Job], list[Job]]:
+    """Results of what is not looked into, jobs, and jobs for files that may turn out to have work."""
     results: list[FileResult] = []
     todo: list[Job] = []
+    maybe: list[Job] = []
     for item in found:
         if item.error is not None:
             results.append(Failed(item.path, item.error))
         elif item.skipped_reason is not None:
             results.append(Skipped(item.path, item.skipped_reason))
         else:
-            _read_one(str(item.path), rules, mode, results, todo)
-    return results, todo
+            _read_one(str(item.path), rules, mode, results, todo, maybe)
+    return results, todo, maybe
 
 
-def _read_one(path: str, rules: Table, mode: str, results: list[FileResult], todo: list[Job]) -> None:
+def _read_one(path: str, rules: Table, mode: str, results: list[FileResult], todo: list[Job], maybe: list[Job]) -> None:
     try:
         with open(path, "rb", buffering=0) as stream:
             raw = stream.read()
     except OSError as error:
         results.append(Failed(Path(path), f"cannot be read: {error.strerror or error}"))
         return
-    if raw.startswith(project.MARKER) or not rules.has_work(raw):
+    if raw.startswith(project.MARKER):
         return
-    todo.append(Job(path, raw, mode))
+    if rules.has_work(raw):
+        todo.append(Job(path, raw, mode))
+    elif rules.may_have_work(raw):
+        maybe.append(Job(path, raw, mode))
 
 
 def _facts(

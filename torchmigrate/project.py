@@ -17,6 +17,7 @@ from torchmigrate.scopes import build
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
+    from torchmigrate.default_type import UnderDefault
     from torchmigrate.module import Module
 
 MARKER = b"# torchmigrate-runtime"
@@ -46,6 +47,13 @@ class Facts:
     @cached_property
     def index(self) -> ImportIndex:
         return ImportIndex(self.root, self.files)
+
+    @cached_property
+    def under_default(self) -> UnderDefault:
+        """Which files run with a CUDA tensor type as the default; all files are read, once a rule asks."""
+        from torchmigrate.default_type import survey
+
+        return survey(self.files, self.index)
 
     def is_helper(self, qualified: str) -> bool:
         """Whether an import means the vendored helper (or the packaged one)."""

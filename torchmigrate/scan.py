@@ -44,6 +44,10 @@ class Table:
     def has_work(self, raw: bytes) -> bool:
         return any(literal in raw for literal in self.literals)
 
+    def may_have_work(self, raw: bytes) -> bool:
+        """Whether there is work if the file runs with a CUDA tensor type as the default (default_type.py)."""
+        return b"Tensor(" in raw and bool(self.by_key.get("torch.Tensor"))
+
     def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
         exact = self.by_key.get(name)
         if exact is not None:

@@ -58,12 +58,12 @@ def _names_device(call: ast.Call) -> bool:
     if any(k.arg == "device" and not _is_cpu(k.value) for k in call.keywords):
         return True
     return name == "to" and any(
-        not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in _NOT_DEVICES for a in call.args[:1]
+        not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in NOT_DEVICES for a in call.args[:1]
     )
 
 
 _HELPERS = ("accel.cast", "accel.tensor_type", "accel.set_default_tensor_type")
-_NOT_DEVICES = {
+NOT_DEVICES = {
     "float64",
     "double",
     "float32",

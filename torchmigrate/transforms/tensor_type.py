@@ -85,7 +85,7 @@ def _constructed(site: Site, call: ast.Call, dtype: str) -> Finding:
     first = call.args[0] if call.args else None
     if plain and len(call.args) == 1 and isinstance(first, (ast.List, ast.ListComp, ast.Tuple)):
         found = site.rewrite(f"{name}($data)", f"torch.tensor($data, {place})")
-    elif plain and first is not None and (len(call.args) > 1 or _is_size(site.module, first)):
+    elif plain and first is not None and (len(call.args) > 1 or is_size(site.module, first)):
         sizes = ", ".join(f"$s{i}" for i in range(len(call.args)))
         found = site.rewrite(f"{name}({sizes})", f"torch.empty({sizes}, {place})")
     else:
@@ -93,8 +93,8 @@ def _constructed(site: Site, call: ast.Call, dtype: str) -> Finding:
     return found or site.note()
 
 
-def _is_size(module: Module, node: ast.expr) -> bool:
-    """`.shape` may be an array's, which is a tuple and therefore data."""
+def is_size(module: Module, node: ast.expr) -> bool:
+    """Whether it is certain to be a size. `.shape` may be an array's, which is a tuple and therefore data."""
     match node:
         case ast.Constant(int()):
             return True
@@ -103,7 +103,7 @@ def _is_size(module: Module, node: ast.expr) -> bool:
         case ast.Call(func):
             return module.resolve(func) == "torch.Size"
         case ast.BinOp(left, ast.Mult() | ast.Add() | ast.Sub() | ast.FloorDiv(), right):
-            return isinstance(left, ast.Constant | ast.Call) and _is_size(module, left) and _is_size(module, right)
+            return isinstance(left, ast.Constant | ast.Call) and is_size(module, left) and is_size(module, right)
     return False
 
 

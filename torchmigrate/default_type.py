@@ -1,0 +1,121 @@
+"""`set_default_tensor_type(<CUDA type>)`: which calls make a CUDA type the default, and which files run with them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.project import MARKER, NAMES
+from torchmigrate.scan import TYPE
+from torchmigrate.scope import Resolver, Scope, chain_of
+from torchmigrate.scopes import build
+
+if TYPE_CHECKING:
+    from torchmigrate.imports import ImportIndex
+
+SETTER = "set_default_tensor_type"
+_DEVICE = re.compile(
+    rb"\bset_default_device\(|^[ \t]*with (?:[^\n]*, )?(?:self\.|th\.|torch\.|accel\.)?device[(:,]", re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnderDefault:
+    """The files that run in one process with such a call, and those that also run with a default device."""
+
+    files: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+
+
+def survey(files: Iterable[str], index: ImportIndex) -> UnderDefault:
+    setters = {path for path in files if makes_default(_read(path))}
+    if not setters:
+        return UnderDefault()
+    under = _together(setters, index)
+    devices = {path for path in under if sets_device(_read(path))}
+    return UnderDefault(frozenset(under), frozenset(_together(devices, index)))
+
+
+def _read(path: str) -> bytes:
+    """A file's text; the helper sets defaults for others."""
+    try:
+        raw = Path(path).read_bytes() if path.endswith(".py") else b""
+    except OSError:
+        return b""
+    return b"" if raw.startswith(MARKER) else raw
+
+
+def sets_device(raw: bytes) -> bool:
+    """Whether it sets a default device, which `torch.tensor` follows and `torch.Tensor` does not."""
+    return _DEVICE.search(raw) is not None
+
+
+def _together(files: set[str], index: ImportIndex) -> set[str]:
+    """What the files that import these, directly or not, import, directly or not."""
+    imported: dict[str, set[str]] = {}
+    for target, uses in index.importers.items():
+        for use in uses:
+            imported.setdefault(use.importer, set()).add(target)
+    above = _reached(files, {target: {use.importer for use in uses} for target, uses in index.importers.items()})
+    return _reached(above, imported)
+
+
+def _reached(files: set[str], edges: dict[str, set[str]]) -> set[str]:
+    found, todo = set(files), list(files)
+    while todo:
+        more = edges.get(todo.pop(), set()) - found
+        found |= more
+        todo += more
+    return found
+
+
+@lru_cache(maxsize=4)
+def makes_default(raw: bytes) -> bool:
+    """Whether a file makes a CUDA tensor type the default, in CUDA's words or in the helper's."""
+    if SETTER.encode() not in raw:
+        return False
+    try:
+        scopes = build(ast.parse(raw))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    for statement in scopes.statements:
+        if hasattr(statement, "body"):
+            continue
+        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+        if any(is_cuda_default(call, scopes.scope_of[statement], Resolver()) for call in calls):
+            return True
+    return False
+
+
+def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
+    chain = chain_of(call.func) or ""
+    if chain.rpartition(".")[0] in NAMES and chain.endswith(f".{SETTER}"):
+        return True
+    if resolver.dotted(chain, scope) != f"torch.{SETTER}" or not call.args:
+        return False
+    return _names_cuda_type(call.args[0], scope, resolver)
+
+
+def _names_cuda_type(value: ast.expr, scope: Scope, resolver: Resolver, depth: int = 3) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TYPE.fullmatch(node.value):
+            return True
+        chain = chain_of(node) if isinstance(node, (ast.Attribute, ast.Name)) else None
+        if chain is None:
+            continue
+        qualified = resolver.dotted(chain, scope) or ""
+        if (qualified.startswith("torch.cuda.") and qualified.endswith("Tensor")) or chain in _HELPERS:
+            return True
+        found = scope.find(node.id) if isinstance(node, ast.Name) and depth else None
+        values = [b.value for b in found[1] if b.value is not None] if found else []
+        if found and any(_names_cuda_type(v, found[0], resolver, depth - 1) for v in values):
+            return True
+    return False
+
+
+_HELPERS = {f"{name}.tensor_type" for name in NAMES}
