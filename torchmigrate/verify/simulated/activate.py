@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import composites, devices
+from . import batch_norm, composites, devices, tensor_types
 from .settings import Settings
 
 _kept: list[Any] = []  # a torch.library.Library takes its kernels along when it goes
@@ -37,8 +37,10 @@ def _native(settings: Settings) -> None:
     ops = native_tier.configure(settings)
     profile = settings.profile
     key = profile.backend.upper() if profile.in_tree else "PrivateUse1"
-    _kept.extend(composites.register(key, profile.backend))
+    _kept.extend([*composites.register(key, profile.backend), *batch_norm.register(key)])
     devices.patch(settings)
+    if profile.backend == "cuda":
+        tensor_types.allow()
     _statistics.append(lambda: _read(ops, settings.count))
 
 
@@ -76,8 +78,8 @@ def _compile_without_inductor() -> None:
 
 def _drain(backend: str, count: int) -> None:
     """At exit. A device's backward thread lets go of its last task after the main thread has gone on, and aborts the
-    process if it does so too late, as each task of Python's holds a Python object (torch's own race, anywhere). One more
-    task, which holds none, makes sure that the last one is gone."""
+    process if it does so too late, as each task of Python's holds a Python object (torch's own race, anywhere). One
+    more task, which holds none, makes sure that the last one is gone."""
     seen = statistics()
     _statistics[:] = [lambda: seen]  # what follows is not the program's
     thread = threading.Thread(target=_backward_everywhere, args=(backend, count))

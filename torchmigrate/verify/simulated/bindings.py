@@ -5,18 +5,12 @@ Installed just before those modules run, since they take names from `torch._C` a
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
+from . import comm, unsupported
 from .profiles import Profile
 from .ranges import Ranges
-
-_FORKED = {"used": False, "bad": False}  # as torch/csrc/utils/device_lazy_init: a used device does not survive a fork
-
-
-def _in_child() -> None:
-    _FORKED["bad"] = _FORKED["used"]
 
 
 def install(profile: Profile, count: int) -> None:
@@ -24,8 +18,8 @@ def install(profile: Profile, count: int) -> None:
     import torch
 
     C: Any = torch._C
-    os.register_at_fork(after_in_child=_in_child)
-    names = {**_common(C, profile, count), **(_cuda(C, profile) if profile.backend == "cuda" else _xpu(C, profile))}
+    own = _cuda(C, profile) if profile.backend == "cuda" else _xpu(C, profile)
+    names = {**unsupported.names(profile.backend), **_common(C, profile, count), **own}
     for name, value in names.items():
         setattr(C, name, value)
 
@@ -33,10 +27,11 @@ def install(profile: Profile, count: int) -> None:
 def _common(C: Any, profile: Profile, count: int) -> dict[str, Any]:
     """What both backends have, under the backend's prefix. Devices are indices."""
     kind = profile.backend
+    fractions = [1.0] * count
     functions = {
-        "init": lambda: _initialise(kind, count),
-        "isInBadFork": lambda: _FORKED["bad"],
-        "getDeviceCount": lambda: count,
+        "init": lambda: _initialise(kind),
+        "isInBadFork": lambda: _operators().in_bad_fork(),
+        "getDeviceCount": lambda: _operators().device_count(),
         "getDevice": C._accelerator_getDeviceIndex,
         "setDevice": C._accelerator_setDeviceIndex,
         "exchangeDevice": C._accelerator_exchangeDevice,
@@ -49,8 +44,8 @@ def _common(C: Any, profile: Profile, count: int) -> dict[str, Any]:
         "resetPeakMemoryStats": C._accelerator_resetPeakStats,
         "resetAccumulatedMemoryStats": C._accelerator_resetAccumulatedStats,
         "memorySnapshot": lambda *pool: {"segments": [], "device_traces": [], "allocator_settings": {}},
-        "getMemoryFraction": lambda i: 1.0,
-        "setMemoryFraction": lambda fraction, i: None,
+        "getMemoryFraction": lambda i: fractions[i],
+        "setMemoryFraction": lambda fraction, i: fractions.__setitem__(i, fraction),
         "canDeviceAccessPeer": lambda i, peer: True,
     }
     names = {f"_{kind}_{name}": function for name, function in functions.items()}
@@ -64,14 +59,22 @@ def _common(C: Any, profile: Profile, count: int) -> dict[str, Any]:
     }
 
 
-def _initialise(kind: str, count: int) -> None:
+def _operators() -> Any:
     import torch
 
-    _FORKED["used"] = True
+    return torch.ops.torchmigrate_simulated
+
+
+def _initialise(kind: str) -> None:
+    import torch
+
+    operators = _operators()
+    if operators.device_count() == 0:
+        raise RuntimeError("No CUDA GPUs are available")
+    operators.use()
     module = getattr(torch, kind)
-    generator = torch.ops.torchmigrate_simulated.default_generator
-    module.default_generators = tuple(generator(i) for i in range(count))
-    module._get_device_properties = lambda i: SimulatedProperties(kind)
+    module.default_generators = tuple(operators.default_generator(i) for i in range(operators.device_count()))
+    module._get_device_properties = lambda i: SimulatedProperties(kind, i)
     if kind == "cuda":
         torch._C.default_generators = module.default_generators  # type: ignore[attr-defined]
 
@@ -82,6 +85,8 @@ def _stream_data(stream: Any) -> tuple[int, int, int]:
 
 def _stream_base(C: Any, kind: str) -> type:
     def new(cls: Any, priority: int = 0, **data: int) -> Any:
+        if "stream_ptr" in data:  # torch.cuda.ExternalStream
+            data = {"stream_id": data["stream_ptr"], "device_index": C._accelerator_getDeviceIndex(), "device_type": 1}
         if data:
             return C.Stream.__new__(cls, **data)
         return C.Stream.__new__(cls, C.device(kind, C._accelerator_getDeviceIndex()), priority=priority)
@@ -93,11 +98,26 @@ def _stream_base(C: Any, kind: str) -> type:
 
 def _event_base(C: Any, kind: str) -> type:
     def new(cls: Any, enable_timing: bool = False, **options: bool) -> Any:
-        return C.Event.__new__(cls, C.device(kind), enable_timing=enable_timing)
+        return timed(C.Event.__new__(cls, C.device(kind), enable_timing=enable_timing), enable_timing)
 
     handle = {"cuda": "cuda_event", "xpu": "sycl_event"}[kind]
     names = {"__new__": new, handle: property(lambda self: self.event_id)}
-    return type(f"_{kind.capitalize()}EventBase", (C.Event,), names)
+    return type(f"_{kind.capitalize()}EventBase", (C.Event,), {**names, "elapsed_time": elapsed_time})
+
+
+def timed(event: Any, enable_timing: bool) -> Any:
+    """An event of a subclass of torch.Event, for `elapsed_time`."""
+    event.enable_timing = enable_timing
+    return event
+
+
+def elapsed_time(start: Any, end: Any) -> float:
+    """Milliseconds; torch.Event's own takes no event of a subclass. ValueError in torch's words."""
+    if not (start.enable_timing and end.enable_timing):
+        raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+    if not (start.event_id and end.event_id):
+        raise ValueError("Both events must be recorded before calculating elapsed time.")
+    return float(_operators().elapsed_time(start.event_id, end.event_id))
 
 
 _SUCCEED = ("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister")
@@ -108,13 +128,9 @@ def _cuda(C: Any, profile: Profile) -> dict[str, Any]:
         cudaError=SimpleNamespace(success=0),
         cudaGetErrorString=lambda code: "no error",
         cudaMemGetInfo=C._accelerator_getMemoryInfo,
-        **dict.fromkeys(
-            ("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister"), lambda *args: 0
-        ),
+        **dict.fromkeys(_SUCCEED, lambda *args: 0),
     )
-    quiet = ("_cuda_ipc_collect", "_cuda_sleep", "_cuda_set_sync_debug_mode", "_cuda_record_memory_history")
     return {
-        **dict.fromkeys((*quiet, "_cuda_attach_out_of_memory_observer"), lambda *args, **options: None),
         "_cudart": runtime,
         "_nvtx": Ranges(),
         "_cuda_synchronize": lambda: C._accelerator_synchronizeDevice(C._accelerator_getDeviceIndex()),
@@ -122,14 +138,15 @@ def _cuda(C: Any, profile: Profile) -> dict[str, Any]:
         "_cuda_getArchFlags": lambda: profile.architecture,
         "_cuda_getCompiledVersion": lambda: profile.runtime_version,
         "_cuda_getAllocatorBackend": lambda: "native",
-        "_cuda_getCurrentBlasHandle": lambda: 0,
-        "_cuda_get_sync_debug_mode": lambda: 0,
+        "_cuda_getStreamFromExternal": lambda handle, i: (handle, i, 1),
         "_cuda_hasPrimaryContext": lambda i: True,
         "_cuda_hostMemoryStats": dict,
         "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
         "_cuda_isCurrentStreamCapturing": lambda: False,
         "_graph_pool_handle": lambda: (0, 1),
         "_CUDAGraph": NoGraph,
+        "_cuda_CUDAAllocator_AllocatorState": object,  # torch._dynamo.reset() imports it
+        **comm.functions(),
         "_nccl_version": lambda: (2 << 32) | (27 << 16) | 3,
         "_nccl_version_suffix": lambda: b"",
     }
@@ -149,6 +166,7 @@ def _xpu(C: Any, profile: Profile) -> dict[str, Any]:
     from torch._utils import _dummy_type
 
     return {
+        "_xpu_getStreamFromExternal": lambda handle, i: (handle, i, 12),  # DeviceType::XPU
         "_xpu_synchronize": C._accelerator_synchronizeDevice,
         "_xpu_getMemoryInfo": C._accelerator_getMemoryInfo,
         "_xpu_getArchFlags": lambda: "",
@@ -181,16 +199,17 @@ class SimulatedProperties:
     is_integrated = is_multi_gpu_board = 0
     gcnArchName = ""
     has_fp16 = has_fp64 = has_atomic64 = has_bfloat16_conversions = True
+    has_subgroup_matrix_multiply_accumulate = True
     max_compute_units = gpu_eu_count = 64
     platform_name = vendor = "simulated"
     driver_version = version = "simulated"
     type = "gpu"
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, index: int) -> None:
         import torch
 
         self.name = f"simulated {backend} device"
-        self.total_memory = torch._C._accelerator_getMemoryInfo(0)[1]
+        self.total_memory = torch._C._accelerator_getMemoryInfo(index)[1]
 
     def __repr__(self) -> str:
         return f"_SimulatedProperties(name={self.name!r}, total_memory={self.total_memory >> 20}MB)"

@@ -44,7 +44,9 @@ def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
         "_thnn_fused_gru_cell": gru_cell,
         "_thnn_fused_gru_cell_backward": gru_cell_backward,
     }
-    if dispatch_key != "PrivateUse1":
+    if dispatch_key == "PrivateUse1":
+        kernels["_has_compatible_shallow_copy_type"] = compatible
+    else:
         # For a type of torch's own, its composite asks a table of kernels, which a wheel without that backend has not.
         kernels["scaled_dot_product_attention"] = attention
     if dispatch_key == "MPS":
@@ -55,6 +57,12 @@ def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
         for name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
             kernels[name] = kernels[f"{name}.Tensor"] = lambda *_, **__: False
     return kernels
+
+
+def compatible(self: Tensor, source: Tensor) -> bool:
+    """Whether `self.data = source` is possible: as with the types that torch knows, and torch_npu, a dense tensor takes
+    one of the CPU or the device, so that nn.Module.to() changes the parameters that an optimizer has already."""
+    return self.layout == source.layout and (self.layout == torch.strided or self.device == source.device)
 
 
 # The fused recurrent cells: aten/src/ATen/native/cuda/RNN.cu. Gates are [batch, gates * hidden], states

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.machinery
+import sys
 import types
 from typing import Any
 
+from . import unsupported
+from .bindings import SimulatedProperties, elapsed_time, timed
 from .settings import Settings
 
 
@@ -19,13 +24,23 @@ def name_it(settings: Settings) -> None:
     if not settings.profile.in_tree:
         torch = _torch()
         torch.utils.rename_privateuse1_backend(settings.backend)
-        torch._register_device_module(settings.backend, module_of(settings))
+        module = module_of(settings)
+        torch._register_device_module(settings.backend, module)
+        _package(f"torch_{settings.backend}", settings.backend, module)
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+
+
+def _package(name: str, attribute: str, module: types.ModuleType) -> None:
+    """torch_npu, which a program for NPUs imports; in place of one that is installed, which finds no device."""
+    package = types.ModuleType(name, "Simulated by torchmigrate.")
+    package.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    setattr(package, attribute, module)
+    sys.modules[name] = package
 
 
 def patch(settings: Settings) -> None:
     """In-tree backends: what else says that they are not there."""
-    repair = {"mps": _mps, "xpu": _xpu, "cuda": _cuda}.get(settings.backend)
+    repair = {"mps": _mps, "xpu": _xpu, "cuda": _cuda, "mtia": _mtia}.get(settings.backend)
     if repair:
         repair(settings)
 
@@ -33,18 +48,79 @@ def patch(settings: Settings) -> None:
 def _mps(settings: Settings) -> None:
     import torch
 
-    torch._C._has_mps = True
+    C: Any = torch._C
+    C._has_mps = True
+    C._mps_get_name = lambda: "simulated mps device"
+    C._mps_get_core_count = lambda: 8
+    C._mps_isCaptureEnabled = C._mps_isCapturing = lambda: False
+    for name in ("compileShader", "loadMetalllib", "loadMetallibFromPath", "startCapture", "host_alias_storage"):
+        setattr(C, f"_mps_{name}", _no_metal)
+
+
+def _no_metal(*args: Any) -> Any:
+    raise RuntimeError("a simulated MPS device has no Metal")
 
 
 def _xpu(settings: Settings) -> None:
-    import torch
+    """On the CPU torch's LSTM asks oneDNN, whose stub has no entry for XPU: kept from it, unlike other kernels, which
+    would then give other last digits than on the other devices."""
+    torch = _torch()
+    plain = torch._VF.lstm
 
-    torch._C._set_mkldnn_enabled(False)  # else LSTM inference reaches oneDNN's stub, which has no XPU entry
+    def lstm(*args: Any) -> Any:
+        before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            return plain(*args)
+        finally:
+            torch._C._set_mkldnn_enabled(before)
+
+    torch._VF.lstm = lstm
 
 
 def _cuda(settings: Settings) -> None:
     major, minor = divmod(settings.profile.runtime_version // 10, 100)
     _torch().version.cuda = f"{major}.{minor}"
+    _storages()
+
+
+def _storages() -> None:
+    """torch.UntypedStorage's methods for CUDA's memory, which a CPU build has not."""
+    torch = _torch()
+    resize = torch.UntypedStorage.resize_
+
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return resize(self, size)
+        holder = torch.empty(0, dtype=torch.uint8, device=self.device).set_(self)
+        torch.ops.torchmigrate_simulated.resize_storage(holder, size)
+        return self
+
+    torch.UntypedStorage.resize_ = resize_
+    torch.UntypedStorage._share_cuda_ = unsupported.refused("StorageBase._share_cuda_")
+
+
+def _mtia(settings: Settings) -> None:
+    """What the hooks of an MTIA device would give as Python objects."""
+    torch = _torch()
+    C, accelerator = torch._C, torch.accelerator
+
+    def memory_stats(index: int) -> dict[str, Any]:
+        stats = accelerator.memory_stats(index)
+        dram = {
+            "allocated_bytes": stats["allocated_bytes.all.current"],
+            "peak_bytes": stats["allocated_bytes.all.peak"],
+        }
+        return {**stats, "dram": {**dram, "total_bytes": accelerator.get_memory_info(index)[1]}}
+
+    C._mtia_memoryStats = memory_stats
+    C._mtia_resetPeakMemoryStats = accelerator.reset_peak_memory_stats
+    C._mtia_getDeviceCapability = lambda index: (0, 0)
+    C._mtia_getDeviceProperties = lambda index: {"total_memory": accelerator.get_memory_info(index)[1]}
+    C._mtia_getCurrentRawStream = lambda index: C._accelerator_getStream(index).stream_id
+    C._mtia_recordMemoryHistory = C._mtia_attachOutOfMemoryObserver = lambda *args: None
+    C._mtia_memorySnapshot = lambda *args: {}
+    C._mtia_graphPoolHandle = lambda: (0, 1)
 
 
 def module_of(settings: Settings) -> types.ModuleType:
@@ -81,17 +157,23 @@ def _device_names(torch: Any, settings: Settings) -> dict[str, Any]:
 
     class Event(torch.Event):  # type: ignore[misc]
         def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
-            return super().__new__(cls, settings.backend, enable_timing=enable_timing)
+            return timed(super().__new__(cls, settings.backend, enable_timing=enable_timing), enable_timing)
+
+        elapsed_time = elapsed_time
 
     class Stream(torch.Stream):  # type: ignore[misc]
         def __new__(cls, device: Any = None, priority: int = 0, **data: int) -> Any:
             here = torch.device(settings.backend, _index(torch, device))
             return super().__new__(cls, **data) if data else super().__new__(cls, here, priority=priority)
 
+    def properties(where: Any = None) -> SimulatedProperties:
+        return SimulatedProperties(settings.backend, _index(torch, where))
+
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "_is_in_bad_fork": lambda: False,
+        "_initialized": True,  # torch.utils.checkpoint keeps the random numbers of such a device only
+        "_is_in_bad_fork": lambda: torch.ops.torchmigrate_simulated.in_bad_fork(),
         "_lazy_init": lambda: None,
         "init": lambda: None,
         "device_count": lambda: settings.count,
@@ -100,15 +182,12 @@ def _device_names(torch: Any, settings: Settings) -> dict[str, Any]:
         "device": device,
         "Event": Event,
         "Stream": Stream,
-        "stream": lambda stream: stream,  # a torch.Stream is its own context
+        "stream": lambda stream: stream or contextlib.nullcontext(),  # a torch.Stream is its own context
         "default_stream": lambda where=None: torch.Stream(
             stream_id=0, device_index=_index(torch, where), device_type=20
         ),
-        "get_device_name": lambda where=None: f"simulated {settings.backend} device",
-        "get_device_properties": lambda where=None: types.SimpleNamespace(
-            name=f"simulated {settings.backend} device",
-            total_memory=accelerator.get_memory_info(_index(torch, where))[1],
-        ),
+        "get_device_name": lambda where=None: properties(where).name,
+        "get_device_properties": properties,
         "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
         "is_bf16_supported": lambda: True,
     }
@@ -129,7 +208,7 @@ def _random_names(torch: Any, settings: Settings) -> dict[str, Any]:
         "seed_all": lambda: manual_seed_all(generator().seed()),
         "initial_seed": lambda: generator().initial_seed(),
         "get_rng_state": lambda device=None: generator(device).get_state(),
-        "set_rng_state": lambda state, device=None: generator(device).set_state(state) and None,
+        "set_rng_state": lambda new_state, device=None: generator(device).set_state(new_state) and None,
         "get_rng_state_all": lambda: [generator(i).get_state() for i in range(settings.count)],
         "set_rng_state_all": lambda states: [generator(i).set_state(state) for i, state in enumerate(states)] and None,
     }

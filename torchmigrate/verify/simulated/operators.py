@@ -35,7 +35,7 @@ class Facts:
     missing_on_sparse_mps: frozenset[str]
     """The same of sparse COO tensors: a kernel for SparseCPU and SparseCUDA, none for SparseMPS, and no composite."""
     structured_missing_on_mps: frozenset[str]
-    """Of `structured`, those whose out= variant is missing there: it is the one that is called, and that the error names."""
+    """Of `structured`, those whose out= variant is missing there, which is what they call and what the error names."""
     on_sparse_cuda: frozenset[str]
     """Kernels of their own for CUDA's sparse COO tensors, where a composite would do something else."""
     on_sparse_mps: frozenset[str]

@@ -2,6 +2,7 @@
 #pragma once
 #include "memory.h"
 #include <ATen/EmptyTensor.h>
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -39,6 +40,18 @@ inline at::Tensor sparse_like(const at::Tensor& like, DispatchKey key, const at:
   return made;
 }
 
+// The memory of a nested tensor, as one dimension.
+inline at::Tensor buffer(const at::Tensor& nested, const Storage& storage, DispatchKey key) {
+  auto made = at::detail::make_tensor<TensorImpl>(Storage(storage), DispatchKeySet(key), nested.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_contiguous({int64_t(storage.nbytes() / nested.itemsize())});
+  return made;
+}
+
+inline at::Tensor nested_like(const at::Tensor& like, at::Tensor buffer) {
+  auto& impl = *static_cast<at::native::NestedTensorImpl*>(like.unsafeGetTensorImpl());
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(std::move(buffer), impl.get_nested_sizes(), impl.get_nested_strides(), impl.get_storage_offsets());
+}
+
 // The aliases of one call: one CPU storage per device storage, so that the kernels' own overlap checks still work.
 struct Aliases {
   std::unordered_map<StorageImpl*, Storage> storages;
@@ -57,9 +70,15 @@ struct Aliases {
   at::Tensor alias(const at::Tensor& t) {
     for (auto& [device, cpu] : pairs)
       if (device.is_same(t)) return cpu;
-    auto cpu = t.is_sparse() ? sparse_like(t, DispatchKey::SparseCPU, alias(sparse(t).indices()), alias(sparse(t).values())) : alias_dense(t);
+    auto cpu = alias_new(t);
     pairs.emplace_back(t, cpu);
     return cpu;
+  }
+
+  at::Tensor alias_new(const at::Tensor& t) {
+    if (t.is_sparse()) return sparse_like(t, DispatchKey::SparseCPU, alias(sparse(t).indices()), alias(sparse(t).values()));
+    if (t.is_nested()) return nested_like(t, buffer(t, alias(t.storage()), DispatchKey::CPU));
+    return alias_dense(t);
   }
 
   static DispatchKeySet flags(const at::Tensor& t) {
@@ -81,6 +100,7 @@ struct Aliases {
     if (!cpu.is_cpu()) return cpu;
     check_dtype(cpu.scalar_type());
     if (cpu.is_sparse()) return sparse_like(cpu, sparse_key(), result(sparse(cpu).indices(), i), result(sparse(cpu).values(), i));
+    if (cpu.is_nested()) return nested_like(cpu, result(buffer(cpu, cpu.storage(), DispatchKey::CPU), i));
     for (auto& [device, alias] : pairs)
       if (!alias.is_sparse() && alias.storage().unsafeGetStorageImpl() == cpu.storage().unsafeGetStorageImpl()) return view(device, cpu);
     return moved(cpu, i);
@@ -107,6 +127,7 @@ struct Aliases {
         write_back_sparse(device, cpu);
         continue;
       }
+      if (cpu.is_nested()) continue;
       if (cpu.storage().data() != device.storage().data()) reallocate(device, cpu);
       bool same = device.sizes().equals(cpu.sizes()) && device.strides().equals(cpu.strides()) && device.storage_offset() == cpu.storage_offset();
       if (!same) device.unsafeGetTensorImpl()->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());

@@ -2,6 +2,8 @@
 #pragma once
 #include "state.h"
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <cstring>
 
 namespace simulated {
 
@@ -14,8 +16,24 @@ struct DeviceGenerator final : GeneratorImpl {
   uint64_t get_offset() const override { return inner.get_offset(); }
   uint64_t current_seed() const override { return inner.current_seed(); }
   uint64_t seed() override { return inner.seed(); }
-  void set_state(const TensorImpl& state) override { inner.unsafeGetGeneratorImpl()->set_state(state); }
-  intrusive_ptr<TensorImpl> get_state() const override { return inner.unsafeGetGeneratorImpl()->get_state(); }
+  // Longer than the CPU's, so that each refuses the other's, as real ones do.
+  static constexpr int64_t kMark = 16;
+  void set_state(const TensorImpl& state) override {
+    at::detail::check_rng_state(state);
+    auto size = inner.get_state().numel();
+    TORCH_CHECK(state.numel() == size + kMark, "RNG state is wrong size");
+    inner.unsafeGetGeneratorImpl()->set_state(*bytes(state.data(), size, 0));
+  }
+  intrusive_ptr<TensorImpl> get_state() const override {
+    auto own = inner.get_state();
+    return bytes(own.data_ptr(), own.numel(), kMark);
+  }
+  static intrusive_ptr<TensorImpl> bytes(const void* from, int64_t size, int64_t more) {
+    auto made = at::detail::empty_cpu({size + more}, kByte, {}, {}, {}, {});
+    std::memset(made.mutable_data_ptr(), 0, size_t(size + more));
+    std::memcpy(made.mutable_data_ptr(), from, size_t(size));
+    return made.getIntrusivePtr();
+  }
   DeviceGenerator* clone_impl() const override {
     auto* copy = new DeviceGenerator(device().index());
     copy->inner = inner.clone();
@@ -26,7 +44,7 @@ struct DeviceGenerator final : GeneratorImpl {
 inline const at::Generator& default_generator(DeviceIndex i) {
   static auto& all = *[] {
     auto* made = new std::vector<at::Generator>;
-    for (int d = 0; d < device_count; d++) made->push_back(at::make_generator<DeviceGenerator>(DeviceIndex(d)));
+    for (int d = 0; d < device_limit; d++) made->push_back(at::make_generator<DeviceGenerator>(DeviceIndex(d)));
     return made;
   }();
   i = index_or_current(i);

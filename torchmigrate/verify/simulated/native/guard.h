@@ -2,6 +2,7 @@
 #pragma once
 #include "memory.h"
 #include "transfers.h"
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <chrono>
 
@@ -17,15 +18,20 @@ inline double now_ms() {
 
 struct RecordedEvent {
   double at_ms;
-  StreamId stream;
-  uint64_t transfers;  // how many had been queued
+  Stream stream;
+  uint64_t transfers;  // the clock of the transfers
 };
 
 struct Guard final : impl::DeviceGuardImplInterface {
   static Stream stream(DeviceIndex i, StreamId id) { return Stream(Stream::UNSAFE, Device(device_type, i), id); }
+  static DeviceIndex checked(Device d) {
+    auto i = index_or_current(d.index());
+    check_index(i);
+    return i;
+  }
 
   DeviceType type() const override { return device_type; }
-  DeviceIndex deviceCount() const noexcept override { return DeviceIndex(device_count); }
+  DeviceIndex deviceCount() const noexcept override { return DeviceIndex(device_count()); }
   Device getDevice() const override { return Device(device_type, current); }
   Device exchangeDevice(Device d) const override {
     Device before = getDevice();
@@ -38,17 +44,17 @@ struct Guard final : impl::DeviceGuardImplInterface {
     current = d.index();
   }
   void uncheckedSetDevice(Device d) const noexcept override {
-    if (d.index() >= 0 && d.index() < device_count) current = d.index();
+    if (d.index() >= 0 && d.index() < device_count()) current = d.index();
   }
 
   Stream getStream(Device d) const override {
-    auto i = index_or_current(d.index());
+    auto i = checked(d);
     return stream(i, current_streams[i]);
   }
-  Stream getDefaultStream(Device d) const override { return stream(index_or_current(d.index()), 0); }
+  Stream getDefaultStream(Device d) const override { return stream(checked(d), 0); }
   Stream getNewStream(Device d, int) const override {
     // Each of MPS's streams is the default one (torch 2.13, ATen/mps/MPSGuardImpl.h).
-    return device_type == DeviceType::MPS ? stream(0, 0) : stream(index_or_current(d.index()), ++last_stream);
+    return device_type == DeviceType::MPS ? stream(0, 0) : stream(checked(d), ++last_stream);
   }
   Stream getStreamFromGlobalPool(Device d, bool) const override { return getNewStream(d, 0); }
   Stream exchangeStream(Stream s) const override {
@@ -60,20 +66,20 @@ struct Guard final : impl::DeviceGuardImplInterface {
     synchronizeStream(s);  // work is done at once, so the answer is yes: then the copies must be there
     return true;
   }
-  void synchronizeStream(const Stream& s) const override { land_stream(s.device_index(), s.id()); }
+  void synchronizeStream(const Stream& s) const override { land_stream(s); }
   void synchronizeDevice(const DeviceIndex i) const override {
     check_index(index_or_current(i));
     land_device(index_or_current(i));
   }
 
   void record(void** event, const Stream& s, const DeviceIndex, const EventFlag) const override {
-    if (!*event) *event = new RecordedEvent;
-    *static_cast<RecordedEvent*>(*event) = {now_ms(), s.id(), transfer_number};
+    RecordedEvent recorded{now_ms(), s, ++transfer_clock};
+    *event ? void(*static_cast<RecordedEvent*>(*event) = recorded) : void(*event = new RecordedEvent(recorded));
   }
   void block(void* event, const Stream& s) const override {
     if (!event) return;
     auto* e = static_cast<RecordedEvent*>(event);
-    wait_for(s.device_index(), e->stream, e->transfers, s.id());
+    wait_for(e->stream, e->transfers, s);
   }
   bool queryEvent(void* event) const override {
     synchronizeEvent(event);
@@ -82,7 +88,7 @@ struct Guard final : impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (!event) return;
     auto* e = static_cast<RecordedEvent*>(event);
-    for (DeviceIndex i = 0; i < device_count; i++) land_stream(i, e->stream, e->transfers);
+    land_stream(e->stream, e->transfers);
   }
   void destroyEvent(void* event, const DeviceIndex) const noexcept override { delete static_cast<RecordedEvent*>(event); }
   double elapsedTime(void* start, void* end, const DeviceIndex) const override {
@@ -100,5 +106,5 @@ struct Guard final : impl::DeviceGuardImplInterface {
 inline auto& guard = *new Guard;
 
 // What the host waits for when it reads from the device: the current stream.
-inline void host_synchronizes() { land_stream(current, current_streams[current]); }
+inline void host_synchronizes(DeviceIndex i = current) { land_stream(guard.stream(i, current_streams[i])); }
 }  // namespace simulated

@@ -16,8 +16,8 @@ struct Hooks : Base {
   void init() const override {}
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  DeviceIndex deviceCount() const override { return DeviceIndex(device_count); }
+  bool isAvailable() const override { return device_count() > 0; }
+  DeviceIndex deviceCount() const override { return DeviceIndex(device_count()); }
   void setCurrentDevice(DeviceIndex i) const override { guard.setDevice(Device(device_type, i)); }
   DeviceIndex getCurrentDevice() const override { return current; }
   DeviceIndex exchangeDevice(DeviceIndex i) const override {
@@ -39,21 +39,23 @@ struct Hooks : Base {
     return Device(device_type, found->second.device);
   }
   const at::Generator& getDefaultGenerator(DeviceIndex i) const override { return default_generator(i); }
-  at::Generator getNewGenerator(DeviceIndex i) const override { return at::make_generator<DeviceGenerator>(index_or_current(i)); }
+  at::Generator getNewGenerator(DeviceIndex i) const override { return at::make_generator<DeviceGenerator>(guard.checked(Device(device_type, i))); }
 };
 
+inline void resize_storage(const Storage& storage, size_t bytes) {
+  DeviceGuard on(storage.device());
+  auto data = device_memory.allocate(bytes);
+  if (storage.nbytes() && bytes) std::memcpy(data.get(), storage.data(), std::min(bytes, storage.nbytes()));
+  storage.set_data_ptr_noswap(std::move(data));
+  storage.set_nbytes(bytes);
+}
+
 struct PrivateUse1Hooks final : Hooks<at::PrivateUse1HooksInterface> {
-  void resizePrivateUse1Bytes(const Storage& storage, size_t bytes) const override {
-    DeviceGuard on(storage.device());
-    auto data = device_memory.allocate(bytes);
-    if (storage.nbytes() && bytes) std::memcpy(data.get(), storage.data(), std::min(bytes, storage.nbytes()));
-    storage.set_data_ptr_noswap(std::move(data));
-    storage.set_nbytes(bytes);
-  }
+  void resizePrivateUse1Bytes(const Storage& storage, size_t bytes) const override { resize_storage(storage, bytes); }
 };
 
 struct MPSHooks final : Hooks<at::MPSHooksInterface> {
-  mutable std::unordered_map<uint32_t, double> events;  // id -> when recorded, in ms
+  mutable std::unordered_map<uint32_t, void*> events;  // by id, once recorded
   mutable uint32_t last_event = 0;
 
   bool hasMPS() const override { return true; }
@@ -72,24 +74,21 @@ struct MPSHooks final : Hooks<at::MPSHooksInterface> {
   void profilerStartTrace(const std::string&, bool) const override {}
   void profilerStopTrace() const override {}
   uint32_t acquireEvent(bool) const override { return ++last_event; }
-  void releaseEvent(uint32_t id) const override { events.erase(id); }
-  void recordEvent(uint32_t id) const override { events[id] = now_ms(); }
-  void waitForEvent(uint32_t) const override {}
-  void synchronizeEvent(uint32_t) const override { land_device(0); }
-  bool queryEvent(uint32_t) const override {
-    land_device(0);
-    return true;
+  void releaseEvent(uint32_t id) const override {
+    guard.destroyEvent(events[id], 0);
+    events.erase(id);
   }
-  double elapsedTimeOfEvents(uint32_t start, uint32_t end) const override {
-    TORCH_CHECK(events.count(start) && events.count(end), "Both events must be recorded before calculating elapsed time.");
-    return events[end] - events[start];
-  }
+  void recordEvent(uint32_t id) const override { guard.record(&events[id], guard.stream(0, 0), 0, EventFlag::PYTORCH_DEFAULT); }
+  void waitForEvent(uint32_t) const override {}  // there is one stream
+  void synchronizeEvent(uint32_t id) const override { guard.synchronizeEvent(events[id]); }
+  bool queryEvent(uint32_t id) const override { return guard.queryEvent(events[id]); }
+  double elapsedTimeOfEvents(uint32_t start, uint32_t end) const override { return guard.elapsedTime(events[start], events[end], 0); }
 };
 
 struct XPUHooks final : Hooks<at::XPUHooksInterface> {
   bool hasXPU() const override { return true; }
   std::string showConfig() const override { return "simulated XPU"; }
-  DeviceIndex getNumGPUs() const override { return DeviceIndex(device_count); }
+  DeviceIndex getNumGPUs() const override { return DeviceIndex(device_count()); }
   DeviceIndex current_device() const override { return current; }
   int32_t getGlobalIdxFromDevice(const Device& d) const override { return d.index(); }
   void deviceSynchronize(DeviceIndex i) const override { guard.synchronizeDevice(i); }
@@ -97,8 +96,10 @@ struct XPUHooks final : Hooks<at::XPUHooksInterface> {
 
 struct CUDAHooks final : Hooks<at::CUDAHooksInterface> {
   bool hasCUDA() const override { return true; }
+  bool hasMAGMA() const override { return true; }  // so that torch.backends.cuda.preferred_linalg_library takes these names
+  bool hasCuSOLVER() const override { return true; }
   DeviceIndex current_device() const override { return current; }
-  int getNumGPUs() const override { return device_count; }
+  int getNumGPUs() const override { return device_count(); }
   void deviceSynchronize(DeviceIndex i) const override { guard.synchronizeDevice(i); }
   at::Allocator* getCUDADeviceAllocator() const override { return &device_memory; }
 };
@@ -110,7 +111,7 @@ struct MTIAHooks final : Hooks<at::MTIAHooksInterface> {
   Stream getCurrentStream(DeviceIndex i) const override { return guard.getStream(Device(device_type, i)); }
   Stream getDefaultStream(DeviceIndex i) const override { return guard.getDefaultStream(Device(device_type, i)); }
   void setCurrentStream(const Stream& s) const override { guard.exchangeStream(s); }
-  DeviceIndex getDeviceCount() const override { return DeviceIndex(device_count); }
+  DeviceIndex getDeviceCount() const override { return DeviceIndex(device_count()); }
 };
 
 template <class Interface, class Registry>

@@ -38,6 +38,7 @@ struct Call {
   const OperatorHandle& op;
   Stack& stack;
   bool is_sparse;  // dispatched for a sparse COO tensor, or to make one
+  bool is_nested;
   const FunctionSchema& schema = op.schema();
   std::string name = full_name(schema.operator_name());
   size_t first = stack.size() - schema.arguments().size();
@@ -51,7 +52,10 @@ struct Call {
   void refuse_missing() {
     TORCH_CHECK_NOT_IMPLEMENTED(!(is_sparse && rules.missing_sparse.count(name)), "Could not run '", name, "' with arguments from the '", toString(sparse_key()), "' backend.");
     static const char* fallback = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
-    if (rules.missing.count(name) && !(fallback && fallback[0] == '1')) refuse_operator(name);
+    bool missing = rules.missing.count(name);
+    if (missing && !(fallback && fallback[0] == '1')) refuse_operator(name);
+    if (missing || rules.on_cpu.count(name))
+      TORCH_WARN_ONCE("The operator '", name, "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have performance implications.");
   }
 
   void find_device() {
@@ -60,6 +64,9 @@ struct Call {
         device = *found;
         return;
       }
+    // It is here for its generator alone.
+    for (size_t i = 0; i < schema.arguments().size(); i++)
+      TORCH_CHECK(!argument(i).isGenerator(), "Expected a 'cpu' device type for generator but found '", device_type, "'");
   }
   static std::optional<Device> device_of(const IValue& v) {
     if (v.isTensor()) return on_device(v.toTensor()) ? std::optional(v.toTensor().device()) : std::nullopt;
@@ -130,7 +137,8 @@ struct Call {
     if (random) count_random();
     std::optional<BorrowedGenerator> borrowed;
     if (random && !takes_generator()) borrowed.emplace(device.index());
-    op.redispatchBoxed(DispatchKeySet(is_sparse ? DispatchKey::SparseCPU : DispatchKey::CPU), &stack);
+    auto key = is_sparse ? DispatchKey::SparseCPU : is_nested ? DispatchKey::NestedTensorCPU : DispatchKey::CPU;
+    op.redispatchBoxed(DispatchKeySet(key), &stack);
     if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) host_synchronizes();
   }
   static void count_random() {
@@ -167,33 +175,42 @@ inline void run_metadata(Call& call) {
 }
 
 inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-  Call call{op, *stack, keys.highestPriorityTypeId() == sparse_key()};
+  auto key = keys.highestPriorityTypeId();
+  Call call{op, *stack, key == sparse_key(), key == nested_key()};
   count(call.name);
-  if (!call.is_sparse && kMetadata.count(call.name)) return run_metadata(call);
+  if (!call.is_sparse && !call.is_nested && kMetadata.count(call.name)) return run_metadata(call);
   if (call.name == "aten::record_stream") return torch::jit::drop(*stack, 2);
   call.refuse_missing();
   call.find_device();
   DeviceGuard on(call.device);
+  use();
   call.lower_arguments();
   call.run();
   call.raise_results();
 }
 
-// A copy to the host that may lag: into pinned memory; on MPS into any (pytorch #139550, #189690).
+// A copy to the host that may lag: into pinned memory, where it needs no temporary one (aten/src/ATen/native/cuda/Copy.cu); on
+// MPS into any (pytorch #139550, #189690).
 inline bool lags(const at::Tensor& from, const at::Tensor& to) {
-  return on_device(from) && to.is_cpu() && (device_type == DeviceType::MPS || is_pinned(to.storage().data()));
+  bool direct = to.is_contiguous() || (to.is_non_overlapping_and_dense() && to.strides().equals(from.strides()) && to.dtype() == from.dtype());
+  return on_device(from) && to.is_cpu() && (device_type == DeviceType::MPS || (direct && is_pinned(to.storage().data())));
 }
 
 inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   TORCH_CHECK(from.is_cpu() || on_device(from), "copy from ", from.device(), " to ", to.device(), " is not supported");
+  use();
   Aliases aliases;
   at::AutoDispatchBelowADInplaceOrView below;
   count("aten::copy_");
-  auto host = to.is_cpu() ? to : aliases.alias(to);
-  host.copy_(from.is_cpu() ? from : aliases.alias(from));
   auto i = on_device(from) ? from.device().index() : to.device().index();
-  if (non_blocking && lags(from, to)) postpone(to, i, current_streams[i]);
-  if (!non_blocking && from.device() != to.device()) land_stream(i, current_streams[i]);
+  auto stream = guard.stream(i, current_streams[i]);
+  auto copy = [&] { (to.is_cpu() ? to : aliases.alias(to)).copy_(from.is_cpu() ? from : aliases.alias(from)); };
+  from.is_cpu() ? with_arrived(from, stream, copy) : copy();
+  bool waits = to.is_cpu() || (from.is_cpu() && !non_blocking);
+  if (non_blocking && lags(from, to))
+    postpone(to, stream);
+  else if (waits)
+    host_synchronizes(i);
   return to;
 }
 

@@ -85,6 +85,7 @@ struct DeviceMemory final : DeviceAllocator {
   DataPtr allocate(size_t bytes) override {
     Device device(device_type, current);
     if (!bytes) return {nullptr, nullptr, &free_device, device};
+    use();
     std::lock_guard<std::mutex> lock(mutex);
     auto& s = statistics[current];
     if (size_t(s.allocated_bytes[0].current) + bytes > capacity) refuse(s, bytes);
@@ -109,17 +110,20 @@ struct DeviceMemory final : DeviceAllocator {
   }
   void resetAccumulatedStats(DeviceIndex d) override {
     check_index(d);
+    std::lock_guard<std::mutex> lock(mutex);
     for (auto* array : arrays(statistics[d]))
       for (auto& stat : *array) stat.reset_accumulated();
   }
   void resetPeakStats(DeviceIndex d) override {
     check_index(d);
+    std::lock_guard<std::mutex> lock(mutex);
     for (auto* array : arrays(statistics[d]))
       for (auto& stat : *array) stat.reset_peak();
   }
 #if TORCH_VERSION_MINOR >= 10
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex d) override {
     check_index(d);
+    std::lock_guard<std::mutex> lock(mutex);
     return {capacity - statistics[d].allocated_bytes[0].current, capacity};
   }
 #endif

@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,7 +24,7 @@ constexpr int kPoison = 0x7f;  // fills memory that nothing has written yet: 3.3
 // Set once, before the first tensor.
 inline DeviceType device_type = DeviceType::PrivateUse1;
 inline DispatchKey dispatch_key = DispatchKey::PrivateUse1;
-inline int device_count = 1;
+inline int device_limit = 1;
 inline size_t capacity = size_t(8) << 30;  // bytes per device
 
 // The backend's own rules and words, set by `configure`.
@@ -33,6 +36,7 @@ struct Rules {
   uint64_t banned_dtypes = 0;                   // bit i: ScalarType(i) cannot live on the device
   std::string dtype_message;
   uint64_t incapable_dtypes = 0;                // further ones that get_device_capability() denies
+  std::unordered_set<std::string> on_cpu;       // what MPS runs there without being asked
 };
 inline Rules& rules = *new Rules;
 
@@ -45,14 +49,41 @@ inline thread_local DeviceIndex current = 0;
 
 // Of sparse COO tensors on the device.
 inline DispatchKey sparse_key() { return toRuntimePerBackendFunctionalityKey(DispatchKey::Sparse, toBackendComponent(dispatch_key)); }
+// Of tensors that are lists of tensors: torch.nested, and the fast path of nn.TransformerEncoder.
+inline DispatchKey nested_key() { return toRuntimePerBackendFunctionalityKey(DispatchKey::NestedTensor, toBackendComponent(dispatch_key)); }
 
 inline bool is_device(const Device& d) { return d.type() == device_type; }
 inline bool on_device(const at::Tensor& t) { return t.defined() && is_device(t.device()); }
 inline DeviceIndex index_or_current(DeviceIndex i) { return i < 0 ? current : i; }
 
-inline void check_index(DeviceIndex i) {
-  if (i >= 0 && i < device_count) return;
-  const char* words = device_type == DeviceType::CUDA ? "CUDA error: invalid device ordinal" : "invalid device index";
-  TORCH_CHECK(false, words, " (", device_type, ":", int(i), " of ", device_count, " simulated)");
+// CUDA counts what CUDA_VISIBLE_DEVICES lists when it is first used: programs set it after `import torch`, too. Whatever the
+// numbers are, so many devices are simulated, up to the limit.
+inline int visible_devices() {
+  const char* listed = device_type == DeviceType::CUDA ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr;
+  if (!listed) return device_limit;
+  int count = 0;
+  std::istringstream entries(listed);
+  for (std::string entry; std::getline(entries, entry, ',') && entry.find_first_not_of(' ') != std::string::npos && entry[0] != '-';) count++;
+  return std::min(count, device_limit);
 }
+inline std::atomic<int> counted{-1};  // once used
+inline int device_count() { return counted < 0 ? visible_devices() : counted.load(); }
+
+inline void check_index(DeviceIndex i) {
+  if (i >= 0 && i < device_count()) return;
+  const char* words = device_type == DeviceType::CUDA ? "CUDA error: invalid device ordinal" : "invalid device index";
+  auto message = str(words, " (", device_type, ":", int(i), " of ", device_count(), " simulated)");
+  if (device_type == DeviceType::CUDA) throw AcceleratorError({__func__, __FILE__, __LINE__}, /*cudaErrorInvalidDevice*/ 101, message);
+  TORCH_CHECK(false, message);
+}
+
+// A device that has been used does not survive a fork.
+inline std::atomic<bool> used{false}, bad_fork{false};
+inline void use() {
+  if (!used) counted = visible_devices();
+  used = true;
+  TORCH_CHECK(!bad_fork, "Cannot re-initialize ", DeviceTypeName(device_type), " in forked subprocess. To use ", DeviceTypeName(device_type),
+    " with multiprocessing, you must use the 'spawn' start method");
+}
+inline bool in_bad_fork() { return bad_fork; }
 }  // namespace simulated

@@ -17,7 +17,12 @@ def _load(name: str, path: str, **options: Any) -> None:
 def _start() -> None:
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     _load("torchmigrate_simulated", os.path.join(here, "__init__.py"), submodule_search_locations=[here])
-    importlib.import_module("torchmigrate_simulated.startup").prepare()
+    startup = importlib.import_module("torchmigrate_simulated.startup")
+    try:
+        startup.prepare()
+    except ValueError as error:  # Python would print a traceback, and run the program without what it was to see
+        print(f"torchmigrate: {error}", file=sys.stderr, flush=True)
+        os._exit(3)
 
 
 def _chain() -> None:

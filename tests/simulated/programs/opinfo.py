@@ -1,0 +1,111 @@
+"""Every operator that torch tests itself (OpInfo): results and gradients on the device, and on the CPU.
+
+Prints {"compared": n, "different": {operator: [where, words]}}. Samples are torch's own, of float32 where the operator
+takes it. Random operators are seeded alike, and a simulated device draws the CPU's numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from checks import DEVICE
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+SAMPLES = 4  # of each operator
+HERE = torch.device(DEVICE.type, 0)
+
+
+def moved(value: Any) -> Any:
+    """The sample's argument on the device: with the memory around a view, since some operators reach there."""
+    if isinstance(value, torch.Tensor):
+        there = value.detach().to(HERE) if value.layout != torch.strided else _with_storage(value.detach())
+        return there.requires_grad_(value.requires_grad)
+    return HERE if isinstance(value, torch.device) or value == "cpu" else value
+
+
+def _with_storage(value: torch.Tensor) -> torch.Tensor:
+    whole = value.resolve_conj().resolve_neg()
+    count = whole.untyped_storage().nbytes() // whole.itemsize
+    flat = torch.as_strided(whole, (count,), (1,), 0).to(HERE)
+    return torch.as_strided(flat, value.shape, whole.stride(), whole.storage_offset())
+
+
+def tensors(values: Any) -> list[torch.Tensor]:
+    return [x for x in tree_leaves(values) if isinstance(x, torch.Tensor)]
+
+
+def scalar(results: list[torch.Tensor]) -> torch.Tensor:
+    return sum(r.abs().sum() if r.is_complex() else r.sum() for r in results if r.requires_grad)
+
+
+def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    assert actual.device == HERE, f"a result is on {actual.device}"
+    dense = (x.to_dense() if x.layout != torch.strided else x for x in (actual.cpu(), expected))
+    torch.testing.assert_close(*dense, rtol=1e-3, atol=1e-3, equal_nan=True, check_stride=False)
+
+
+def difference(op: Any, sample: Any) -> tuple[str, str] | None:
+    """Where a sample's outcome differs, and how; None for nowhere."""
+    arguments = (sample.input, sample.args, sample.kwargs)
+    try:
+        torch.manual_seed(0)
+        expected = tensors(op(arguments[0], *arguments[1], **arguments[2]))
+        gradients = differentiated(expected, arguments) if op.supports_autograd else None
+    except Exception:
+        return None  # no sample for the CPU
+    where = "result"
+    try:
+        there = tree_map(moved, arguments)
+        torch.manual_seed(0)
+        with HERE:
+            actual = tensors(op(there[0], *there[1], **there[2]))
+        if "empty" not in op.name:
+            for pair in zip(actual, expected, strict=True):
+                same(*pair)
+        where = "gradient"
+        if gradients is not None:
+            for a, e in zip(differentiated(actual, there), gradients, strict=True):
+                if e is not None:
+                    same(a, e)
+    except Exception as e:
+        return where, f"{type(e).__name__}: {e}".splitlines()[0]
+    return None
+
+
+def differentiated(results: list[torch.Tensor], arguments: Any) -> tuple[torch.Tensor | None, ...]:
+    wanted = [x for x in tensors(arguments) if x.requires_grad]
+    if not wanted or not any(r.requires_grad for r in results):
+        return ()
+    return torch.autograd.grad(scalar(results), wanted, allow_unused=True)
+
+
+def samples(op: Any) -> Iterator[Any]:
+    dtypes = (torch.float32, torch.int64, torch.complex64, torch.bool)
+    dtype = next(d for d in dtypes if op.supports_dtype(d, "cpu"))
+    made = op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd and dtype.is_floating_point)
+    for _, sample in zip(range(SAMPLES), made, strict=False):
+        yield sample
+
+
+def compare() -> dict[str, Any]:
+    compared, different = 0, {}
+    for op in op_db:
+        try:
+            given = list(samples(op))
+        except Exception:
+            continue
+        compared += 1
+        found = next(filter(None, (difference(op, sample) for sample in given)), None)
+        if found:
+            different[f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name] = found
+    return {"compared": compared, "different": different}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print(json.dumps(compare()))

@@ -1,0 +1,153 @@
+"""Building the simulated device: once per torch, compiler and source; where it cannot be built, one line says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import BUILD
+
+# Takes the place of g++: says which it is, and notes each compilation.
+COMPILER = """#!/bin/sh
+if [ "$1" = --version ]; then echo "{version}"; exit; fi
+echo compiled >> "{log}"
+sleep {seconds}
+while [ "$1" != -o ]; do shift; done
+echo library > "$2"
+{last}
+"""
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> Callable[..., Path]:
+    def make(version: str = "g++ 1.0", seconds: float = 0, last: str = "", name: str = "g++") -> Path:
+        path = tmp_path / name
+        path.write_text(COMPILER.format(version=version, log=tmp_path / "log", seconds=seconds, last=last))
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts build.py with a cache of its own."""
+
+    def start(*options: str, **variables: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "TORCHMIGRATE_CACHE_DIR": str(tmp_path / "cache"), **variables}
+        command = [sys.executable, *options, str(BUILD)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+    return start
+
+
+def path_of(process: subprocess.Popen[str]) -> Path:
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    return Path(out.strip())
+
+
+def refusal(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.count("\n")) == (3, "", 1), err
+    return err.strip()
+
+
+def compilations(folder: Path) -> int:
+    log = folder / "log"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_it_is_built_once(build: Callable, compiler: Callable, tmp_path: Path) -> None:
+    cxx = str(compiler())
+    first = path_of(build(CXX=cxx))
+    assert first.parent == tmp_path / "cache"
+    assert first.read_text() == "library\n"
+    assert path_of(build(CXX=cxx)) == first
+    assert compilations(tmp_path) == 1
+
+
+def test_another_compiler_builds_another(build: Callable, compiler: Callable) -> None:
+    first = path_of(build(CXX=str(compiler())))
+    second = path_of(build(CXX=str(compiler(version="g++ 2.0"))))
+    third = path_of(build(CXX=str(compiler(version="g++ 2.0", name="clang++"))))
+    assert len({first, second, third}) == 3
+
+
+def test_another_source_builds_another(build: Callable, compiler: Callable, tmp_path: Path) -> None:
+    cxx = str(compiler())
+    first = path_of(build(CXX=cxx))
+    copy = shutil.copytree(BUILD.parent, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "native" / "state.h").open("a") as file:
+        file.write("// changed\n")
+    environment = {**os.environ, "TORCHMIGRATE_CACHE_DIR": str(tmp_path / "cache"), "CXX": cxx}
+    done = subprocess.run([sys.executable, str(copy / "build.py")], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()) != first
+
+
+def test_two_at_once_build_one(build: Callable, compiler: Callable, tmp_path: Path) -> None:
+    cxx = str(compiler(seconds=0.5))
+    both = [build(CXX=cxx) for _ in range(2)]
+    assert len({path_of(process) for process in both}) == 1
+    assert compilations(tmp_path) == 1
+
+
+def test_no_compiler(build: Callable, tmp_path: Path) -> None:
+    told = refusal(build(PATH=str(tmp_path), CXX=""))
+    assert told == "no C++ compiler (g++, clang++, c++): install g++, or set CXX"
+
+
+def test_a_compiler_that_is_not_there(build: Callable, tmp_path: Path) -> None:
+    assert refusal(build(CXX=str(tmp_path / "none"))).startswith(f"no C++ compiler ({tmp_path / 'none'})")
+
+
+def test_a_compiler_that_fails(build: Callable, compiler: Callable, tmp_path: Path) -> None:
+    cxx = compiler(last="echo 'a.h:1: note: n' >&2; echo 'a.h:2: error: no such type' >&2; exit 1")
+    told = refusal(build(CXX=str(cxx)))
+    assert told == f"{cxx} could not compile the simulated device: a.h:2: error: no such type"
+    assert not list((tmp_path / "cache").glob("*.so"))
+    compiler()
+    assert path_of(build(CXX=str(cxx))).exists()  # a failure is not remembered
+
+
+def test_a_cache_that_cannot_be_written(build: Callable, compiler: Callable) -> None:
+    made = path_of(build(CXX=str(compiler()), TORCHMIGRATE_CACHE_DIR="/proc/nowhere"))
+    try:
+        assert made.read_text() == "library\n"
+        assert made.parent.stat().st_mode & 0o077 == 0  # code is loaded from it
+    finally:
+        shutil.rmtree(made.parent)
+
+
+def test_the_users_cache(build: Callable, compiler: Callable, tmp_path: Path) -> None:
+    made = path_of(build(CXX=str(compiler()), TORCHMIGRATE_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path / "xdg")))
+    assert made.parent == tmp_path / "xdg" / "torchmigrate"
+
+
+def test_an_old_torch(build: Callable, compiler: Callable, tmp_path: Path) -> None:
+    torch = tmp_path / "old" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "__init__.py").write_text("raise ImportError('not to be imported')")
+    (torch / "version.py").write_text("__version__ = '2.8.0'")
+    told = refusal(build(CXX=str(compiler()), PYTHONPATH=str(tmp_path / "old")))
+    assert told == "torch 2.8.0 is older than 2.9, the first that a device can be simulated for"
+
+
+def test_no_torch(build: Callable) -> None:
+    assert refusal(build("-S", PYTHONPATH="")) == f"{sys.executable} has no torch"
+
+
+def test_a_program_whose_device_cannot_be_built_ends_with_the_reason(simulate: Callable, tmp_path: Path) -> None:
+    ran = simulate(
+        "cuda", "import torch", TORCHMIGRATE_LIBRARY="", TORCHMIGRATE_CACHE_DIR=str(tmp_path), PATH="", CXX=""
+    )
+    assert ran.status == 1
+    assert ran.err.splitlines()[-1].endswith("no C++ compiler (g++, clang++, c++): install g++, or set CXX")
