@@ -101,8 +101,13 @@ def _native(name: str, mps: str = "") -> Any:
         return None if name in _STREAMS + _MPS_UNTRACED else getattr(torch.mps, mps or name, None)
     if kind == "cpu" or name == "get_device_capability":
         return None
-    homes = (getattr(torch, kind, None), getattr(torch, "accelerator", None))
-    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+    own: Any = getattr(torch, kind, None)
+    generic: Any = getattr(torch, "accelerator", None)
+    if kind != "xpu" and _is_compiling():  # dynamo knows torch.accelerator, but of torch.npu and torch.mtia nothing
+        own, generic, name = generic, own, "current_device_index" if name == "current_device" else name
+    if kind == "npu" and name == "is_bf16_supported":  # takes no arguments there
+        return lambda *_, **__: own.is_bf16_supported()
+    return next((getattr(home, name) for home in (own, generic) if hasattr(home, name)), None)
 
 
 def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = "", home: str = "") -> Any:
@@ -187,16 +192,18 @@ def pin(tensor: Any) -> Any:
     return tensor.pin_memory() if pin_memory() else tensor
 
 
+class _Places(dict):  # type: ignore[type-arg]
+    """A dict for torch.load, which asks it where to put what was saved there: what an accelerator saved comes here."""
+
+    def get(self, location: str, default: Any = None) -> str:
+        kind, _, index = str(super().get(location, location)).partition(":")
+        return kind if kind in ("cpu", "meta") else str(device(int(index) if index else None))
+
+
 def map_location(target: Any = None) -> Any:
     """For torch.load: device(target). None moves only what an accelerator saved, and on CUDA nothing. Dicts too."""
-
-    def move(storage: Any, location: str) -> Any:
-        kind, _, index = str((target or {}).get(location, location)).partition(":")
-        place = kind if kind in ("cpu", "meta") else str(device(int(index) if index else None))
-        return torch.serialization.default_restore_location(storage, place)  # type: ignore[no-untyped-call]
-
     if target is None or isinstance(target, dict):
-        return target if device_type() == "cuda" else move
+        return target if device_type() == "cuda" else _Places(target or {})
     return device(target) if isinstance(target, (int, str, torch.device)) else target
 
 
@@ -211,7 +218,6 @@ class _Queue:
         return True
 
     synchronize = query
-
     wait = wait_event = wait_stream = lambda self, other=None: None
 
     def record(self, stream: Any = None) -> None:
@@ -268,7 +274,11 @@ manual_seed = _forward("manual_seed", "Seeds the current device; does nothing on
 manual_seed_all = _forward("manual_seed_all", "Seeds all devices; does nothing on the CPU.", own=1, mps="manual_seed")
 seed = _forward("seed", "Seeds the current device at random; does nothing on the CPU.")
 seed_all = _forward("seed_all", "Seeds all devices at random; does nothing on the CPU.", mps="seed")
-initial_seed = _forward("initial_seed", "On the CPU and MPS torch.initial_seed().", lambda: torch.initial_seed())
+initial_seed = _forward(
+    "initial_seed",
+    "On the CPU the CPU's.",
+    lambda: (torch.mps._get_default_mps_generator() if device_type() == "mps" else torch).initial_seed(),
+)
 get_rng_state = _forward("get_rng_state", "On the CPU the CPU's.", lambda device=None: torch.get_rng_state())
 get_rng_state_all = _forward("get_rng_state_all", "[] on CPUs.", lambda: [*map(get_rng_state, range(device_count()))])
 set_rng_state = _forward("set_rng_state", "Does nothing on the CPU.", own=1)
@@ -328,14 +338,25 @@ def _amp_decorator(name: str, function: Any = None, **options: Any) -> Any:
 # torch.amp's decorators; the device is looked for when the method runs, not when its class is made
 custom_fwd = functools.partial(_amp_decorator, "custom_fwd")
 custom_bwd = functools.partial(_amp_decorator, "custom_bwd")
-is_bf16_supported = _forward("is_bf16_supported", "False on the CPU and, as unknown, on MPS.", False)
 get_device_name = _forward("get_device_name", "On the CPU and MPS the device type.", lambda device=None: device_type())
 get_device_capability = _forward("get_device_capability", "(major, minor) on CUDA only; else (0, 0).", (0, 0))
-get_device_properties = _forward(
-    "get_device_properties",
-    "On the CPU and MPS just these; 0 is unknown.",
-    lambda device=None: types.SimpleNamespace(name=device_type(), total_memory=mem_get_info()[1], major=0, minor=0),
-)
+is_bf16_supported = _forward("is_bf16_supported", "False on the CPU and, as unknown, on MPS.", False, own=1)
+_properties = _forward("get_device_properties", "What is not known is 0.", lambda device=None: {})
+
+
+class _Properties:  # and no SimpleNamespace, which breaks the graph
+    def __init__(self, found: Any, **unknown: Any) -> None:
+        for name, value in unknown.items():
+            setattr(self, name, found.get(name, value) if isinstance(found, dict) else getattr(found, name, value))
+
+
+def get_device_properties(*args: Any, **options: Any) -> Any:
+    """Off CUDA name, total_memory, major, minor and multi_processor_count; 0, or the device type, is unknown."""
+    found = _properties(*args, **options)
+    if device_type() == "cuda":
+        return found
+    name, total = get_device_name(*args, **options), mem_get_info(*args, **options)[1]
+    return _Properties(found, name=name, total_memory=total, major=0, minor=0, multi_processor_count=0)
 
 
 def dist_backend(wanted: str = "nccl") -> str:
@@ -385,7 +406,7 @@ def cast(tensor: Any, wanted: Any) -> Any:
     """tensor.type(torch.cuda.FloatTensor): to this (d)type, on the accelerator unless it is the CPU's. Modules too."""
     if isinstance(wanted, str):
         home, _, name = wanted.rpartition(".")
-        wanted = getattr(torch, name) if home == "torch" else tensor_type(getattr(torch, name).dtype)
+        wanted = getattr(torch, name) if home == "torch" else getattr(torch, name).dtype
     legacy = isinstance(wanted, type(torch.FloatTensor)) and (device_type() == "cuda" or not wanted.is_cuda)
     if legacy or wanted is torch.Tensor:  # the latter is the default type
         return tensor.type(wanted)

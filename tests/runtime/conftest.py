@@ -44,6 +44,7 @@ MPS = {
     "set_rng_state",
     "synchronize",
     "Event",
+    "_get_default_mps_generator",
 }
 
 

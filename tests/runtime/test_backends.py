@@ -303,14 +303,37 @@ def test_default_type_is_dtype_and_device(meta):
         torch.set_default_device(None)
 
 
-def test_only_what_an_accelerator_saved_moves(backend, monkeypatch):
+def test_only_what_an_accelerator_saved_moves(backend):
     backend("xpu")
-    monkeypatch.setattr(torch.serialization, "default_restore_location", lambda storage, location: location)
     places = {"cpu": "cpu", "meta": "meta", "cuda:1": "xpu:1", "cuda": "xpu", "mps": "xpu", "xpu:0": "xpu:0"}
-    assert {saved: accel.map_location()("storage", saved) for saved in places} == places
+    assert {saved: accel.map_location().get(saved, saved) for saved in places} == places
     to_one = accel.map_location({"cuda:1": "cuda:0", "cpu": "cuda:1"})
-    assert [to_one("storage", saved) for saved in ("cuda:1", "cpu", "cuda:0")] == ["xpu:0", "xpu:1", "xpu:0"]
+    assert [to_one.get(saved, saved) for saved in ("cuda:1", "cpu", "cuda:0")] == ["xpu:0", "xpu:1", "xpu:0"]
     assert accel.map_location("cuda:1") == accel.map_location(1) == torch.device("xpu", 1)
+
+
+def test_npu_s_own_bfloat16_question_takes_no_arguments(backend):
+    npu = backend("npu", is_bf16_supported=True)
+    assert accel.is_bf16_supported(including_emulation=False) is accel.is_bf16_supported(True) is True
+    assert npu.calls == [("is_bf16_supported", (), {})] * 2
+    xpu = backend("xpu")
+    accel.is_bf16_supported(False)
+    assert xpu.calls == [("is_bf16_supported", (False,), {})]
+
+
+@pytest.mark.parametrize(
+    "found", [types.SimpleNamespace(total_memory=8, gpu_eu_count=3), {"total_memory": 8, "gpu_eu_count": 3}]
+)
+def test_properties_have_cuda_s_names(backend, found):
+    backend("xpu", get_device_properties=found, get_device_name="Arc", mem_get_info=(1, 2))
+    told = accel.get_device_properties(0)
+    assert (told.name, told.total_memory) == ("Arc", 8)
+    assert (told.major, told.minor, told.multi_processor_count) == (0, 0, 0)
+
+
+def test_mps_tells_its_own_seed(backend):
+    backend("mps", _get_default_mps_generator=torch.Generator().manual_seed(7))
+    assert accel.initial_seed() == 7 != torch.initial_seed()
 
 
 def test_packed_sequences_and_storages(meta):
