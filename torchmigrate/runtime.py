@@ -21,7 +21,9 @@ import torch
 
 OutOfMemoryError = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 _is_compiling: Any = getattr(torch.compiler, "is_compiling", None) or getattr(torch._utils, "is_compiling", bool)
-_version: Any = torch.__version__
+_version = tuple(map(int, torch.__version__.split(".")[:2]))  # comparing a TorchVersion takes 10 us
+_LOG = os.environ.get("TORCH_ACCEL_LOG", "0") not in ("", "0")  # once, as os.environ takes longer than most calls here
+_kind = ""  # _device's type, of which torch makes a new text each time
 _device: torch.device | None = None  # bound at the first call, and not by functools.cache, of which dynamo warns
 _said: set[str] = set()
 _ranges: dict[int, list[Any]] = {}  # the open ones of each thread
@@ -35,9 +37,7 @@ _NEITHER = "Does nothing on the CPU and MPS."
 
 
 def _note(lacking: str, instead: str) -> None:
-    """TORCH_ACCEL_LOG=1: logs once per call site. Not while compiling, where it would break the graph."""
-    if _is_compiling() or os.environ.get("TORCH_ACCEL_LOG", "0") in ("", "0"):
-        return
+    """TORCH_ACCEL_LOG=1: logs once per call site."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals is globals():
         frame = frame.f_back
@@ -53,7 +53,7 @@ def _available(kind: str) -> bool:
 
 
 def _resolve() -> torch.device:
-    global _device
+    global _device, _kind
     kind, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
     accelerator = getattr(torch, "accelerator", None)  # torch >= 2.6
     if kind not in ("", "cpu") and not _available(kind):
@@ -62,7 +62,8 @@ def _resolve() -> torch.device:
     if not kind and accelerator is not None:
         there = accelerator.is_available() if _is_compiling() else accelerator.device_count() > 0
         kind = accelerator.current_accelerator().type if there else "cpu"
-    _device = torch.device(kind or next(filter(_available, _TYPES), "cpu"))
+    _kind = kind or next(filter(_available, _TYPES), "cpu")
+    _device = torch.device(_kind)
     if int(index or 0) > 0:
         set_device(int(index))
     return _device
@@ -70,7 +71,7 @@ def _resolve() -> torch.device:
 
 def device_type() -> str:
     """The accelerator's type ("cuda", "mps", "xpu"...), or "cpu"."""
-    return (_device or _resolve()).type
+    return _kind or _resolve().type
 
 
 def device(index_or_device: Any = None) -> torch.device:
@@ -78,20 +79,22 @@ def device(index_or_device: Any = None) -> torch.device:
 
     Where there is one device, index 0 and a warning; device(0) is what MPS tensors say, mps:0. The CPU has no index."""
     here, index = _device or _resolve(), index_or_device
+    if index is None:
+        return here
     if isinstance(index, str) and not index.isdigit():
         index = torch.device(index)
     if isinstance(index, torch.device):
         if index.type != "cuda":
             return index
         index = index.index
-    if index is None or here.type == "cpu":
+    if index is None or _kind == "cpu":
         return here
     index = int(index)
-    if index > 0 and here.type != "cuda" and device_count() < 2:
+    if index > 0 and _kind != "cuda" and device_count() < 2:
         if not _is_compiling():
-            warnings.warn(f"accel: device {index} was asked for, but there is only {here.type}:0", stacklevel=2)
+            warnings.warn(f"accel: device {index} was asked for, but there is only {_kind}:0", stacklevel=2)
         index = 0
-    return torch.device(here.type, index)
+    return torch.device(_kind, index)
 
 
 def _native(name: str, mps: str = "") -> Any:
@@ -116,11 +119,11 @@ def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = 
     def function(*args: Any, **options: Any) -> Any:
         if device_type() == "cuda":
             return getattr(getattr(torch.cuda, home) if home else torch.cuda, name)(*args, **options)
-        idle = (name in _UNTRACED and _is_compiling()) or ("stream" in name and own == 1 and None in args)
+        idle = _kind == "cpu" or (name in _UNTRACED and _is_compiling()) or ("stream" in name and own and None in args)
         native = None if idle else _native(name, mps)
         if native is None:
-            if name not in _MPS_UNTRACED:  # those two are answers, not lacks
-                _note(name, doc)
+            if _LOG and name not in _MPS_UNTRACED and not _is_compiling():  # those two are answers, not lacks
+                _note(name, doc)  # which would break the graph
             return instead(*args, **options) if callable(instead) else instead
         if "device" in options and len(args) == own:  # some take it by position only
             args = (*args, options.pop("device"))

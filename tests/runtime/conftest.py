@@ -59,8 +59,9 @@ class Mps(Backend):
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test finds the device anew, as a new process does."""
     monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
-    monkeypatch.delenv("TORCH_ACCEL_LOG", raising=False)
+    monkeypatch.setattr(runtime, "_LOG", False)
     monkeypatch.setattr(runtime, "_device", None)
+    monkeypatch.setattr(runtime, "_kind", "")
     monkeypatch.setattr(runtime, "_said", set())
     monkeypatch.setattr(runtime, "_types", {})
 
@@ -73,6 +74,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Backend]]
         answers = {"device_count": 2, "is_available": True, **answers}
         module = Mps(kind, **answers) if kind == "mps" else Backend(kind, absent, **answers)
         monkeypatch.setattr(torch, kind, module, raising=False)
+        monkeypatch.setattr(runtime, "_kind", kind)
         monkeypatch.setattr(runtime, "_device", torch.device("privateuseone" if kind == "npu" else kind))
         if kind == "npu":  # no such name in this build of torch
             monkeypatch.setattr(runtime, "_device", types.SimpleNamespace(type="npu"))

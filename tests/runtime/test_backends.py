@@ -272,6 +272,7 @@ def test_legacy_types_on_cuda_are_literal(backend, monkeypatch):
 def meta(monkeypatch):
     """An accelerator that tensors can really be on: the device "meta"."""
     monkeypatch.setattr(accel, "_device", torch.device("meta"))
+    monkeypatch.setattr(accel, "_kind", "meta")
 
 
 def test_tensor_types_elsewhere(meta):
