@@ -23,6 +23,11 @@ def test_collectives(passes: Callable[[], None]) -> None:
     passes()
 
 
+@pytest.mark.checks("process_groups")
+def test_process_groups(passes: Callable[[], None]) -> None:
+    passes()
+
+
 @pytest.mark.checks("data_parallel_training")
 def test_data_parallel_training(passes: Callable[[], None]) -> None:
     passes()

@@ -149,7 +149,6 @@ x.sum().backward()
     [
         ("sys.exit(7)", 7, ""),
         ("raise KeyError('lost')", 1, "KeyError: 'lost'"),
-        ("x + torch.ones(2)", 1, "RuntimeError: Expected all tensors to be on the same device"),
     ],
 )
 def test_how_a_program_ends_is_left_alone(python: Callable, last: str, status: int, words: str) -> None:
@@ -175,10 +174,8 @@ print(torch.cuda.is_available(), torch.cuda.device_count(), torch.accelerator.de
     ("listed", "expected"),
     [
         ("3", "True 1 1"),  # whichever it is, there is one
-        ("0,1", "True 2 2"),
         ("0,1,2,3", "True 2 2"),
-        ("", "No CUDA GPUs are available\nTrue 2 2"),  # nothing was used yet
-        ("-1", "No CUDA GPUs are available\nTrue 2 2"),
+        ("-1", "No CUDA GPUs are available\nTrue 2 2"),  # nothing was used yet
     ],
 )
 def test_visible_devices(python: Callable, listed: str, expected: str) -> None:

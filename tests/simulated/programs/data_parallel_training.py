@@ -15,6 +15,7 @@ from checks import KIND, check, refused
 from ranks import LIBRARY, here, ranks
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -188,6 +189,51 @@ def synchronized_batch_norm_is_batch_norm_of_the_whole_batch() -> None:
     for i in (3, 4):
         close(first[i], whole[i])
         close(second[i], whole[i])
+
+
+def sharded(wrap: Callable[[nn.Module], nn.Module]) -> Callable[[int], list]:
+    """Losses of a training whose weights are shared out."""
+
+    def run(rank: int) -> list:
+        torch.manual_seed(0)
+        net = wrap(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(here()))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        losses = []
+        for x, y in data(rank):
+            loss = nn.functional.cross_entropy(net(x.to(here())), y.to(here()))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        return losses
+
+    return run
+
+
+def sharded_in_place(net: nn.Module) -> nn.Module:
+    fully_shard(net)
+    return net
+
+
+@check(only=("cuda", "xpu", "npu"))
+def sharded_weights_train_as_replicated_ones() -> None:
+    torch.testing.assert_close(ranks(sharded(FullyShardedDataParallel)), ranks(sharded(DistributedDataParallel)))
+
+
+@check(only=("cuda", "xpu"))
+def weights_sharded_in_place_train_as_replicated_ones() -> None:
+    torch.testing.assert_close(ranks(sharded(sharded_in_place)), ranks(sharded(DistributedDataParallel)))
+
+
+@check(only=("npu",))
+def fully_shard_averages_which_hccl_does_not() -> None:
+    """An NPU's own package changes fully_shard for that; the simulation does not."""
+
+    def run(rank: int) -> None:
+        with refused("Cannot use ReduceOp.AVG with HCCL"):
+            sharded(sharded_in_place)(rank)
+
+    ranks(run)
 
 
 @check(only=("mps",))

@@ -46,11 +46,11 @@ struct CommunicationLibrary {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "simulated ", name, " carries no ", toString(type), " tensors, since gloo, which it uses, has none");
   }
 
-  // The reduction that gloo is to do. AVG: the sum, to be divided.
-  ReduceOp reduction(const ReduceOp& op, ScalarType type) const {
+  // The reduction that gloo is to do. AVG: the sum, to be divided. `method`: of the backend, e.g. "allreduce".
+  ReduceOp reduction(const ReduceOp& op, ScalarType type, std::string method) const {
     if (is_gloo()) return op;
     TORCH_CHECK_NOT_IMPLEMENTED(op.op_ != ReduceOp::PREMUL_SUM, "simulated ", name, " has no ReduceOp.PREMUL_SUM");
-    is_hccl() ? check_hccl(op, type) : check_nccl(op, type);
+    is_hccl() ? check_hccl(op, type, method) : check_nccl(op, type);
     if (op.op_ == ReduceOp::SUM && type == kBool) return ReduceOp::MAX;  // a byte each: a sum would overflow
     return op.op_ == ReduceOp::AVG ? ReduceOp(ReduceOp::SUM) : op;
   }
@@ -58,9 +58,9 @@ struct CommunicationLibrary {
     TORCH_CHECK_VALUE(op.op_ < ReduceOp::BAND, "Cannot use ReduceOp.", spelled(op), " with ", shown);
     TORCH_CHECK_TYPE(op.op_ != ReduceOp::AVG || type != kBool, "Cannot use ReduceOp.AVG with boolean inputs");
   }
-  void check_hccl(const ReduceOp& op, ScalarType type) const {
+  void check_hccl(const ReduceOp& op, ScalarType type, const std::string& method) const {
     TORCH_CHECK(op.op_ < ReduceOp::BAND && op.op_ != ReduceOp::AVG, "Cannot use ReduceOp.", spelled(op), " with HCCL");
-    TORCH_CHECK(type != kDouble, "HCCL: Unsupported data type float64 for a reduction");
+    TORCH_CHECK(type != kDouble, "HCCL ", method, ": Unsupported data type at::kDouble");
   }
   static const char* spelled(const ReduceOp& op) {
     static const char* const names[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"};

@@ -94,7 +94,9 @@ struct StagedBackend final : Backend {
   intrusive_ptr<Work> reduced(const char* op, const Options& options, Call call, First& first, Rest&... rest) {
     Options lowered = options;
     auto type = flat(first).empty() ? kFloat : flat(first)[0].scalar_type();
-    lowered.reduceOp = library.reduction(options.reduceOp, type);
+    std::string method(op);
+    if (method.back() == '_') method.pop_back();
+    lowered.reduceOp = library.reduction(options.reduceOp, type, method);
     return run(op, !library.is_gloo() && options.reduceOp.op_ == ReduceOp::AVG, [&](auto&... staged) { return call(lowered, staged...); }, first, rest...);
   }
 
@@ -164,8 +166,7 @@ struct StagedBackend final : Backend {
     return run("alltoall_", false, [&](Tensors& to, Tensors& from) { return gloo->alltoall(to, from, o); }, outputs, inputs);
   }
   intrusive_ptr<Work> barrier(const c10d::BarrierOptions& o) override {
-    if (!library.is_gloo()) connect(o.device.value_or(Device(device_type, o.device_ids.empty() ? current : DeviceIndex(o.device_ids[0]))));
-    Tensors none;
+    Tensors none;  // NCCL guesses a device for a barrier, so it says nothing about the program's
     return run("barrier", false, [&](Tensors&) { return gloo->barrier(o); }, none);
   }
 
