@@ -145,8 +145,7 @@ def outcomes(request: pytest.FixtureRequest, library: str, tmp_path_factory: pyt
         if check:
             topics.setdefault(check.backend, {})[check.topic] = None
 
-    def run(backend: str) -> Outcomes:
-        folder = tmp_path_factory.mktemp(backend)
+    def run(backend: str, folder: Path) -> Outcomes:
         done = subprocess.run(
             [sys.executable, str(PROGRAMS / "serve.py"), str(folder), *topics[backend]],
             env=variables(library, backend, 1 if backend == "mps" else 2, 64 << 20),
@@ -157,7 +156,7 @@ def outcomes(request: pytest.FixtureRequest, library: str, tmp_path_factory: pyt
         return Outcomes({path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}, done.stderr)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {backend: pool.submit(run, backend) for backend in topics}
+        jobs = {backend: pool.submit(run, backend, tmp_path_factory.mktemp(backend)) for backend in topics}
         yield lambda backend: jobs[backend].result()
 
 

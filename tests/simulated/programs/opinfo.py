@@ -1,6 +1,6 @@
 """Every operator that torch tests itself (OpInfo): results and gradients on the device, and on the CPU.
 
-Samples are torch's own, of float32 where the operator takes it. Random operators are seeded alike, and a simulated device
+Samples are torch's own, of float32 where the operator takes it. Random operators are seeded alike; a simulated device
 draws the CPU's numbers.
 """
 
