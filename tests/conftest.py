@@ -1,4 +1,5 @@
-"""Fixtures for all tests: no test reads or writes the user's cache, settings or git identity."""
+"""Fixtures for all tests: no test reads or writes the user's settings or git identity, nor more of the
+cache than the built simulated device."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
+from torchmigrate.verify.backends import BUILD
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,6 +36,16 @@ def _apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for name in ("NO_COLOR", "FORCE_COLOR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def library() -> str:
+    """The built simulated device, from the user's cache; made once where it is not there."""
+    done = subprocess.run([sys.executable, str(BUILD)], capture_output=True, text=True)
+    if "no C++ compiler" in done.stderr:
+        pytest.skip(f"no device can be simulated: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from torchmigrate.verify.origin import Origins
 from torchmigrate.verify.sandbox import Sandbox
 from torchmigrate.verify.verdict import Kind, Verdict
 
-BUILD = activation.SITE.parent / "build.py"
 PORTS = Path(__file__).parent / "broken_ports"
 
 
@@ -98,20 +97,10 @@ EACH = (
 )
 
 
-@pytest.fixture(scope="session")
-def library() -> Path:
-    """The simulated device, from the user's cache: it is not built anew for each test."""
-    done = subprocess.run([sys.executable, str(BUILD)], capture_output=True, text=True)
-    if done.returncode == 3:
-        pytest.skip(f"no device can be simulated: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
-
-
 @pytest.fixture
-def verified(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Broken], dict[str, Verdict]]:
+def verified(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Broken], dict[str, Verdict]]:
     """`verify` of the original, where the port stands for what the migration made of it: a verdict per backend."""
-    monkeypatch.setenv("TORCHMIGRATE_CACHE_DIR", str(library.parent))
+    monkeypatch.setenv("TORCHMIGRATE_CACHE_DIR", str(Path(library).parent))
 
     def run(broken: Broken) -> dict[str, Verdict]:
         folder, project = PORTS / broken.name, tmp_path / "project"

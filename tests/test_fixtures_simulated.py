@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from test_fixtures import DEFAULTS, FIXTURES, SPEC, copy_project, expected_changes
 
-from torchmigrate.verify.activation import SITE, environment
+from torchmigrate.verify.activation import environment
 from torchmigrate.verify.compare import Tolerance, compare, reference
 from torchmigrate.verify.printed import Kind, Line, lines
 
@@ -116,18 +116,8 @@ def run(job: Job, library: str, folder: Path) -> list[Ran]:
 
 
 @pytest.fixture(scope="session")
-def simulated_library() -> str:
-    """The built simulated device."""
-    done = subprocess.run([sys.executable, str(SITE.parent / "build.py")], capture_output=True, text=True)
-    if done.returncode == 3:
-        pytest.skip(f"no device can be simulated: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-@pytest.fixture(scope="session")
 def runs(
-    request: pytest.FixtureRequest, simulated_library: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, library: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Job], list[Ran]]]:
     folder = tmp_path_factory.mktemp("simulated")
     with ThreadPoolExecutor(2) as pool:
@@ -136,7 +126,7 @@ def runs(
             if "runs" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("skip"):
                 for job in item.callspec.params["jobs"]:
                     if job not in started:
-                        started[job] = pool.submit(run, job, simulated_library, folder)
+                        started[job] = pool.submit(run, job, library, folder)
         yield lambda job: started[job].result()
         pool.shutdown(cancel_futures=True)
 

@@ -16,7 +16,7 @@ import pytest
 from runtime.surface import BACKENDS, CAPACITY, load
 
 from torchmigrate import runtime
-from torchmigrate.verify.activation import SITE, environment
+from torchmigrate.verify.activation import environment
 
 SURFACE = Path(__file__).parent / "surface"
 IMPORTED = os.pathsep.join(str(SURFACE.parents[i]) for i in (1, 2))
@@ -24,16 +24,6 @@ CHECKS = load()
 CONFIGURATIONS = [(backend, count) for backend in BACKENDS for count in (1, 2) if (backend, count) != ("mps", 2)]
 CASES = [(b, n, each.name) for b, n in CONFIGURATIONS for each in CHECKS.values() if each.runs_on(b, n)]
 Outcomes = dict[str, str]
-
-
-@pytest.fixture(scope="session")
-def simulated_library() -> str:
-    """The built simulated device."""
-    done = subprocess.run([sys.executable, str(SITE.parent / "build.py")], capture_output=True, text=True)
-    if done.returncode == 3:
-        pytest.skip(f"no device can be simulated: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def run(backend: str, count: int, library: str, folder: Path) -> tuple[Outcomes, str]:
@@ -55,16 +45,20 @@ def run(backend: str, count: int, library: str, folder: Path) -> tuple[Outcomes,
 
 @pytest.fixture(scope="session")
 def outcomes(
-    request: pytest.FixtureRequest, simulated_library: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, library: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., tuple[Outcomes, str]]]:
     """One process for each backend and count of the tests that are to run, two at a time."""
     folder = tmp_path_factory.mktemp("surface")
-    cases = [item.callspec.params["case"] for item in request.session.items if "outcomes" in item.fixturenames]
+    cases = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if item.path == Path(__file__) and "outcomes" in item.fixturenames
+    ]
     with ThreadPoolExecutor(2) as pool:
         started: dict[tuple[str, int], Future] = {}
         for backend, count, _ in cases:
             if (backend, count) not in started:
-                started[backend, count] = pool.submit(run, backend, count, simulated_library, folder)
+                started[backend, count] = pool.submit(run, backend, count, library, folder)
         yield lambda backend, count: started[backend, count].result()
         pool.shutdown(cancel_futures=True)
 

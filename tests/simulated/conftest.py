@@ -15,25 +15,14 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify.activation import SITE, environment
+from torchmigrate.verify.activation import environment
 
 BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia")
 PROGRAMS = Path(__file__).parent / "programs"
-BUILD = SITE.parent / "build.py"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "checks(topic): one test per backend and check in programs/<topic>.py")
-
-
-@pytest.fixture(scope="session")
-def library() -> str:
-    """The built simulated device, from the user's cache; made once where it is not there."""
-    done = subprocess.run([sys.executable, str(BUILD)], capture_output=True, text=True)
-    if "no C++ compiler" in done.stderr:
-        pytest.skip(f"no device can be simulated: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @dataclass(frozen=True)

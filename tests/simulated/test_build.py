@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import BUILD
+from torchmigrate.verify.backends import BUILD
 
 # Takes the place of g++: says which it is, and notes each compilation.
 COMPILER = """#!/bin/sh
