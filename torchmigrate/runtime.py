@@ -106,10 +106,10 @@ def _native(name: str, mps: str = "") -> Any:
         return None
     own: Any = getattr(torch, kind, None)
     generic: Any = getattr(torch, "accelerator", None)
-    if kind != "xpu" and _is_compiling():  # dynamo knows torch.accelerator, but of torch.npu and torch.mtia nothing
-        own, generic, name = generic, own, "current_device_index" if name == "current_device" else name
     if kind == "npu" and name == "is_bf16_supported":  # takes no arguments there
         return lambda *_, **__: own.is_bf16_supported()
+    if kind != "xpu" and _is_compiling():  # dynamo knows torch.accelerator, but of torch.npu and torch.mtia nothing
+        own, generic, name = generic, own, "current_device_index" if name == "current_device" else name
     return next((getattr(home, name) for home in (own, generic) if hasattr(home, name)), None)
 
 

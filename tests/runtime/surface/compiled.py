@@ -89,6 +89,9 @@ CASES = {
         either(lambda x: accel.is_accelerated(x.device)), either(lambda x: x.device.type == "cuda")
     ),
     "is_nvidia": Case(either(lambda x: accel.is_nvidia()), either(lambda x: torch.version.hip is None)),
+    "is_bf16_supported": Case(
+        either(lambda x: accel.is_bf16_supported()), either(lambda x: cuda.is_bf16_supported()), traces=False
+    ),
     "is_usable": Case(either(lambda x: accel.is_usable()), either(lambda x: cuda.is_available())),
     "pin_memory": Case(either(lambda x: accel.pin_memory()), either(lambda x: True)),
     "pin": Case(lambda x: accel.pin(x.cpu()) + 1, lambda x: x.cpu().pin_memory() + 1, traces=False),
@@ -202,3 +205,11 @@ def compiled_at_the_first_call_of_all() -> None:
 def compiled_with_a_refusal() -> None:
     """So that the checks above can fail."""
     assert "print" in refusal(after(lambda x: print("a side effect that dynamo refuses")))
+
+
+@check
+def what_is_compiled_in_pieces_answers_as_ever() -> None:
+    """torch.npu's own name has no counterpart in torch.accelerator."""
+    torch._dynamo.reset()
+    x, condition = tensor(2, 2), either(lambda x: accel.is_bf16_supported())
+    same(torch.compile(condition, backend="eager")(x), condition(x))
