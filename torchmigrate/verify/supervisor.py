@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import BinaryIO
 
 LINGER = 5.0  # seconds for what the command leaves behind: resource trackers and loggers end by themselves
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
@@ -30,8 +31,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
-    with open(out, "wb") as stdout, open(err, "wb") as stderr:
-        streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+    with open(out, "wb") as stdout, open(err, "wb") as stderr, _nothing() as stdin:
+        streams = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         try:
             child = subprocess.Popen(command, cwd=directory, start_new_session=True, **streams)  # type: ignore[call-overload]
         except OSError as error:
@@ -43,6 +44,13 @@ def main(arguments: list[str]) -> int:
     if status is not None:
         print(status, flush=True)
     return 0
+
+
+def _nothing() -> BinaryIO:
+    """An empty stdin. In some containers /dev/null is a plain file, with whatever was last written to it."""
+    reader, writer = os.pipe()
+    os.close(writer)
+    return os.fdopen(reader, "rb")
 
 
 def _watch(pid: int) -> int | None:
