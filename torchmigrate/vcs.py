@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# No hook runs, no lock is taken, no daemon is started for what we ask.
+QUIET = ("--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 _CHUNK = 400  # paths per git command: below every platform's limit
 
 
@@ -27,23 +29,30 @@ class Repository:
     git_dir: Path
     _git: Any
 
-    def _run(self, *arguments: str) -> bytes:
-        command = ["git", "--literal-pathspecs", *arguments]
-        output = self._git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False)
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> bytes:
+        """What git prints, asked at `top`. Raises git.exc.GitError."""
+        command = ["git", "--literal-pathspecs", *QUIET, *arguments]
+        output = self._git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=env)
         return bytes(output)
 
     def files(self, directory: Path) -> list[str]:
         """Tracked and untracked, not ignored, below `directory` and relative to `top`, slash-separated. A nested
         repository is one entry that ends in a slash."""
         listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        output = self._run(*listing, "--", os.path.relpath(directory, self.top))
+        output = self.run(*listing, "--", os.path.relpath(directory, self.top))
         return [os.fsdecode(name) for name in output.split(b"\0") if name]
 
     def ignores(self, directory: Path) -> bool:
         """Is this directory itself ignored, so that `files` would say nothing of it?"""
-        command = ["git", "check-ignore", "-q", "--", os.fspath(directory)]
+        command = ["git", *QUIET, "check-ignore", "-q", "--", os.fspath(directory)]
         status, _, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
         return bool(status == 0)
+
+    def ignored(self) -> list[str]:
+        """All that is ignored, relative to `top`, slash-separated; a directory that is ignored as a whole ends in a
+        slash."""
+        output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all")
+        return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry.startswith(b"!! ")]
 
     def dirty(self, paths: Sequence[Path]) -> list[Dirty]:
         """Those of the paths that have unstaged changes or that git does not track. Staged is fine."""
@@ -53,7 +62,7 @@ class Repository:
         inside = [os.path.relpath(path, self.top) for path in paths]
         # a traditional --ignored names the directory; =matching with -uall names the files
         flags = ("--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames")
-        for entry in self._run("status", *flags, "--", *inside).split(b"\0"):
+        for entry in self.run("status", *flags, "--", *inside).split(b"\0"):
             state, name = entry[:2], os.fsdecode(entry[3:])
             if not name or state[1:] == b" ":
                 continue
@@ -105,7 +114,7 @@ def repository(directory: Path) -> Repository | None:
                 return None
             top = Path(os.path.realpath(repo.working_tree_dir))
             found = Repository(top, Path(os.path.realpath(repo.git_dir)), git.Git(top))
-        found._run("rev-parse", "--git-dir")  # refuses a tree of dubious ownership
+        found.run("rev-parse", "--git-dir")  # refuses a tree of dubious ownership
     except (git.exc.GitError, OSError, ValueError):
         return None
     return found

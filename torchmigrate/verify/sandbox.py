@@ -97,7 +97,7 @@ class Sandbox:
         if repository:
             self._worktree = worktree.add(repository, self.home / f"torchmigrate-{self.home.name}")
             copier.add(repository.files(anchor))
-            copier.add(worktree.ignored(repository))
+            copier.add(repository.ignored())
             if self._worktree:
                 shutil.copy2(self._worktree.path / ".git", self.original / ".git")
         else:
@@ -109,13 +109,13 @@ class Sandbox:
     def fresh(self, base: Path) -> Iterator[Place]:
         """A copy of one of the two trees for one run; gone afterwards."""
         home = self.home / str(next(self._numbers))
-        place = Place(home / self._name, home / self._name, home / "reports", home / "t", base)
+        root = home / self._name
+        place = Place(root, self.project.within(root, self.project.directory), home / "reports", home / "t", base)
         try:
             place.reports.mkdir(parents=True)
             place.scratch.mkdir()
             duplicate(os.fspath(base), os.fspath(place.root))
-            directory = self.project.within(place.root, self.project.directory)
-            yield Place(place.root, directory, place.reports, place.scratch, base)
+            yield place
         finally:
             _delete(home)
 
