@@ -4,7 +4,6 @@ at all."""
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -13,12 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from torchmigrate.verify.interpreter import Interpreter
+from torchmigrate.verify.simulated import build as device
 
 KNOWN = ("cuda", "mps", "xpu", "npu", "mtia", "cpu")
 DEFAULT = ("cuda", "mps", "xpu", "npu", "cpu")
 Evidence = Literal["hardware", "simulated", "cpu"]
 BUILD = Path(__file__).parent / "simulated" / "build.py"
-OLDEST = (2, 9)  # torch: the first whose devices can be simulated in C++
 _BUILD_SECONDS = 600
 _TOOLS = {"cuda": "nvidia-smi", "rocm": "rocm-smi", "xpu": "xpu-smi", "npu": "npu-smi", "hpu": "hl-smi"}
 
@@ -62,10 +61,12 @@ def machine(interpreter: Interpreter, tier: str = "native") -> Machine:
 
 
 def compiler() -> Compiler | None:
-    """$CXX, else the first of g++, clang++ and c++ on PATH: the same as simulated/build.py takes."""
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
-    path = next(filter(None, map(shutil.which, wanted)), None)
-    return Compiler(path, _said(path, "--version")) if path else None
+    """What simulated/build.py would take."""
+    try:
+        path = device.compiler()
+    except device.BuildError:
+        return None
+    return Compiler(path, _said(path, "--version"))
 
 
 def _said(*command: str) -> str:
@@ -101,13 +102,7 @@ def _no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
             if wanted
             else "no C++ compiler: install g++ or clang++"
         )
-    if _version(interpreter.torch) < OLDEST:
-        return f"torch {interpreter.torch} is older than {OLDEST[0]}.{OLDEST[1]}"
-    return None
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+    return device.too_old(interpreter.torch)
 
 
 def build(machine: Machine) -> Machine:
@@ -130,8 +125,8 @@ def way(machine: Machine, backend: str) -> Way:
     """Hardware if it is really here, else simulated in C++; else npu alone, simulated in Python."""
     if backend == "cpu":
         return Way("cpu", "cpu")
-    device = machine.interpreter.devices.get(backend)
-    if device and device.error is None:
+    found = machine.interpreter.devices.get(backend)
+    if found and found.error is None:
         return Way(backend, "hardware")
     if machine.native is None:
         skip = _cannot(machine.interpreter, backend)
@@ -158,9 +153,9 @@ def advice(machine: Machine) -> list[str]:
         said.append("compiler: install g++ or clang++ to simulate cuda, mps, xpu and mtia too")
     elif machine.interpreter.torch and machine.native:
         said.append(f"simulated devices: {machine.native}")
-    for name, device in machine.interpreter.devices.items():
-        if device.error:
-            said.append(f"{name}: torch says that it is there, but it does not compute: {device.error}")
+    for name, found in machine.interpreter.devices.items():
+        if found.error:
+            said.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
     for name, driver in machine.drivers.items():
         if machine.interpreter.torch and name not in machine.interpreter.build and name in ("cuda", "rocm", "xpu"):
             said.append(

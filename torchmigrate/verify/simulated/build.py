@@ -6,7 +6,6 @@ python build.py      prints the library's path; exit status 3 and one line on st
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -48,12 +47,18 @@ def torch_version(folder: Path) -> str:
 
 
 def compiler() -> str:
-    """The C++ compiler's path: $CXX, else g++, clang++ or c++."""
+    """The C++ compiler's path: $CXX, else the first of g++, clang++ and c++ on PATH."""
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
     found = next(filter(None, map(shutil.which, wanted)), None)
     if found is None:
         raise BuildError(f"no C++ compiler ({', '.join(wanted)}): install g++, or set CXX")
     return found
+
+
+def too_old(torch: str) -> str | None:
+    """In words, None where it is not."""
+    old = tuple(int(part) for part in torch.split(".")[:2]) < OLDEST
+    return f"torch {torch} is older than {OLDEST[0]}.{OLDEST[1]}" if old else None
 
 
 def _digest(version: str, cxx: str) -> str:
@@ -84,6 +89,8 @@ def _compile(cxx: str, folder: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    import fcntl  # not on Windows, where all but building is of use
+
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -95,10 +102,8 @@ def library() -> Path:
     Raises BuildError: no torch, an older one than 2.9, no compiler, or one that fails."""
     folder = torch_folder()
     version = torch_version(folder)
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise BuildError(
-            f"torch {version} is older than {OLDEST[0]}.{OLDEST[1]}, the first that a device can be simulated for"
-        )
+    if old := too_old(version):
+        raise BuildError(f"{old}, the first that a device can be simulated for")
     cxx = compiler()
     target = cache_folder() / f"simulated-{version}-{_digest(version, cxx)}.so"
     if not target.exists():
