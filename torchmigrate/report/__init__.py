@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.edits import Changed, Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged
+from torchmigrate.words import counted
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,11 @@ class Report:
             yield self._rewrote()
         left = []
         if counts["fixable"]:
-            left.append(f"{_n(counts['fixable'], 'fix', 'fixes')} available (torchmigrate apply)")
+            left.append(f"{counted(counts['fixable'], 'fix', 'fixes')} available (torchmigrate apply)")
         if counts["unsafe"]:
-            left.append(f"{_n(counts['unsafe'], 'unsafe fix', 'unsafe fixes')} available (--unsafe-fixes)")
+            left.append(f"{counted(counts['unsafe'], 'unsafe fix', 'unsafe fixes')} available (--unsafe-fixes)")
         if counts["dropped"]:
-            left.append(f"{_n(counts['dropped'], 'fix', 'fixes')} dropped")
+            left.append(f"{counted(counts['dropped'], 'fix', 'fixes')} dropped")
         if counts["yours"]:
             left.append(f"{counts['yours']} need{'s' if counts['yours'] == 1 else ''} you")
         if left:
@@ -129,26 +130,26 @@ class Report:
         if self.skipped:
             yield f"{len(self.skipped)} skipped."
         if self.failed:
-            yield f"{_n(len(self.failed), 'error')}."
+            yield f"{counted(len(self.failed), 'error')}."
 
     def _found(self) -> str:
         if not self.read:
             return "No Python files read."
         if not self.findings:
-            return f"No findings in {_n(self.read, 'file')}."
+            return f"No findings in {counted(self.read, 'file')}."
         files = len({result.path for result, _ in self.findings})
-        return f"Found {_n(len(self.findings), 'problem')} in {files} of {_n(self.read, 'file')}."
+        return f"Found {counted(len(self.findings), 'problem')} in {files} of {counted(self.read, 'file')}."
 
     def _rewrote(self) -> str:
         old = [c for c in self.changed if not c.new]
         new = [self.name(c.path) for c in self.changed if c.new]
         if not self.changed:
-            return f"Nothing to rewrite in {_n(self.read, 'file')}." if self.read else "No Python files read."
+            return f"Nothing to rewrite in {counted(self.read, 'file')}." if self.read else "No Python files read."
         rules = len({f.rule for f in self.applied})
         verb = "Rewrote" if self.written else "Would rewrite"
         added = f" and {'added' if self.written else 'add'} {', '.join(new)}" if new else ""
-        counted = f"{_n(len(self.applied), 'edit')} by {_n(rules, 'rule')}"
-        return f"{verb} {len(old)} of {_n(self.read, 'file')}{added}: {counted}."
+        edits = f"{counted(len(self.applied), 'edit')} by {counted(rules, 'rule')}"
+        return f"{verb} {len(old)} of {counted(self.read, 'file')}{added}: {edits}."
 
 
 _SETTLED = (Status.SUPPRESSED, Status.LEFT)
@@ -161,10 +162,6 @@ def kind(finding: Finding) -> str:
     if finding.fix is None or finding.fix.safety is Safety.DISPLAY:
         return "yours"
     return "unsafe" if finding.fix.safety is Safety.UNSAFE or finding.status is Status.HELD else "fixable"
-
-
-def _n(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def place(name: str, finding: Finding) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from torchmigrate.verify.session import Result
-from torchmigrate.verify.verdict import Kind, Verdict, counted
+from torchmigrate.verify.verdict import Kind, Verdict
+from torchmigrate.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

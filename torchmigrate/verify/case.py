@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torchmigrate.words import shorten
+
 from .failures import Failure
 
 Place = Callable[[str, int], str]
 _DEVICE = re.compile(r"\b(cuda|mps|xpu|npu|mtia|hpu)(:\d+)?\b")
-_SHORT = 160  # characters of a line that is quoted
+_QUOTED = 160  # characters of a line that is quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Case:
     @property
     def here(self) -> str:
         """The code that failed, quoted."""
-        return f"`{shorten(self.code)}`" if self.code else "what failed"
+        return f"`{shorten(self.code, _QUOTED)}`" if self.code else "what failed"
 
     @property
     def made(self) -> str:
@@ -68,12 +70,7 @@ class Case:
 
 def first_line(text: str) -> str:
     """Of a message, cut to a length that fits a report's line."""
-    return shorten(next((line for line in text.splitlines() if line.strip()), "").strip())
-
-
-def shorten(text: str) -> str:
-    """To a length that can be quoted."""
-    return text if len(text) <= _SHORT else text[: _SHORT - 3] + "..."
+    return shorten(next((line for line in text.splitlines() if line.strip()), "").strip(), _QUOTED)
 
 
 def on(device: str) -> str:

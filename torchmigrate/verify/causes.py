@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from .case import Case, Place, first_line, on, shorten
+from .case import Case, Place, first_line, on
 from .failures import Failure
 
 _CUDA_PACKAGES = (
@@ -36,7 +36,7 @@ def _two_devices(case: Case) -> str:
     if guard is None or case.backend == "cuda":
         return f"{case.names} still on the CPU, not on {case.rest} as the rest{case.made}"
     where = case.place(guard["file"], guard["line"])
-    why = f"{where} moves what is needed only under `{shorten(guard['test'])}`"
+    why = f"{where} moves what is needed only under `{first_line(guard['test'])}`"
     return f"{case.names} still on the CPU, not on {case.rest} as the rest: likely a CUDA-only branch, as {why}"
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from torchmigrate.files import Globs
 from torchmigrate.verify.copying import LARGE
 from torchmigrate.verify.printed import Kind, Line, Number, is_poison, lines
+from torchmigrate.words import shorten
 
 _TEXT_LIMIT = 8 * LARGE  # bytes: larger written files are compared by digest
+_QUOTED = 72  # characters of a line in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,7 @@ def _more(expected: Reference, found: Sequence[Line]) -> Difference | None:
 
 
 def _short(line: Line) -> str:
-    text = " ".join(line.text.split())
-    return text if len(text) <= 72 else text[:69] + "..."
+    return shorten(" ".join(line.text.split()), _QUOTED)
 
 
 def comparable(expected: Reference, found: Sequence[Line], steps: int | None) -> Iterator[float]:

@@ -17,7 +17,7 @@ from .origin import Origin
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _ABOUT_CUDA = re.compile(r"cuda|nvidia|\bgpu", re.IGNORECASE)
-_EXITS = ("sys.exit", "exit", "quit", "SystemExit")
+_EXITS = ("sys.exit", "exit", "quit", "SystemExit", "os._exit")
 _REFUSES = (ast.Raise, ast.Assert)
 Origins = Callable[[str, int], Origin | None]
 
@@ -115,13 +115,7 @@ def _lack(node: ast.stmt, line: int) -> str:
 
 def _exits(node: ast.AST) -> bool:
     call = node.value if isinstance(node, ast.Expr) else node
-    return isinstance(call, ast.Call) and ast.unparse(call.func) in (
-        "sys.exit",
-        "exit",
-        "quit",
-        "SystemExit",
-        "os._exit",
-    )
+    return isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
 
 
 def _spans(node: ast.stmt, line: int) -> bool:

@@ -19,7 +19,8 @@ from torchmigrate.verify.migration import Migration, migrate
 from torchmigrate.verify.origin import Origins
 from torchmigrate.verify.run import Outcome, Run, Task, execute
 from torchmigrate.verify.sandbox import Project, Sandbox
-from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict, counted
+from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
+from torchmigrate.words import counted, shorten
 
 Say = Callable[[str], None]
 _LONG = 80  # characters of an error in a line of progress
@@ -162,8 +163,7 @@ class _Runs:
     def _tell(self, futures: dict[Future[Outcome], Run]) -> None:
         for number, future in enumerate(as_completed(futures), 1):
             run, outcome = futures[future], future.result()
-            ended = outcome.error or "exit status 0"
-            ended = ended if len(ended) <= _LONG else ended[: _LONG - 3] + "..."
+            ended = shorten(outcome.error or "exit status 0", _LONG)
             again = ", once more" if run.repeat else ""
             how = run.way.evidence if run.way.backend != "cpu" else ""
             what = f"{run.name}{f' ({how})' if how else ''}{again}: {ended}; {outcome.seconds:.1f} s"

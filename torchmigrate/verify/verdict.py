@@ -17,6 +17,7 @@ from torchmigrate.verify.compare import (
 )
 from torchmigrate.verify.printed import is_poison, shape
 from torchmigrate.verify.run import Outcome, Run, told
+from torchmigrate.words import counted
 
 _POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"
 
@@ -196,11 +197,6 @@ def _hint(outcome: Outcome, original: Outcome) -> str:
     if outcome.run.way.evidence != original.run.way.evidence and original.random_kernels is None:
         return "; random numbers drawn on the device, if any, differ between the two"
     return ""
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """`1 number`, `1,194 kernels`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def exit_status(verdicts: Sequence[Verdict]) -> int:
