@@ -170,8 +170,6 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     )
     for name in VARIABLES:  # as a git hook sets them: of another tree
         made.pop(name, None)
-    if way.evidence == "simulated":
-        made.pop("TORCH_ACCEL_DEVICE", None)  # the helper is to find the device by itself
     return {
         **made,
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),

@@ -57,9 +57,8 @@ def _read(ops: Any, count: int) -> dict[str, Any]:
 def _python(settings: Settings) -> None:
     from . import python_tier
 
-    device = python_tier.activate(settings.backend, settings.count, settings.memory)
-    names = ("kernels", "random_kernels", "operators", "peak_bytes")
-    _statistics.append(lambda: {name: getattr(device, name) for name in names})
+    ops = python_tier.activate(settings.backend, settings.count, settings.memory)
+    _statistics.append(lambda: _read(ops, settings.count))
 
 
 def _compile_without_inductor() -> None:

@@ -46,9 +46,7 @@ def patch(settings: Settings) -> None:
 
 
 def _mps(settings: Settings) -> None:
-    import torch
-
-    C: Any = torch._C
+    C: Any = _torch()._C
     C._has_mps = True
     C._mps_get_name = lambda: "simulated mps device"
     C._mps_get_core_count = lambda: 8

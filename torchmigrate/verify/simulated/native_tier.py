@@ -49,7 +49,7 @@ def configure(settings: Settings) -> Any:
     from .operators import facts
 
     profile, known, ops = settings.profile, facts(), torch.ops.torchmigrate_simulated
-    numbers = {name: i for i, name in enumerate(_SCALAR_TYPES)}
+    numbers = {name: i for i, name in enumerate(_SCALAR_TYPES.split())}
     is_mps = profile.backend == "mps"
     structured = known.structured - known.structured_missing_on_mps if is_mps else known.structured
     sparse = known.on_sparse_mps if is_mps else known.on_sparse_cuda
@@ -72,34 +72,9 @@ def _unqualified(names: frozenset[str]) -> list[str]:
     return sorted(name.split("::")[1] for name in names)
 
 
-# c10::ScalarType (torch/headeronly/core/ScalarType.h), in its order; "" for the quantized and bit types.
-_SCALAR_TYPES = (
-    *(
-        "uint8",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "float16",
-        "float32",
-        "float64",
-        "complex32",
-        "complex64",
-        "complex128",
-    ),
-    *(
-        "bool",
-        "qint8",
-        "quint8",
-        "qint32",
-        "bfloat16",
-        "quint4x2",
-        "quint2x4",
-        "bits1x8",
-        "bits2x4",
-        "bits4x2",
-        "bits8",
-        "bits16",
-    ),
-    *("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "uint16", "uint32", "uint64"),
-)
+# c10::ScalarType (torch/headeronly/core/ScalarType.h), in its order.
+_SCALAR_TYPES = """
+    uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32
+    bfloat16 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 float8_e5m2 float8_e4m3fn float8_e5m2fnuz
+    float8_e4m3fnuz uint16 uint32 uint64
+"""

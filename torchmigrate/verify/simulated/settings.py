@@ -48,6 +48,11 @@ class Settings:
         return self.evidence == "simulated"
 
     @property
+    def native(self) -> bool:
+        """Whether that is the one in C++."""
+        return self.simulated and self.tier == "native"
+
+    @property
     def profile(self) -> Profile:
         """The backend's."""
         return profile_of(self.backend)

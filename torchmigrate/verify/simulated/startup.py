@@ -32,7 +32,7 @@ def _report(settings: Settings) -> None:
 
 
 def _before(settings: Settings) -> dict[str, Step]:
-    if not settings.simulated or settings.tier != "native":
+    if not settings.native:
         return {}
     from . import distributed, native_tier
 
@@ -62,7 +62,7 @@ def _after(settings: Settings) -> dict[str, Step]:
 
 
 def _after_distributed(settings: Settings) -> dict[str, Step]:
-    if not settings.simulated or settings.tier != "native":
+    if not settings.native:
         return {}
     from . import distributed
 

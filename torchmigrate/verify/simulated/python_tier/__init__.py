@@ -24,35 +24,9 @@ SUPPORTED = ("npu",)
 _kept: list[Any] = []  # a library takes its kernels along when it goes
 
 
-class Statistics:
-    """What has run on the device so far."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    @property
-    def kernels(self) -> int:
-        """How many operators were launched."""
-        return sum(self._device.counts.values())
-
-    @property
-    def random_kernels(self) -> int:
-        """Of those, how many drew from the device's generators."""
-        return self._device.random_kernels
-
-    @property
-    def operators(self) -> dict[str, int]:
-        """How often each, by the dispatcher's name: "aten::mm"."""
-        return dict(self._device.counts)
-
-    @property
-    def peak_bytes(self) -> list[int]:
-        """Per device."""
-        return [self._device.memory.bytes.peak]
-
-
-def activate(name: str, count: int, memory: int) -> Statistics:
+def activate(name: str, count: int, memory: int) -> Any:
     """Makes the simulated device `name` this process's accelerator; `memory` is its capacity in bytes.
+    Returns torch.ops.torchmigrate_simulated, which counts what ran.
 
     ValueError for a backend or a number of devices that need the tier in C++; RuntimeError for a torch that is too old.
     """
@@ -69,7 +43,7 @@ def activate(name: str, count: int, memory: int) -> Statistics:
     _announce(device, memory)
     untraced.hide(*(module for name, module in sys.modules.items() if name.startswith(__name__)))
     _kept.extend([*kernels.register(device), *autocast.register(name), *composites.register("PrivateUse1", name)])
-    return Statistics(device)
+    return torch.ops.torchmigrate_simulated
 
 
 def _announce(device: Device, memory: int) -> None:
@@ -84,13 +58,12 @@ def _announce(device: Device, memory: int) -> None:
 def _operators(device: Device) -> Any:
     """torch.ops.torchmigrate_simulated: of the other tier's, those that are asked about any device."""
     library = composites.Library("torchmigrate_simulated", "DEF")
-    statistics = Statistics(device)
     for schema, answer in (
         ("default_generator(int device) -> Generator?", lambda i: device.generators.of(i)),
         ("in_bad_fork() -> bool", lambda: device.memory.in_bad_fork),
-        ("counts() -> str[]", lambda: [f"{name}={n}" for name, n in statistics.operators.items()]),
-        ("random_count() -> int", lambda: statistics.random_kernels),
-        ("peak_bytes(int device) -> int", lambda i: statistics.peak_bytes[i]),
+        ("counts() -> str[]", lambda: [f"{name}={n}" for name, n in device.counts.items()]),
+        ("random_count() -> int", lambda: device.random_kernels),
+        ("peak_bytes(int device) -> int", lambda i: device.memory.bytes.peak),
     ):
         library.define(schema)
         library.impl(schema.split("(")[0], answer, "CompositeExplicitAutograd")
