@@ -1,4 +1,4 @@
-"""`device_ids=`, `output_device=` of DataParallel and DistributedDataParallel: None off multi-device backends (T6)."""
+"""`device_ids=`, `output_device=` of DistributedDataParallel: None off multi-device backends (T6)."""
 
 from __future__ import annotations
 
