@@ -92,7 +92,18 @@ def settings_for(
     return settings
 
 
-_SETTINGS = ("select", "ignore", "exclude", "torch", "backends", "config", "isolated", "no_cache", "unsafe_fixes", "runtime")
+_SETTINGS = (
+    "select",
+    "ignore",
+    "exclude",
+    "torch",
+    "backends",
+    "config",
+    "isolated",
+    "no_cache",
+    "unsafe_fixes",
+    "runtime",
+)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def _opened(name: str, files: Sequence[str]) -> dict[str, list[str]]:
         head, slash, _ = file.removeprefix(prefix).partition("/") if file.startswith(prefix) else (file, "", "")
         parts.setdefault(f"{prefix}{head}/" if slash else f"{prefix or './'}*", []).append(file)
     beside = parts.get(f"{prefix or './'}*", [])
-    if len(parts) == 1 and beside or len(beside) == 1:
+    if (len(parts) == 1 and beside) or len(beside) == 1:
         parts.pop(f"{prefix or './'}*")
         parts |= {file: [file] for file in beside}
     return parts

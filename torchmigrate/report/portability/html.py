@@ -10,6 +10,7 @@ from torchmigrate.report.portability import DEFINITION, Module, Share, Stage, St
 from torchmigrate.report.portability.html_findings import checklist, reasons
 from torchmigrate.report.portability.markup import Markup, breakable, element, join, prose
 from torchmigrate.report.portability.words import STATIC, apart, verdict
+from torchmigrate.words import counted
 
 _MODULES = 40  # rows before the others are folded
 _STAGES = {Stage.BEFORE: "As it stands", Stage.AFTER: "After apply", Stage.AFTER_UNSAFE: "With --unsafe-fixes"}
@@ -47,7 +48,9 @@ def _sections(survey: Survey) -> Iterator[Markup]:
         yield _section("modules", "Modules", *_modules(survey))
         yield _section("reasons", "Findings by reason", *reasons(survey))
         if yours := survey.waiting(State.YOURS):
-            yield _section("yours", "Needs a person", *_waiting(yours, "No rewrite is right for all: somebody decides."))
+            yield _section(
+                "yours", "Needs a person", *_waiting(yours, "No rewrite is right for all: somebody decides.")
+            )
         if unsafe := survey.waiting(State.UNSAFE):
             rests = "Very probably right, but resting on what the code does not show. `--unsafe-fixes` applies them."
             yield _section("unsafe", "Waits for --unsafe-fixes", *_waiting(unsafe, rests))
@@ -70,22 +73,26 @@ def _footer(survey: Survey) -> Markup:
 
 def _score(survey: Survey) -> Markup:
     stages = [s for s in Stage if s is not Stage.AFTER_UNSAFE or survey.count(State.UNSAFE)]
-    heads = [element("th", _STAGES[stage], scope="col", class_="number") for stage in stages]
+    heads = [element("th", _unbroken(_STAGES[stage]), scope="col", class_="number") for stage in stages]
     bar = element("th", element("span", "Share of sites that run", class_="hidden"), scope="col", class_="wide")
     head = element("tr", element("th", "Backend", scope="col"), bar, *heads)
     rows = (_score_row(backend, survey.share(backend), stages) for backend in survey.backends)
-    legend = element(
-        "p",
-        element("span", class_="key before"),
-        "as it stands ",
-        element("span", class_="key after"),
-        "added by apply ",
-        *((element("span", class_="key unsafe"), "added by --unsafe-fixes") if len(stages) > 2 else ()),
-        class_="legend",
+    keys = {"before": "as it stands", "after": "added by apply", "unsafe": "added by --unsafe-fixes"}
+    entries = (
+        element("span", element("span", class_=f"key {name}"), text, class_="entry")
+        for name, text in list(keys.items())[: len(stages)]
     )
+    legend = element("p", join(*entries, between=" "), class_="legend")
     note = f"Of {len(survey.sites):,} sites. CUDA is what the code was written for: the measure, not a gain."
     caption = element("caption", note if "cuda" in survey.backends else note.partition(".")[0] + ".")
-    return join(element("table", caption, element("thead", head), element("tbody", *rows), class_="score"), legend)
+    table = element("table", caption, element("thead", head), element("tbody", *rows), class_=f"score of-{len(stages)}")
+    return join(table, legend)
+
+
+def _unbroken(heading: str) -> Markup:
+    """Broken before an option, not within it."""
+    words, dashes, option = heading.partition("--")
+    return join(words, element("span", dashes + option, class_="option") if dashes else None)
 
 
 def _score_row(backend: str, share: Share, stages: Sequence[Stage]) -> Markup:
@@ -131,10 +138,10 @@ def _heat_map(survey: Survey, modules: Sequence[Module]) -> Markup:
 
 def _heat_row(survey: Survey, module: Module) -> Markup:
     count = len(module.sites)
-    name = element("th", element("code", breakable(module.name)), element("span", f"{count:,} sites", class_="of"))
+    said = element("span", counted(count, "site"), class_="of")
+    name = element("th", element("code", breakable(module.name)), said, scope="row")
     cells = (_heat_cell(survey.share(backend, module.sites)) for backend in survey.backends)
-    scoped = Markup(name.replace("<th>", '<th scope="row">', 1))
-    return element("tr", scoped, element("td", f"{count:,}", class_="number sites"), *cells)
+    return element("tr", name, element("td", f"{count:,}", class_="number sites"), *cells)
 
 
 def _heat_cell(share: Share) -> Markup:

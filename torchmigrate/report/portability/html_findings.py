@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from torchmigrate.report.portability import Entry, Reason, State, Survey, Waiting
@@ -9,7 +10,7 @@ from torchmigrate.report.portability.markup import Markup, breakable, element, j
 from torchmigrate.report.portability.words import tally
 from torchmigrate.words import counted
 
-_PLACES = 40  # of a reason, with their source
+_PLACES = 20  # of a reason, with their source
 _LISTED = 30  # of what needs a person, before the rest is folded
 _STATES = {
     State.REWRITTEN: "rewritten by apply",
@@ -67,7 +68,8 @@ def _source(entry: Entry) -> Markup | None:
     if not entry.lines:
         return None
     rows = []
-    for number, line in enumerate(entry.lines, entry.first):
+    lines = textwrap.dedent("\n".join(entry.lines)).split("\n")
+    for number, line in enumerate(lines, entry.first):
         mark = "›" if number == entry.place.line else " "
         text = f"{mark}{number:>5}  {line}"
         rows.append(element("b", text) if number == entry.place.line else join(text))

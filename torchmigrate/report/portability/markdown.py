@@ -55,8 +55,9 @@ def _checklist(waiting: Sequence[Waiting]) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is text, the others are numbers."""
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    """Columns that hold numbers only are set to the right."""
+    right = [all(re.fullmatch(r"[\d,.%()→ ]+", row[i]) for row in rows) for i in range(len(heads))]
+    lines = [f"| {' | '.join(heads)} |", "|" + "".join("---:|" if r else "---|" for r in right)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 

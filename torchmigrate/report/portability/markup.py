@@ -6,6 +6,7 @@ import re
 from html import escape
 
 _VOID = {"meta", "input", "br"}
+_LONG = 24  # characters of a name
 
 
 class Markup(str):
@@ -40,5 +41,7 @@ def prose(text: str) -> Markup:
 
 
 def breakable(path: str) -> Markup:
-    """A path that may be broken after a slash, dot or underscore."""
-    return join(*re.split(r"(?<=[/._])", path), between="<wbr>")
+    """A path that may be broken after a slash, and after an underscore in a long name."""
+    parts = re.split(r"(?<=/)", path)
+    pieces = (piece for part in parts for piece in (re.split(r"(?<=_)", part) if len(part) > _LONG else [part]))
+    return join(*filter(None, pieces), between="<wbr>")

@@ -48,9 +48,7 @@ def sites(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) 
     return tuple(Site(place, tuple(entries)) for place, entries in places.items())
 
 
-def apart(
-    safe: Sequence[FileResult], root: Path, counted: Sequence[Site], rules: Sequence[str]
-) -> Apart:
+def apart(safe: Sequence[FileResult], root: Path, counted: Sequence[Site], rules: Sequence[str]) -> Apart:
     """What is not in the score. `rules`: the settings that leave rules out."""
     keys = {(entry.place, entry.rule) for site in counted for entry in site.entries}
     plan = _by_place(safe, root)

@@ -101,7 +101,11 @@ def _first(reason: Reason) -> str:
 def _waiting(survey: Survey, state: State) -> Iterator[str]:
     for found in survey.waiting(state):
         yield from textwrap.wrap(
-            f"{found.rule}: {found.message}", WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            f"{found.rule}: {found.message}",
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
         )
         for entry in found.entries[:_LISTED]:
             yield f"    {_end_of(str(entry.place), WIDTH - 4)}"

@@ -38,7 +38,7 @@ def _rest(survey: Survey) -> str:
     left = {state: survey.count(state) for state in (State.UNSAFE, State.YOURS)}
     said = []
     if left[State.UNSAFE]:
-        said.append(f"{counted(left[State.UNSAFE], 'fix', 'fixes')} wait{_s(left[State.UNSAFE])} for --unsafe-fixes")
+        said.append(f"{counted(left[State.UNSAFE], 'fix', 'fixes')} wait{_s(left[State.UNSAFE])} for `--unsafe-fixes`")
     if left[State.YOURS]:
         said.append(f"{counted(left[State.YOURS], 'finding')} need{_s(left[State.YOURS])} a person")
     return f"{'; '.join(said)}." if said else ""
