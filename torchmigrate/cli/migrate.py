@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,9 @@ class Request:
 
 def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
     """One `check`, `apply` or `apply --dry-run`; its exit status."""
-    named = {name: given.pop(name) for name in _SETTINGS if name in given}
-    request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **given)
-    settings = settings_for(request.paths, **named)
+    own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
+    request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
+    settings = settings_for(request.paths, **given)
     with pack_errors():
         plan = _plan(request, settings)
     results = _write(plan.results, request) if command == "apply" else plan.results
@@ -90,20 +90,6 @@ def settings_for(
     with pack_errors():
         _check_names(settings)
     return settings
-
-
-_SETTINGS = (
-    "select",
-    "ignore",
-    "exclude",
-    "torch",
-    "backends",
-    "config",
-    "isolated",
-    "no_cache",
-    "unsafe_fixes",
-    "runtime",
-)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ DEFINITION = (
     "suppresses, and code that is right as it is: a choice of devices that is portable already, or what a test for "
     "CUDA guards that must stay one. A place that was rewritten is no site any more, so before and after compare "
     "within one report, not from one to the next. Nothing is run: the score says what stands in the way, not that the "
-    "program works. That is what `torchmigrate verify` shows."
+    "program works; `verify` shows that."
 )
 
 

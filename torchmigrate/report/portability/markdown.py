@@ -1,4 +1,4 @@
-"""The portability report for the body of a pull request: tables, what needs a person as a checklist, the rest folded."""
+"""The portability report for the body of a pull request: tables, what needs a person as a checklist."""
 
 from __future__ import annotations
 

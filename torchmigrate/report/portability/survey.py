@@ -44,7 +44,8 @@ def sites(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) 
     lines: dict[Path, SourceLines] = {}
     places: dict[Place, list[Entry]] = {}
     for place, rule in sorted(live):
-        places.setdefault(place, []).append(_entry((place, rule), *(p.get((place, rule), []) for p in plans), lines))
+        found = (plan.get((place, rule), []) for plan in plans)
+        places.setdefault(place, []).append(_entry((place, rule), lines, *found))
     return tuple(Site(place, tuple(entries)) for place, entries in places.items())
 
 
@@ -82,7 +83,7 @@ def _counts(finding: Finding) -> bool:
     return finding.rule != _COMMENT and finding.status not in (Status.LEFT, Status.SUPPRESSED)
 
 
-def _entry(key: Key, safe: list[Found], unsafe: list[Found], lines: dict[Path, SourceLines]) -> Entry:
+def _entry(key: Key, lines: dict[Path, SourceLines], safe: list[Found], unsafe: list[Found]) -> Entry:
     left, left_unsafe = list(_remaining(safe)), list(_remaining(unsafe))
     state = State.REWRITTEN if not left else State.UNSAFE if not left_unsafe else State.YOURS
     all_ = [f for f in (*left, *safe, *left_unsafe, *unsafe) if f.finding.status is not Status.SUPPRESSED]

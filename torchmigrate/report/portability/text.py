@@ -63,7 +63,7 @@ def _part(part: int, share: Share) -> str:
 
 
 def _modules(survey: Survey) -> Iterator[str]:
-    column = 12
+    column = 10
     width = WIDTH - 2 - 7 - column * len(survey.backends)
     yield f"  {'':<{width}}{'sites':>7}" + "".join(f"{backend:>{column}}" for backend in survey.backends)
     for module in survey.modules:
@@ -88,7 +88,8 @@ def _end_of(text: str, most: int) -> str:
 
 def _reasons(survey: Survey) -> Iterator[str]:
     for reason in survey.reasons:
-        yield f"  {reason.id}: {counted(len(reason.entries), 'finding')} ({tally(reason)})"
+        said = f"{reason.id}: {counted(len(reason.entries), 'finding')} ({tally(reason)})"
+        yield from textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         yield from textwrap.wrap(reason.summary, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
         yield from textwrap.wrap(_first(reason), WIDTH, initial_indent="    ", subsequent_indent="    ")
 
@@ -100,13 +101,8 @@ def _first(reason: Reason) -> str:
 
 def _waiting(survey: Survey, state: State) -> Iterator[str]:
     for found in survey.waiting(state):
-        yield from textwrap.wrap(
-            f"{found.rule}: {found.message}",
-            WIDTH,
-            initial_indent="  ",
-            subsequent_indent="    ",
-            break_on_hyphens=False,
-        )
+        said = f"{found.rule}: {found.message}"
+        yield from textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         for entry in found.entries[:_LISTED]:
             yield f"    {_end_of(str(entry.place), WIDTH - 4)}"
             yield f"      {shorten(entry.source, WIDTH - 6)}"

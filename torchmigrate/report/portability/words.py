@@ -16,15 +16,24 @@ def verdict(survey: Survey) -> str:
     where = f"{survey.touched:,} of {counted(survey.files, 'file')}"
     before, after = survey.everywhere(Stage.BEFORE), survey.everywhere(Stage.AFTER)
     it = "it stands" if sites == 1 else "they stand"
-    said = f"{counted(sites, 'device-bound site')} in {where}. As {it}, {_of(before, sites)} on every backend "
-    said += f"({', '.join(survey.backends)}); after `torchmigrate apply`, {_of(after, sites, again=True)}."
-    return f"{said} {_rest(survey)}".rstrip()
+    said = f"{counted(sites, 'device-bound site')} in {where}. As {it}, {_of(before, sites)} on {_backends(survey)}; "
+    said += f"after `torchmigrate apply`, {_of(after, sites, again=True)}."
+    return " ".join(filter(None, (said, _rest(survey), _unread(survey))))
+
+
+def _backends(survey: Survey) -> str:
+    one = len(survey.backends) == 1
+    return survey.backends[0] if one else f"every backend ({', '.join(survey.backends)})"
+
+
+def _unread(survey: Survey) -> str:
+    count = len(survey.errors)
+    return f"{counted(count, 'more file')} could not be read." if count else ""
 
 
 def _none(survey: Survey) -> str:
-    if not survey.files:
-        return "No file was read: there is nothing to score."
-    return f"No device-bound sites in {counted(survey.files, 'file')}: there is nothing to score."
+    said = f"No device-bound sites in {counted(survey.files, 'file')}" if survey.files else "No file was read"
+    return " ".join(filter(None, (f"{said}: there is nothing to score.", _unread(survey))))
 
 
 def _of(part: int, whole: int, again: bool = False) -> str:
