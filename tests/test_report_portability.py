@@ -143,10 +143,8 @@ def test_a_notebooks_places_are_those_of_its_cells(here: Path, cli: Cli) -> None
     book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     write_tree(here, {"run.ipynb": json.dumps(book)})
     places = {(p["rule"], p["cell"], p["line"], p["source"]) for r in data(cli)["reasons"] for p in r["places"]}
-    assert places == {
-        ("device/tensor-cuda", 3, 2, "y = x.cuda()"),
-        ("hazard/cuda-only", 3, 3, "g = torch.cuda.CUDAGraph()"),
-    }
+    moved, graph = "y = x.cuda()", "g = torch.cuda.CUDAGraph()"
+    assert places == {("device/tensor-cuda", 3, 2, moved), ("hazard/cuda-only", 3, 3, graph)}
     assert "run.ipynb:cell 3:3" in cli("report").out
 
 
@@ -219,9 +217,8 @@ def test_a_rule_without_backends_speaks_of_all_but_cuda(here: Path, cli: Cli) ->
     rule = 'summary = "s"\nsafety = "display"\nwhy = "w"\n[[rewrite]]\nmatch = "torch.frobnicate()"\n'
     write_tree(here, {"rules/own/frob.toml": rule, "a.py": "import torch\ntorch.frobnicate()\n"})
     (here / "pyproject.toml").write_text('[tool.torchmigrate]\nrule-paths = ["rules"]\n')
-    assert {b: s["before"] for b, s in data(cli)["score"].items()} == {"cuda": 1} | dict.fromkeys(
-        ("mps", "xpu", "npu", "cpu"), 0
-    )
+    before = {b: s["before"] for b, s in data(cli)["score"].items()}
+    assert before == {"cuda": 1, "mps": 0, "xpu": 0, "npu": 0, "cpu": 0}
 
 
 # ---- options, errors, exit status
@@ -428,13 +425,13 @@ def test_each_cell_of_the_heat_map_has_its_number(here: Path, cli: Cli) -> None:
 
 
 def test_a_page_of_a_thousand_findings_folds_them(here: Path, cli: Cli) -> None:
-    lines = "torch.cuda.cudart()\n" * 300
+    lines = "torch.cuda.cudart()\n" * 30
     write_tree(here, {f"pkg{i}/m.py": f"import torch\nx = torch.zeros(1).cuda()\n{lines}" for i in range(60)})
     ran = cli("report", "--output-format", "html")
     found = Page(ran.out)
     assert "20 more, with fewer sites" in found.words  # modules
-    assert "17,970 more" in found.words  # of the checklist
-    assert "17,980 places more: " in found.words  # of a reason, with where to see them
+    assert "1,770 more" in found.words  # of the checklist
+    assert "1,780 places more: " in found.words  # of a reason, with where to see them
     assert len(cli("report", "--output-format", "markdown").out) < 65_536
     assert len(cli("report").out.splitlines()) < 400
 
