@@ -221,6 +221,15 @@ def test_a_rule_without_backends_speaks_of_all_but_cuda(here: Path, cli: Cli) ->
     assert before == {"cuda": 1, "mps": 0, "xpu": 0, "npu": 0, "cpu": 0}
 
 
+def test_rocm_has_a_column_where_a_finding_names_it(here: Path, cli: Cli) -> None:
+    rule = 'summary = "s"\nsafety = "display"\nwhy = "w"\nbackends = ["rocm"]\n[[rewrite]]\nmatch = "torch.frob()"\n'
+    write_tree(here, {"rules/own/frob.toml": rule, "a.py": "import torch\ntorch.frob()\n"})
+    (here / "pyproject.toml").write_text('[tool.torchmigrate]\nrule-paths = ["rules"]\n')
+    score = data(cli)["score"]
+    assert list(score) == ["cuda", "rocm", "mps", "xpu", "npu", "cpu"]
+    assert {b for b, s in score.items() if not s["before"]} == {"rocm"}
+
+
 # ---- options, errors, exit status
 
 
@@ -426,14 +435,16 @@ def test_each_cell_of_the_heat_map_has_its_number(here: Path, cli: Cli) -> None:
 
 def test_a_page_of_a_thousand_findings_folds_them(here: Path, cli: Cli) -> None:
     lines = "torch.cuda.cudart()\n" * 30
-    write_tree(here, {f"pkg{i}/m.py": f"import torch\nx = torch.zeros(1).cuda()\n{lines}" for i in range(60)})
+    write_tree(here, {f"pkg{i}/m.py": f"import torch\nx = torch.zeros(1).cuda()\n{lines}" for i in range(80)})
     ran = cli("report", "--output-format", "html")
     found = Page(ran.out)
-    assert "20 more, with fewer sites" in found.words  # modules
-    assert "1,770 more" in found.words  # of the checklist
-    assert "1,780 places more: " in found.words  # of a reason, with where to see them
+    assert "40 more, with fewer sites" in found.words  # modules
+    assert "2,370 more" in found.words  # of the checklist
+    assert "2,380 places more: " in found.words  # of a reason, with where to see them
     assert len(cli("report", "--output-format", "markdown").out) < 65_536
-    assert len(cli("report").out.splitlines()) < 400
+    assert "1,870 places more: " in found.words  # of the checklist, in its fold
+    text = cli("report").out
+    assert len(text.splitlines()) < 400 and "and 20 more, with fewer sites" in text
 
 
 def contrast(one: str, other: str) -> float:

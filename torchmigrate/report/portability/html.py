@@ -139,7 +139,7 @@ def _heat_map(survey: Survey, modules: Sequence[Module]) -> Markup:
 def _heat_row(survey: Survey, module: Module) -> Markup:
     count = len(module.sites)
     said = element("span", counted(count, "site"), class_="of")
-    name = element("th", element("code", breakable(module.name)), said, scope="row")
+    name = element("th", element("code", breakable(module.name, 12)), said, scope="row")
     cells = (_heat_cell(survey.share(backend, module.sites)) for backend in survey.backends)
     return element("tr", name, element("td", f"{count:,}", class_="number sites"), *cells)
 

@@ -12,6 +12,7 @@ from torchmigrate.words import counted
 
 _PLACES = 20  # of a reason, with their source
 _LISTED = 30  # of what needs a person, before the rest is folded
+_FOLDED = 500  # and of those
 _STATES = {
     State.REWRITTEN: "rewritten by apply",
     State.UNSAFE: "by --unsafe-fixes",
@@ -38,7 +39,8 @@ def _reason(reason: Reason, most: int) -> Markup:
         ),
     )
     shown = reason.entries[:_PLACES]
-    return element("details", summary, _why(reason), *map(_place, shown), _more(reason), class_="reason")
+    more = _more(reason.id, len(reason.entries) - len(shown))
+    return element("details", summary, _why(reason), *map(_place, shown), more, class_="reason")
 
 
 def _why(reason: Reason) -> Markup | None:
@@ -49,12 +51,12 @@ def _why(reason: Reason) -> Markup | None:
     return element("div", element("p", prose(" ".join(reason.rule.why.split()))), see, class_="why")
 
 
-def _more(reason: Reason) -> Markup | None:
-    more = len(reason.entries) - _PLACES
-    if more <= 0:
+def _more(rule: str, count: int) -> Markup | None:
+    """Where the places are that the page leaves out."""
+    if not count:
         return None
-    command = element("code", f"torchmigrate check --select {reason.id}")
-    return element("p", f"{counted(more, 'place')} more: ", command, class_="quiet")
+    command = element("code", f"torchmigrate check --select {rule}")
+    return element("p", f"{counted(count, 'place')} more: ", command, class_="quiet")
 
 
 def _place(entry: Entry) -> Markup:
@@ -78,14 +80,16 @@ def _source(entry: Entry) -> Markup | None:
 
 def checklist(found: Waiting) -> Markup:
     """What is to be done, then a box for each place."""
-    items = [_item(entry) for entry in found.entries]
+    count = len(found.entries)
+    items = [_item(entry) for entry in found.entries[: _LISTED + _FOLDED]]
     rest = None
-    if len(items) > _LISTED:
-        summary = element("summary", f"{len(items) - _LISTED:,} more")
-        rest = element("details", summary, element("ul", *items[_LISTED:], class_="checks"))
+    if count > _LISTED:
+        summary = element("summary", f"{count - _LISTED:,} more")
+        folded = element("ul", *items[_LISTED:], class_="checks")
+        rest = element("details", summary, folded, _more(found.rule, count - len(items)))
     return element(
         "div",
-        element("h3", element("code", found.rule), " ", element("span", f"{len(items):,}", class_="of")),
+        element("h3", element("code", found.rule), " ", element("span", f"{count:,}", class_="of")),
         element("p", prose(found.message)),
         element("ul", *items[:_LISTED], class_="checks"),
         rest,

@@ -12,8 +12,9 @@ from torchmigrate.words import counted, shorten
 
 _PLACES = 3  # of a reason
 _LISTED = 10  # of each thing that needs a person: a pull request's body ends at 65,536 characters
-_SOURCE = 100  # characters of a source line
-_MOST = 200  # items of a checklist
+_SOURCE = 80  # characters of a source line
+_MOST = 100  # items of a checklist
+_MODULES = 60  # rows
 
 
 def render(survey: Survey) -> str:
@@ -56,7 +57,7 @@ def _checklist(waiting: Sequence[Waiting]) -> Iterator[str]:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns that hold numbers only are set to the right."""
-    right = [all(re.fullmatch(r"[\d,.%()→ ]+", row[i]) for row in rows) for i in range(len(heads))]
+    right = [all(re.fullmatch(r"[\d,.%()→ ]*", row[i]) for row in rows) for i in range(len(heads))]
     lines = [f"| {' | '.join(heads)} |", "|" + "".join("---:|" if r else "---|" for r in right)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
@@ -75,8 +76,10 @@ def _score(survey: Survey) -> tuple[list[str], list[list[str]]]:
 def _modules(survey: Survey) -> tuple[list[str], list[list[str]]]:
     rows = [
         [_cell(_code(m.name)), f"{len(m.sites):,}", *(_change(survey.share(b, m.sites)) for b in survey.backends)]
-        for m in survey.modules
+        for m in survey.modules[:_MODULES]
     ]
+    if more := len(survey.modules) - len(rows):
+        rows.append([f"and {more:,} more, with fewer sites", *[""] * (1 + len(survey.backends))])
     return ["% as it stands → after apply", "sites", *survey.backends], rows
 
 

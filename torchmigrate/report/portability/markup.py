@@ -6,7 +6,6 @@ import re
 from html import escape
 
 _VOID = {"meta", "input", "br"}
-_LONG = 24  # characters of a name
 
 
 class Markup(str):
@@ -35,13 +34,17 @@ def join(*children: str | None, between: str = "") -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """A sentence whose `words` are code."""
+    """A sentence whose `words` are code. An option is not broken."""
     parts = re.split(r"`([^`]*)`", text)
-    return join(*(element("code", part) if i % 2 else part for i, part in enumerate(parts)))
+    return join(*(_code(part) if i % 2 else part for i, part in enumerate(parts)))
 
 
-def breakable(path: str) -> Markup:
-    """A path that may be broken after a slash, and after an underscore in a long name."""
+def _code(text: str) -> Markup:
+    return element("code", text, class_="option" if text.startswith("--") else None)
+
+
+def breakable(path: str, long: int = 24) -> Markup:
+    """A path that may be broken after a slash, and after an underscore in a name of more characters than `long`."""
     parts = re.split(r"(?<=/)", path)
-    pieces = (piece for part in parts for piece in (re.split(r"(?<=_)", part) if len(part) > _LONG else [part]))
+    pieces = (piece for part in parts for piece in (re.split(r"(?<=_)", part) if len(part) > long else [part]))
     return join(*filter(None, pieces), between="<wbr>")

@@ -13,6 +13,7 @@ from torchmigrate.words import counted, shorten
 
 WIDTH = 80
 _PLACES = 3  # of a reason
+_MODULES = 60  # rows
 _LISTED = 20  # of what needs a person, per rule
 
 
@@ -66,7 +67,7 @@ def _modules(survey: Survey) -> Iterator[str]:
     column = 10
     width = WIDTH - 2 - 7 - column * len(survey.backends)
     yield f"  {'':<{width}}{'sites':>7}" + "".join(f"{backend:>{column}}" for backend in survey.backends)
-    for module in survey.modules:
+    for module in survey.modules[:_MODULES]:
         shares = [survey.share(backend, module.sites) for backend in survey.backends]
         cells = "".join(f"{_change(share):>{column}}" for share in shares)
         name = module.name
@@ -74,6 +75,8 @@ def _modules(survey: Survey) -> Iterator[str]:
             yield f"  {_end_of(name, WIDTH - 2)}"
             name = ""
         yield f"  {name:<{width}}{len(module.sites):>7,}{cells}"
+    if len(survey.modules) > _MODULES:
+        yield f"  and {len(survey.modules) - _MODULES:,} more, with fewer sites"
 
 
 def _change(share: Share) -> str:
