@@ -18,7 +18,7 @@ _RULE_KEYS = {
 }  # fmt: skip
 
 
-_REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
+_REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message", "backends"}
 
 
 _CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together"}
@@ -163,7 +163,8 @@ class _Reader:
                 raise self.fail(self.line("rewrite", index, "where"), f"`where` has {name} = {kind!r}", hint)
         own = self.safety(table["safety"], line) if "safety" in table else safety
         message = table.get("message", data.get("message", data["summary"]))
-        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"))
+        backends = tuple(table.get("backends", data.get("backends", ())))
+        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends)
 
     def case(self, table: dict[str, Any], index: int) -> Case:
         line = self.line("case", index)

@@ -32,6 +32,11 @@ class Outcome:
     needs_torch: bool = False
     passes: tuple[tuple[Edit, ...], ...] = ()
 
+    def in_original(self, source: Source) -> Iterator[Finding]:
+        """All findings, the applied ones too, with their places in the text before the rewrite."""
+        yield from self.applied
+        yield from (_in_original(finding, self.passes, source) for finding in self.remaining)
+
 
 def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
     """All findings of one pass, guarded regions and suppressions decided, none applied."""

@@ -35,6 +35,7 @@ class Rewrite:
     message: str
     native: str | None = None
     torch: str | None = None
+    backends: tuple[str, ...] = ()  # where they are not the rule's
 
 
 @dataclass(frozen=True, slots=True)

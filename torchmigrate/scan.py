@@ -6,7 +6,7 @@ import ast
 import bisect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torchmigrate.edits import Finding, Safety
@@ -93,7 +93,7 @@ def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
             if found and rewrite.safety is Safety.DISPLAY:
                 found = site.note(rewrite.message)
         if found:
-            yield found
+            yield replace(found, backends=rewrite.backends)
             return
 
 

@@ -37,7 +37,7 @@ class Job:
 
     path: str
     raw: bytes
-    mode: str
+    mode: str  # check | apply | survey: what apply would do and leave, all in places of the file as it is
 
 
 class Worker:
@@ -88,6 +88,8 @@ class Worker:
             findings = inspect(Module(path, text, self.facts), self.rules(path), self.facts)
             return Unchanged(path, tuple(_in_cells(findings, book))), None
         outcome = rewrite(path, text, self.rules(path), self.facts)
+        if job.mode == "survey":
+            return Unchanged(path, tuple(_in_cells(list(outcome.in_original(text)), book))), None
         if not outcome.applied:
             return Unchanged(path, tuple(_in_cells(outcome.remaining, book))), None
         if book:

@@ -27,6 +27,8 @@ _CALLED = {
     "nccl.is_available",
 }
 
+_CHOSEN = ("mps", "xpu", "npu")  # the other module is there for the CPU
+
 
 def cuda_namespace(site: Site) -> Iterator[Finding]:
     if isinstance(site.node, ast.Import):
@@ -49,7 +51,8 @@ def _module(site: Site) -> Iterator[Finding]:
     up = site.parent
     if isinstance(up, ast.IfExp) and site.node is not up.test:
         yield site.note(
-            "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead"
+            "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead",
+            backends=_CHOSEN,
         )
 
 
@@ -58,4 +61,7 @@ def _two_modules(site: Site, node: ast.Import) -> Iterator[Finding]:
     for alias in node.names:
         found = site.scope.find(alias.asname) if alias.asname and alias.name == "torch.cuda" else None
         if found and any(b.qualified == "torch" for b in found[1]):
-            yield site.note("torch.cuda and torch under one name: name the dtype and the device of each tensor instead")
+            yield site.note(
+                "torch.cuda and torch under one name: name the dtype and the device of each tensor instead",
+                backends=_CHOSEN,
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
@@ -21,7 +22,13 @@ def device_ids(site: Site) -> Iterator[Finding]:
     for name in ("device_ids", "output_device"):
         node = given.get(name)
         if node is not None and not _is_none(node) and not _is_ours(site, node):
-            yield site.fix(_wrapped(site, node, name))
+            found = site.fix(_wrapped(site, node, name))
+            yield replace(found, backends=("cpu", *found.backends)) if _refused_on_cpu(site) else found
+
+
+def _refused_on_cpu(site: Site) -> bool:
+    """DataParallel just calls a module that is on the CPU."""
+    return (site.qualified or "").endswith("DistributedDataParallel")
 
 
 def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
