@@ -18,7 +18,7 @@ NAMES = frozenset(
         "default_tensor_type", "device_idiom", "device_ids", "device_index", "device_string", "device_test",
         "distributed_backend", "double", "environment", "float64", "helper_class", "legacy_constructor", "library_ops",
         "map_location", "move_to_device", "non_blocking", "nvidia_library", "pin_memory", "profiler", "record_stream",
-        "seed", "stream", "tensor_type",
+        "sdp_kernel", "seed", "stream", "tensor_type", "tf32",
     }
 )  # fmt: skip
 
