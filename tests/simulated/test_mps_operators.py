@@ -27,7 +27,8 @@ BESIDE = {
 OUT_ALONE = {"max", "min", "std", "var"}
 CALLED = {
     "linalg_eigvals": "eigvals", "linalg_ldl_factor_ex": "ldl_factor", "linalg_lu_solve": "",
-    "multilabel_margin_loss_forward": "multilabel_margin_loss", "rrelu_with_noise": "rrelu", "rrelu_with_noise_": "rrelu",
+    "multilabel_margin_loss_forward": "multilabel_margin_loss", "rrelu_with_noise": "rrelu",
+    "rrelu_with_noise_": "rrelu",
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the list is torch 2.13's")

@@ -1,5 +1,5 @@
-"""Functions that come down to an operator without an MPS kernel. The rule's `on` lists those of torch 2.13, from torch's
-own list of operators (native_functions.yaml); tests run each on a simulated MPS."""
+"""Functions that come down to an operator without an MPS kernel. The rule's `on` lists those of torch 2.13, from
+torch's own list of operators (native_functions.yaml); tests run each on a simulated MPS."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def _needs_none(site: Site, name: str, call: ast.Call) -> bool:
 def _is_mean(name: str, call: ast.Call) -> bool:
     """Pooling to one element is a mean, which every backend has."""
     at = 1 if name.endswith("adaptive_avg_pool3d") else 0
-    size = next((k.value for k in call.keywords if k.arg == "output_size"), None) or (call.args[at:] or [None])[0]
+    given = [*(k.value for k in call.keywords if k.arg == "output_size"), *call.args[at:]]
+    size = given[0] if given else None
     sizes = size.elts if isinstance(size, (ast.Tuple, ast.List)) else [size]
     return all(isinstance(s, ast.Constant) and s.value == 1 for s in sizes)
