@@ -1,7 +1,7 @@
 """What breaks the graph in a function that this file compiles: asked of `torch.compile`, whose function is then read.
 
 Both the calls of torch.cuda and the helper's that take their place are found, before a migration and after it.
-Measured on torch 2.13 (tests/runtime/surface/compiled.py; tests/simulated/test_graph_breaks.py).
+Measured on torch 2.13 (tests/runtime/surface/compiled.py; test_compiled_cases.py).
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from torchmigrate.scope import FUNCTIONS, Scope, chain_of
 
 # torch.compile skips them on every device, CUDA included
 SKIPPED = {
-    "get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all", "initial_seed", "memory_allocated",
-    "max_memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "device_count", "set_device",
-    "device_of", "get_device_name", "is_bf16_supported", "default_stream", "nvtx.range_push", "nvtx.range",
+    "get_rng_state", "get_rng_state_all", "set_rng_state", "manual_seed", "manual_seed_all", "initial_seed",
+    "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_stats",
+    "memory_summary", "device_count", "set_device", "device_of", "get_device_name", "is_bf16_supported",
+    "default_stream", "nvtx.range_push", "nvtx.range_pop", "nvtx.range",
 }  # fmt: skip
 # it takes them on CUDA, and neither them nor the helper's on these
 ELSEWHERE = {
     "Stream": ("npu", "mtia"), "stream": ("npu", "mtia"), "current_stream": ("mtia",), "Event": ("npu",),
     "device": ("npu", "mtia"), "device_guard": ("npu", "mtia"), "get_device_properties": ("xpu", "npu", "mtia"),
-    "reset_peak_memory_stats": ("npu", "mtia"), "mem_get_info": ("npu",),
+    "reset_peak_memory_stats": ("npu", "mtia"), "mem_get_info": ("npu",), "seed": ("npu", "mtia"),
+    "seed_all": ("npu", "mtia"),
 }  # fmt: skip
 _OUT = "call it outside the compiled function"
 
