@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from torchmigrate.edits import Finding, Safety
-from torchmigrate.module import Module, Site
+from torchmigrate.module import HELPER, Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of, pattern_key
 from torchmigrate.scope import Scope, canonical, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
@@ -176,8 +176,8 @@ class Scan:
             if not isinstance(inner, ast.Attribute):
                 return
             inner, name = inner.value, name.rpartition(".")[0]
-        if name is None and isinstance(node, ast.Attribute) and not self._is_helper(node):
-            handlers = self.rules.by_key.get("." + node.attr, ())
+        if isinstance(node, ast.Attribute) and (name is None or self._is_helper(node)):
+            handlers = self.rules.by_key.get(f"{HELPER if self._is_helper(node) else ''}.{node.attr}", ())
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
 
     def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
