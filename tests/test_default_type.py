@@ -202,3 +202,29 @@ def _same(old: torch.Tensor, new: torch.Tensor) -> None:
         new.requires_grad,
     )
     assert torch.equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("reset", "expected"),
+    [
+        ("torch.set_default_tensor_type(torch.FloatTensor)", 1),
+        ("torch.set_default_tensor_type('torch.DoubleTensor')", 1),
+        ("torch.set_default_tensor_type(kind)", 0),
+        ("torch.set_default_device(None)\ntorch.set_default_tensor_type(torch.FloatTensor)", 0),
+        ("torch.set_default_dtype(torch.float32)", 0),
+    ],
+)
+def test_a_type_that_is_put_back(reset: str, expected: int, tmp_path: Path) -> None:
+    """Off CUDA the default device is not: it is torch.set_default_device's."""
+    text = f"import torch\ntorch.set_default_tensor_type(torch.cuda.HalfTensor)\nf()\n{reset}\n"
+    found = planned(write_tree(tmp_path, {"train.py": text}))["train.py"].findings  # type: ignore[union-attr]
+    assert sum("puts the default dtype back" in f.message for f in found) == expected
+
+
+def test_a_cpu_type_leaves_the_default_device() -> None:
+    torch.set_default_device("meta")
+    try:
+        torch.set_default_tensor_type(torch.FloatTensor)
+        assert torch.zeros(1).device.type == "meta"
+    finally:
+        torch.set_default_device(None)

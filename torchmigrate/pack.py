@@ -134,9 +134,11 @@ class _Reader:
         if bool(on) != has_transform:
             raise self.fail(line, "`on` and `transform` belong together", "`on` lists what the transform is called for")
         for key in on:
-            if not (key.startswith(("torch.", ".")) or key in NODE_KINDS | STRING_KINDS):
+            if not (key.startswith(("torch.", ".", "accel.")) or key in NODE_KINDS | STRING_KINDS):
                 raise self.fail(
-                    line, f"`on` has {key!r}", "use `torch.x`, `torch.x.*`, `.method`, `string:...` or a node kind"
+                    line,
+                    f"`on` has {key!r}",
+                    "use `torch.x`, `torch.x.*`, `.method`, `accel.x`, `string:...` or a node kind",
                 )
 
     def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:

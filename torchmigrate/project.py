@@ -55,6 +55,13 @@ class Facts:
 
         return survey(self.files, self.index)
 
+    @cached_property
+    def old_precision(self) -> Mapping[str, tuple[str, ast.expr]]:
+        """For each file, an old switch for TF32 (its file and place) in the same process; read once a rule asks."""
+        from torchmigrate.precision import survey
+
+        return survey(self.files, self.index)
+
     def is_helper(self, qualified: str) -> bool:
         """Whether an import means the vendored helper (or the packaged one)."""
         return qualified == PACKAGED or qualified.rpartition(".")[2] == self.helper
