@@ -43,6 +43,7 @@ _COMMANDS = (
     commands.check,
     commands.rules,
     commands.explain,
+    commands.catalog,
     verify.verify,
     verify.backends,
     commands.undo,
