@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ BACKENDS = ("cuda", "rocm", "mps", "xpu", "npu", "hpu", "mtia", "cpu", "mlx")
 KINDS = ("module", "function", "class", "method", "attribute")
 REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")
 _TEXTS = ("name", "kind", "action", "rule", "helper", "why", "since", "source", "measure", "gives")
-_KEYS = (*_TEXTS, "verdicts", "but")
+_KEYS = (*_TEXTS, "also", "verdicts", "but")
 _NAME = re.compile(r"torch(\.[A-Za-z_]\w*)*")
 
 
@@ -130,9 +130,9 @@ class _Reader:
         if not isinstance(tables, list):
             raise self.fail(0, "api", "`api` is a table", "write [[api]], once per row")
         heads = self.heads if len(self.heads) == len(tables) else [1] * len(tables)
-        return [self.row(table, head, source) for table, head in zip(tables, heads, strict=True)]
+        return [row for table, head in zip(tables, heads, strict=True) for row in self.row(table, head, source)]
 
-    def row(self, table: dict[str, Any], head: int, source: str) -> Row:
+    def row(self, table: dict[str, Any], head: int, source: str) -> Iterator[Row]:
         self.known(table, _KEYS, head)
         values = {key: self.text(table, key, head) for key in _TEXTS}
         values["source"] = values["source"] or source
@@ -142,7 +142,16 @@ class _Reader:
             self.one_of(values[key], choices, key, head)
         row = Row(**values, backends=self.verdicts(table, head), path=self.path, line=head)
         self.check(row)
-        return row
+        yield row
+        for name in self.names(table, head):
+            yield replace(row, name=name, measure="", gives="")
+
+    def names(self, table: Mapping[str, Any], head: int) -> list[str]:
+        """Other names of the same API: `torch.cuda.memory.empty_cache`."""
+        also = table.get("also", [])
+        if not isinstance(also, list) or not all(isinstance(n, str) and _NAME.fullmatch(n) for n in also):
+            raise self.fail(head, "also", f"`also` is {also!r}", 'write also = ["torch.cuda.memory.f"]')
+        return also
 
     def check(self, row: Row) -> None:
         """What an action or a verdict asks for."""
