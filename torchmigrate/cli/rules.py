@@ -1,4 +1,4 @@
-"""`rules` and `explain`: what the rule files say."""
+"""`rules` and `explain`: what the rule files and the catalog say."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
 
+from torchmigrate import catalog, diff, pack
 from torchmigrate import config as config_
-from torchmigrate import diff, pack
+from torchmigrate.catalog import words
 from torchmigrate.cli.migrate import known, pack_errors
 from torchmigrate.cli.output import colours
 from torchmigrate.edits import Changed
@@ -59,32 +61,77 @@ def test(directories: Sequence[Path]) -> int:
 
 
 def explain(name: str) -> int:
-    """A rule; or for an API, the rules that look after it."""
+    """A rule; or an API: its row in the catalog and the rules that look after it."""
     ruleset = _load()
-    rule = ruleset.rules.get(name)
-    found = [rule] if rule else handlers(ruleset, name)
-    if not found:
-        names = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys())]
-        help = did_you_mean(name, names) or "see `torchmigrate rules`"
-        raise UserError(f"no rule is called `{name}`, and none speaks of it", help)
-    if rule is None:
-        print(f"{name}: see {len(found)} rule{'' if len(found) == 1 else 's'}\n")
-    print("\n\n".join("\n".join(_lines(r, colours(sys.stdout))) for r in found))
+    if rule := ruleset.rules.get(name):
+        print(_shown([rule]))
+        return 0
+    with pack_errors():
+        rows = catalog.load(config_.load([Path()]).rule_paths)
+    api = _api(name)
+    row = rows.find(api)
+    unknown = row is None and _is_public_torch(api, rows)
+    found = (
+        _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
+    )
+    if row:
+        print(_wrapped(words.paragraph(row, row.name if rows.row(api) else api)))
+    elif found:
+        print(f"{name}: see {len(found)} rule{'' if len(found) == 1 else 's'}")
+    else:
+        known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
+        help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
+        raise UserError(f"no rule is called `{name}`, and neither a rule nor the catalog speaks of it", help)
+    if found:
+        print(f"\n{_shown(found)}")
     return 0
+
+
+def _shown(rules: Sequence[Rule]) -> str:
+    return "\n\n".join("\n".join(_lines(rule, colours(sys.stdout))) for rule in rules)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False))
+
+
+def _api(name: str) -> str:
+    """`torch.Tensor.cuda` for `.cuda()`."""
+    bare = re.sub(r"\(.*", "", name).strip()
+    return f"torch.Tensor{bare}" if bare.startswith(".") else bare
+
+
+def _is_public_torch(api: str, rows: catalog.Catalog) -> bool:
+    """Whether it would have a row, if torch had it: patterns such as `torch.cuda.*` then say nothing of it."""
+    module, _, last = api.rpartition(".")
+    return rows.row(module) is not None and not last.startswith("_")
+
+
+def _rules_of(row: catalog.Row, ruleset: Ruleset, name: str) -> list[Rule]:
+    """The rules that the row names, then others that look for the very API."""
+    named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
+    return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]
 
 
 def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
     """Rules whose patterns name the API: exactly, else by `torch.x.*`, else those whose examples use it."""
-    name = re.sub(r"\(.*", "", api).strip()
-    name = re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", name)
-    rules = ruleset.rules.values()
-    exact = [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
+    name, rules = _bare(api), ruleset.rules.values()
     wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
     return (
-        exact
+        exact_handlers(ruleset, api)
         or wide
         or [r for r in rules if "." in name and any(_mentions(c.before, name) for c in r.cases if c.after)]
     )
+
+
+def exact_handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Rules whose patterns name the very API."""
+    name, rules = _bare(api), ruleset.rules.values()
+    return [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
+
+
+def _bare(api: str) -> str:
+    return re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", re.sub(r"\(.*", "", api).strip())
 
 
 def _mentions(text: str, name: str) -> bool:

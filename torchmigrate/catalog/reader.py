@@ -1,102 +1,21 @@
-"""What becomes of each torch API that names a device: TOML rows with a verdict per backend, an action and a source."""
+"""TOML files to rows; every error carries file and line."""
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torchmigrate.catalog.row import ACTIONS, BACKENDS, HELPER, KINDS, LEFT, NO_TORCH, VERDICTS, Row
 from torchmigrate.errors import did_you_mean
-from torchmigrate.pack import PackError, builtin
-from torchmigrate.scope import canonical
+from torchmigrate.pack import PackError
 
-WORKS, HELPER, NO_OP, DIFFERENT, MISSING, NO_TORCH = VERDICTS = (
-    "works", "works through the helper", "no-op", "different", "missing", "not a torch device"
-)  # fmt: skip
-BACKENDS = ("cuda", "rocm", "mps", "xpu", "npu", "hpu", "mtia", "cpu", "mlx")
-KINDS = ("module", "function", "class", "method", "attribute")
-REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")
-_TEXTS = ("name", "kind", "action", "rule", "helper", "why", "since", "source", "measure", "gives")
-_KEYS = (*_TEXTS, "also", "verdicts", "but")
+_TEXTS = ("name", "kind", "action", "helper", "why", "since", "source", "measure", "gives")
+_KEYS = (*_TEXTS, "rule", "also", "verdicts", "but")
 _NAME = re.compile(r"torch(\.[A-Za-z_]\w*)*")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One API. `backends` has a verdict of VERDICTS for each of BACKENDS; `since` is empty where torch 2.1 has it."""
-
-    name: str
-    kind: str
-    backends: Mapping[str, str]
-    action: str
-    rule: str
-    helper: str
-    why: str
-    since: str
-    source: str
-    measure: str
-    gives: str
-    path: Path
-    line: int
-
-    def departs(self, backends: Iterable[str]) -> bool:
-        """Whether one of these backends gives anything but plain "works"."""
-        return any(self.backends[name] != WORKS for name in backends)
-
-
-@dataclass(frozen=True)
-class Catalog:
-    """All rows by name, in the order of the names."""
-
-    rows: Mapping[str, Row]
-
-    def row(self, name: str) -> Row | None:
-        """The row of this very API, also under a name that torch documents elsewhere (`torch.cuda.random.seed`)."""
-        return self.rows.get(name) or self.rows.get(canonical(name)) or self._twins.get(name)
-
-    def find(self, name: str) -> Row | None:
-        """`row`, else the row of what it belongs to: a class's method, a flag of an attribute's. No module's."""
-        while "." in name:
-            if row := self.row(name):
-                return row
-            name = name.rpartition(".")[0]
-            if (above := self.row(name)) and above.kind == "module":
-                return None
-        return None
-
-    @cached_property
-    def _twins(self) -> dict[str, Row]:
-        """`torch.cuda.X` for a row that is written as `torch.cuda.memory.X`."""
-        return {canonical(name): row for name, row in self.rows.items()}
-
-    def matching(self, names: Sequence[str]) -> list[Row]:
-        """Rows that one of these names, prefixes (`torch.cuda`) or globs (`torch.*.synchronize`) covers."""
-        tests = [
-            re.compile(fnmatch.translate(n) if re.search(r"[*?\[]", n) else re.escape(n) + r"(\..*)?") for n in names
-        ]
-        return [row for name, row in self.rows.items() if not tests or any(t.fullmatch(name) for t in tests)]
-
-
-def load(rule_paths: Sequence[Path] = (), rules: Collection[str] | None = None) -> Catalog:
-    """Read `catalog/*.toml` below the built-in rules and `rule_paths`. `rules`: the ids that rows may name (None: any).
-    Raises PackError."""
-    rows: dict[str, Row] = {}
-    ours = builtin()
-    for root in (ours, *(p for p in rule_paths if p.resolve() != ours.resolve())):
-        for path in sorted((root / "catalog").glob("*.toml")):
-            for row in read(path, rules):
-                if first := rows.get(row.name):
-                    raise PackError(
-                        f"{row.path}:{row.line}: `{row.name}` has a row already ({first.path}:{first.line})\n"
-                        "help: an API has one row"
-                    )
-                rows[row.name] = row
-    return Catalog(dict(sorted(rows.items())))
 
 
 def read(path: Path, rules: Collection[str] | None = None) -> list[Row]:
@@ -116,7 +35,7 @@ class _Reader:
     """Checks one file's tables; tomllib keeps no positions, so lines are looked up."""
 
     def __init__(self, path: Path, text: str, rules: Collection[str] | None) -> None:
-        self.path, self.rules = path, rules
+        self.path, self.known_rules = path, rules
         self.lines = text.splitlines()
         self.heads = [i for i, line in enumerate(self.lines, 1) if re.match(r"\[\[\s*api\s*\]\]", line)]
         self.sets: dict[str, Mapping[str, str]] = {}
@@ -140,18 +59,18 @@ class _Reader:
             raise self.fail(head, "name", f"`name` is {values['name']!r}", 'write name = "torch.cuda.f", without ()')
         for key, choices in (("kind", KINDS), ("action", ACTIONS)):
             self.one_of(values[key], choices, key, head)
-        row = Row(**values, backends=self.verdicts(table, head), path=self.path, line=head)
+        rule = table.get("rule", [])
+        rules = self.strings([rule] if isinstance(rule, str) else rule, "rule", head, "memory/empty-cache")
+        row = Row(**values, rules=rules, backends=self.verdicts(table, head), path=self.path, line=head)
         self.check(row)
         yield row
-        for name in self.names(table, head):
-            yield replace(row, name=name, measure="", gives="")
+        for name in self.strings(table.get("also", []), "also", head, "torch.cuda.memory.f"):
+            yield replace(row, name=name, measure="", gives="")  # another name of the same API
 
-    def names(self, table: Mapping[str, Any], head: int) -> list[str]:
-        """Other names of the same API: `torch.cuda.memory.empty_cache`."""
-        also = table.get("also", [])
-        if not isinstance(also, list) or not all(isinstance(n, str) and _NAME.fullmatch(n) for n in also):
-            raise self.fail(head, "also", f"`also` is {also!r}", 'write also = ["torch.cuda.memory.f"]')
-        return also
+    def strings(self, value: object, key: str, head: int, example: str) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self.fail(head, key, f"`{key}` is {value!r}", f'write {key} = ["{example}"]')
+        return tuple(value)
 
     def check(self, row: Row) -> None:
         """What an action or a verdict asks for."""
@@ -163,9 +82,10 @@ class _Reader:
             self.need(
                 row, row.rule, "action", f"`{name}` is {row.action} without a `rule`", "name the rule that does it"
             )
-        if row.rule and self.rules is not None and row.rule not in self.rules:
-            near = did_you_mean(row.rule, self.rules) or "see `torchmigrate rules`"
-            raise self.fail(row.line, "rule", f"`{name}`: unknown rule `{row.rule}`", near)
+        for rule in row.rules:
+            if self.known_rules is not None and rule not in self.known_rules:
+                near = did_you_mean(rule, self.known_rules) or "see `torchmigrate rules`"
+                raise self.fail(row.line, "rule", f"`{name}`: unknown rule `{rule}`", near)
         helped = row.helper or HELPER not in row.backends.values()
         self.need(row, helped, "verdicts", f"`{name}` {HELPER} without a `helper`", "name the helper's function")
         self.need(row, row.source, "name", f"`{name}` has no source", "give the row or the file a `source`")
