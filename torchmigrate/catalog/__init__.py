@@ -23,7 +23,7 @@ class Catalog:
 
     def row(self, name: str) -> Row | None:
         """The row of this very API, also under a name that torch documents elsewhere (`torch.cuda.random.seed`)."""
-        return self.rows.get(name) or self.rows.get(canonical(name)) or self._twins.get(name)
+        return self.rows.get(name) or self._twins.get(canonical(name))
 
     def find(self, name: str) -> Row | None:
         """`row`, else the row of what it belongs to: a class's method, a flag of an attribute's. No module's."""
@@ -37,7 +37,7 @@ class Catalog:
 
     @cached_property
     def _twins(self) -> dict[str, Row]:
-        """`torch.cuda.X` for a row that is written as `torch.cuda.memory.X`."""
+        """Rows by the names that torch documents: `torch.cuda.X` for one that is written as `torch.cuda.memory.X`."""
         return {canonical(name): row for name, row in self.rows.items()}
 
     def matching(self, names: Sequence[str]) -> list[Row]:

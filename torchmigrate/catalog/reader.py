@@ -46,8 +46,8 @@ class _Reader:
         for name, table in self.tables(data, "verdicts").items():
             self.sets[name] = self.complete(table, self.find(1, rf"\[\s*verdicts\.\W?{re.escape(name)}\W?\s*\]"))
         tables = data.get("api", [])
-        if not isinstance(tables, list):
-            raise self.fail(0, "api", "`api` is a table", "write [[api]], once per row")
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise self.fail(0, "api", "`api` is no list of tables", "write [[api]], once per row")
         heads = self.heads if len(self.heads) == len(tables) else [1] * len(tables)
         return [row for table, head in zip(tables, heads, strict=True) for row in self.row(table, head, source)]
 
@@ -157,14 +157,15 @@ class _Reader:
         return value
 
     def at(self, head: int, key: str) -> int:
-        """The line of a key in the table that begins at `head` (0: before the first), else that of the head."""
-        for number in range(max(head, 1), len(self.lines) + 1):
-            line = self.lines[number - 1]
-            if number > head and line.startswith("["):
+        """The line of a key in the table that begins at `head`, else the head's. 0: of a key or table of the file."""
+        if not head:
+            return self.find(1, rf"\[*\s*{re.escape(key)}\W") if key else 1
+        for number, line in enumerate(self.lines[head:], head + 1):
+            if line.startswith("["):
                 break
             if key and re.match(rf"\s*\W?{re.escape(key)}\W?\s*=", line):
                 return number
-        return max(head, 1)
+        return head
 
     def find(self, start: int, pattern: str) -> int:
         return next((i for i in range(start, len(self.lines) + 1) if re.match(pattern, self.lines[i - 1])), start)

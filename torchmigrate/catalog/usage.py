@@ -24,6 +24,7 @@ from torchmigrate.worker import Done, Job, Worker
 
 # below these, a name without a row is said; elsewhere in torch most names have nothing to do with devices
 _DEVICE_MODULES = {"cuda", "mps", "xpu", "mtia", "accelerator", "npu", "hpu", "mlu", "musa"}
+_MAY_USE = re.compile(rb"torch|cuda")  # a file without these may still use what another one imports for it
 _DEVICE = re.compile(r"(cuda|hip|mps|xpu|npu|hpu|mtia|mlu|musa|xla)(:(\d+|%[dis]|\{[^}]*\}?)?)?")
 
 
@@ -83,8 +84,14 @@ class _Surveyor(Worker):
         super().__init__(Ruleset({}), facts)
         self.catalog = catalog
 
+    def __call__(self, job: Job) -> Done:
+        result, unbound = super().__call__(job)
+        if isinstance(result, Failed) and not _MAY_USE.search(job.raw):
+            return Unchanged(result.path), None  # as `check`, which does not look into it
+        return result, unbound
+
     def _one(self, path: Path, job: Job) -> Done:
-        if job.raw.startswith(project.MARKER) or not re.search(rb"torch|cuda", job.raw):
+        if job.raw.startswith(project.MARKER):
             return Unchanged(path), None
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
         text = book.source if book else source.decode(job.raw)
