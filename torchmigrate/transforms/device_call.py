@@ -59,7 +59,6 @@ def _beside_cpu(module: Module, node: ast.AST) -> bool:
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
-_TYPE_NAMES = ("device_type", "use_device")  # the latter of torch.autograd.profiler.profile: text, compared with a list
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
@@ -79,7 +78,7 @@ def keyword(
             or callee.startswith("torch.")
             or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
         )
-        yield replaced(site, whole, device, typed=torchy and name not in _TYPE_NAMES)
+        yield replaced(site, whole, device, typed=torchy and name not in ("device_type", "use_device"))
     elif callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
     elif name == "default" and device_default.is_field(call):
