@@ -44,6 +44,7 @@ _COMMANDS = (
     report.report,
     commands.rules,
     commands.explain,
+    commands.catalog,
     verify.verify,
     verify.backends,
     commands.undo,

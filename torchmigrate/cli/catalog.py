@@ -1,108 +1,107 @@
-"""`rules` and `explain`: what the rule files say."""
+"""`catalog`: the rows that were asked for, or those that a project uses, in the layout that was asked for."""
 
 from __future__ import annotations
 
-# ruff: noqa: SIM118 (a Rule is no dict)
 import os
-import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
-
+from torchmigrate import catalog
 from torchmigrate import config as config_
-from torchmigrate import diff, pack
-from torchmigrate.cli.migrate import known, pack_errors
-from torchmigrate.cli.output import colours
-from torchmigrate.edits import Changed
+from torchmigrate.catalog.row import BACKENDS, MISSING
+from torchmigrate.cli.migrate import pack_errors
+from torchmigrate.cli.output import emit
 from torchmigrate.errors import UserError, did_you_mean
-from torchmigrate.rule import Rule, Ruleset
+from torchmigrate.report import catalog as report
+from torchmigrate.words import counted
+
+if TYPE_CHECKING:
+    from torchmigrate.catalog.usage import Usage
+    from torchmigrate.cli.commands import CatalogFormat
 
 
-def _load() -> Ruleset:
+def run(
+    *,
+    names: Sequence[str] | None,
+    backend: Sequence[str] | None,
+    project: Path | None,
+    output_format: CatalogFormat,
+    output: Path | None,
+) -> int:
+    """Print it; the exit status: 2 where a file of the project could not be read."""
+    settings = config_.load([project or Path()])
+    backends = _backends(backend or ())
     with pack_errors():
-        return pack.load(config_.load([Path()]).rule_paths)
+        found = catalog.load(settings.rule_paths)
+    rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
+    here = Path(os.path.realpath(os.curdir))
+    if project is None:
+        emit(_laid_out(report.Selection(rows, report.every(backends)), output_format), output)
+        print(counted(len(rows), "API"), file=sys.stderr)
+        return 0
+    from torchmigrate.catalog import usage
+
+    used = usage.survey(project, settings, found)
+    rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
+    selection = report.Selection(rows, report.every(backends), used.places, here)
+    emit(_laid_out(selection, output_format), output)
+    for line in _said(used, selection):
+        print(line, file=sys.stderr)
+    return 2 if used.failed else 0
 
 
-def listing(names: Sequence[str]) -> int:
-    """A line per rule: all, or those of the packs and rules named."""
-    ruleset = _load()
-    known(ruleset, names)
-    rules = ruleset.selected(names, ()).rules.values()
-    width = max((len(rule.id) for rule in rules), default=0)
-    for rule in sorted(rules, key=lambda r: r.id):
-        print(f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}")
-    print(f"{len(rules)} rules", file=sys.stderr)
-    return 0
+def _backends(given: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for value in given for name in value.split(",") if name.strip())
+    for name in names:
+        if name not in BACKENDS:
+            raise UserError(f"--backend names no backend: `{name}`", did_you_mean(name, BACKENDS) or _known())
+    return names
 
 
-def test(directories: Sequence[Path]) -> int:
-    """Run the cases: of the rules in these directories, or of all that are loaded."""
-    from torchmigrate import cases  # and LibCST with it, which the other commands here do without
-
-    with pack_errors():
-        ruleset = pack.load(directories) if directories else _load()
-    roots = [Path(os.path.realpath(directory)) for directory in directories]
-
-    def mine(rule: Rule) -> bool:
-        return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
-
-    tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
-    failures = [failure for failure in cases.check_cases(ruleset) if failure.rule in tested]
-    for failure in failures:
-        print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
-    count = sum(len(rule.cases) for rule in tested.values())
-    sys.stdout.flush()
-    print(f"{count - len(failures)} of {count} cases of {len(tested)} rules pass.", file=sys.stderr)
-    return 1 if failures else 0
+def _known() -> str:
+    return f"known: {', '.join(BACKENDS)}"
 
 
-def explain(name: str) -> int:
-    """A rule; or for an API, the rules that look after it."""
-    ruleset = _load()
-    rule = ruleset.rules.get(name)
-    found = [rule] if rule else handlers(ruleset, name)
-    if not found:
-        names = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys())]
-        help = did_you_mean(name, names) or "see `torchmigrate rules`"
-        raise UserError(f"no rule is called `{name}`, and none speaks of it", help)
-    if rule is None:
-        print(f"{name}: see {len(found)} rule{'' if len(found) == 1 else 's'}\n")
-    print("\n\n".join("\n".join(_lines(r, colours(sys.stdout))) for r in found))
-    return 0
+def _matching(found: catalog.Catalog, names: Sequence[str]) -> list[catalog.Row]:
+    """Raises UserError for a name that covers no row."""
+    for name in names:
+        if not found.matching([name]):
+            raise UserError(
+                f"no API is called `{name}`", did_you_mean(name, found.rows) or "see `torchmigrate catalog`"
+            )
+    return found.matching(names)
 
 
-def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
-    """Rules whose patterns name the API: exactly, else by `torch.x.*`, else those whose examples use it."""
-    name = re.sub(r"\(.*", "", api).strip()
-    name = re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", name)
-    rules = ruleset.rules.values()
-    exact = [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
-    wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
-    return (
-        exact
-        or wide
-        or [r for r in rules if "." in name and any(_mentions(c.before, name) for c in r.cases if c.after)]
+def _laid_out(selection: report.Selection, output_format: CatalogFormat) -> Iterator[bytes]:
+    if output_format.value == "json":
+        lines = iter([report.render(selection)])
+    else:
+        lines = report.markdown(selection) if output_format.value == "markdown" else report.text(selection)
+    yield from (f"{line}\n".encode(errors="surrogateescape") for line in lines)
+
+
+def _said(used: Usage, selection: report.Selection) -> Iterator[str]:
+    """What stands beside the matrix: names without a row, files that were not read, and how much runs where."""
+
+    def name(path: Path) -> str:
+        return path.relative_to(selection.here).as_posix() if path.is_relative_to(selection.here) else str(path)
+
+    for api, places in used.unknown.items():
+        path, first = places[0]
+        yield f"note: the catalog has no row for {api} ({counted(len(places), 'use')}, first {name(path)}:{first.line})"
+    for failed in used.failed:
+        yield f"error: {name(failed.path)}: {failed.error}"
+    uses = sum(map(selection.count, selection.rows))
+    yield (
+        f"{counted(len(selection.rows), 'API')} in {counted(uses, 'use')}, in {counted(used.read, 'file')} read."
+        + (f" {len(used.skipped)} skipped." if used.skipped else "")
+        + (f" {counted(len(used.failed), 'error')}." if used.failed else "")
     )
-
-
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) is not None
-
-
-def _lines(rule: Rule, colour: bool) -> Iterator[str]:
-    yield typer.style(rule.id, bold=True) if colour else rule.id
-    yield f"  {rule.summary}"
-    yield f"  safety: {rule.safety.value}" + (f"; matters on: {', '.join(rule.backends)}" if rule.backends else "")
-    yield ""
-    yield from (f"  {line}".rstrip() for line in rule.why.splitlines())
-    example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
-    if example and example.after is not None:
-        yield ""
-        change = Changed(Path("example.py"), example.before.encode(), example.after.encode(), ())
-        shown = diff.unified(change, "example.py").decode().splitlines()[2:]
-        yield from (f"    {line}" for line in shown if not line.startswith("@@"))
-    if rule.see:
-        yield ""
-        yield from (f"  {url}" for url in rule.see)
+    lacking = Counter(
+        {b: sum(selection.count(r) for r in selection.rows if r.backends[b] == MISSING) for b in BACKENDS}
+    )
+    if shown := [f"{b} {lacking[b]}" for b in selection.backends if lacking[b]]:
+        yield f"Uses of what is missing there, once migrated: {', '.join(shown)}."

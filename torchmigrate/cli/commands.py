@@ -17,6 +17,14 @@ class Format(str, Enum):
     JSON = "json"
 
 
+class CatalogFormat(str, Enum):
+    """How the catalog is laid out."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
 class Runtime(str, Enum):
     """Where the helper comes from."""
 
@@ -106,21 +114,39 @@ def rules(
     names: Annotated[list[str] | None, Argument(help="Packs or rules; `test DIR` runs a pack's cases.")] = None,
 ) -> int:
     """List the rules, or run the cases of a pack (`rules test DIR`)."""
-    from torchmigrate.cli import catalog
+    from torchmigrate.cli import rules as rules_
 
     given = names or []
     if given[:1] == ["test"]:
-        return catalog.test([Path(name) for name in given[1:]])
-    return catalog.listing(given)
+        return rules_.test([Path(name) for name in given[1:]])
+    return rules_.listing(given)
 
 
 def explain(
     name: Annotated[str, Argument(help="A rule (`device/tensor-cuda`) or an API (`torch.cuda.empty_cache`).")],
 ) -> int:
     """Say what a rule does and why, or which rules look after an API."""
-    from torchmigrate.cli import catalog
+    from torchmigrate.cli import rules as rules_
 
-    return catalog.explain(name)
+    return rules_.explain(name)
+
+
+def catalog(
+    names: Annotated[list[str] | None, Argument(help="APIs: names, prefixes (`torch.cuda`) or globs.")] = None,
+    backend: Annotated[
+        list[str] | None, Option(metavar="NAMES", help="Only what does not simply work there, as mps,xpu.")
+    ] = None,
+    project: Annotated[
+        Path | None, Option(metavar="PATH", help="Only what this project uses, with counts: its matrix.")
+    ] = None,
+    output_format: Annotated[CatalogFormat, Option(help="How to print.")] = CatalogFormat.TEXT,
+    output: Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="To a file, not to stdout.")] = None,
+) -> int:
+    """Say for every torch API that names a device what it does on each backend, and what becomes of it."""
+    given = locals()
+    from torchmigrate.cli import catalog as catalog_
+
+    return catalog_.run(**given)
 
 
 def undo(path: Annotated[Path, Argument(help="Only what was written here.")] = Path()) -> int:

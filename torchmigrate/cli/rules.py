@@ -1,0 +1,155 @@
+"""`rules` and `explain`: what the rule files and the catalog say."""
+
+from __future__ import annotations
+
+# ruff: noqa: SIM118 (a Rule is no dict)
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+from torchmigrate import catalog, diff, pack
+from torchmigrate import config as config_
+from torchmigrate.catalog import words
+from torchmigrate.cli.migrate import known, pack_errors
+from torchmigrate.cli.output import colours
+from torchmigrate.edits import Changed
+from torchmigrate.errors import UserError, did_you_mean
+from torchmigrate.rule import Rule, Ruleset
+
+
+def _load() -> Ruleset:
+    with pack_errors():
+        return pack.load(config_.load([Path()]).rule_paths)
+
+
+def listing(names: Sequence[str]) -> int:
+    """A line per rule: all, or those of the packs and rules named."""
+    ruleset = _load()
+    known(ruleset, names)
+    rules = ruleset.selected(names, ()).rules.values()
+    width = max((len(rule.id) for rule in rules), default=0)
+    for rule in sorted(rules, key=lambda r: r.id):
+        print(f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}")
+    print(f"{len(rules)} rules", file=sys.stderr)
+    return 0
+
+
+def test(directories: Sequence[Path]) -> int:
+    """Run the cases: of the rules in these directories, or of all that are loaded."""
+    from torchmigrate import cases  # and LibCST with it, which the other commands here do without
+
+    with pack_errors():
+        ruleset = pack.load(directories) if directories else _load()
+    roots = [Path(os.path.realpath(directory)) for directory in directories]
+
+    def mine(rule: Rule) -> bool:
+        return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
+
+    tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
+    failures = [failure for failure in cases.check_cases(ruleset) if failure.rule in tested]
+    for failure in failures:
+        print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
+    count = sum(len(rule.cases) for rule in tested.values())
+    sys.stdout.flush()
+    print(f"{count - len(failures)} of {count} cases of {len(tested)} rules pass.", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def explain(name: str) -> int:
+    """A rule; or an API: its row in the catalog and the rules that look after it."""
+    ruleset = _load()
+    if rule := ruleset.rules.get(name):
+        print(_shown([rule]))
+        return 0
+    with pack_errors():
+        rows = catalog.load(config_.load([Path()]).rule_paths)
+    api = _api(name)
+    row = rows.find(api)
+    unknown = row is None and _is_public_torch(api, rows)
+    found = (
+        _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
+    )
+    if row:
+        print(_wrapped(words.paragraph(row, row.name if rows.row(api) else api)))
+    elif found:
+        print(f"{name}: see {len(found)} rule{'' if len(found) == 1 else 's'}")
+    else:
+        known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
+        help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
+        raise UserError(f"no rule is called `{name}`, and neither a rule nor the catalog speaks of it", help)
+    if found:
+        print(f"\n{_shown(found)}")
+    return 0
+
+
+def _shown(rules: Sequence[Rule]) -> str:
+    return "\n\n".join("\n".join(_lines(rule, colours(sys.stdout))) for rule in rules)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False))
+
+
+def _api(name: str) -> str:
+    """`torch.Tensor.cuda` for `.cuda()`."""
+    bare = re.sub(r"\(.*", "", name).strip()
+    return f"torch.Tensor{bare}" if bare.startswith(".") else bare
+
+
+def _is_public_torch(api: str, rows: catalog.Catalog) -> bool:
+    """Whether it would have a row, if torch had it: patterns such as `torch.cuda.*` then say nothing of it."""
+    module, _, last = api.rpartition(".")
+    return rows.row(module) is not None and not last.startswith("_")
+
+
+def _rules_of(row: catalog.Row, ruleset: Ruleset, name: str) -> list[Rule]:
+    """The rules that the row names, then others that look for the very API."""
+    named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
+    return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]
+
+
+def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Rules whose patterns name the API: exactly, else by `torch.x.*`, else those whose examples use it."""
+    name, rules = _bare(api), ruleset.rules.values()
+    wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
+    return (
+        exact_handlers(ruleset, api)
+        or wide
+        or [r for r in rules if "." in name and any(_mentions(c.before, name) for c in r.cases if c.after)]
+    )
+
+
+def exact_handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Rules whose patterns name the very API."""
+    name, rules = _bare(api), ruleset.rules.values()
+    return [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
+
+
+def _bare(api: str) -> str:
+    return re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", re.sub(r"\(.*", "", api).strip())
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) is not None
+
+
+def _lines(rule: Rule, colour: bool) -> Iterator[str]:
+    yield typer.style(rule.id, bold=True) if colour else rule.id
+    yield f"  {rule.summary}"
+    yield f"  safety: {rule.safety.value}" + (f"; matters on: {', '.join(rule.backends)}" if rule.backends else "")
+    yield ""
+    yield from (f"  {line}".rstrip() for line in rule.why.splitlines())
+    example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
+    if example and example.after is not None:
+        yield ""
+        change = Changed(Path("example.py"), example.before.encode(), example.after.encode(), ())
+        shown = diff.unified(change, "example.py").decode().splitlines()[2:]
+        yield from (f"    {line}" for line in shown if not line.startswith("@@"))
+    if rule.see:
+        yield ""
+        yield from (f"  {url}" for url in rule.see)
