@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchmigrate.pack import Reader
 
 _WHERE_KEYS = {"files", "line", "under"}
-_PATTERN_KEYS = {"match", "message", "files", "unless", "alternative"}
+_PATTERN_KEYS = {"match", "message", "files", "unless", "alternative", "siblings"}
 _FOR_PYTHON = ("transform", "on", "rewrite", "blocks")
 # a group that holds an unbounded repetition and is itself repeated without bound
 _NESTED = re.compile(r"\((?:\\.|[^()\\])*[*+](?:\\.|[^()\\])*\)(?:[*+]|\{\d*,\})")
@@ -74,7 +74,8 @@ def _pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping
     message = table.get("message", data.get("message", data["summary"]))
     if reader.thorough:
         _check_message(reader, message, tests["match"], reader.line("pattern", index, "message"))
-    return TextPattern(tests["match"], message, files, tests["unless"], tests["alternative"])
+    siblings = bool(table.get("siblings", False))
+    return TextPattern(tests["match"], message, files, tests["unless"], tests["alternative"], siblings)
 
 
 def _regex(reader: Reader, text: Any, line: int) -> str | None:

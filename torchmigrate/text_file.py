@@ -61,15 +61,19 @@ class TextFile:
         return [(m.start(), m.group()) for m in found]
 
     @cached_property
-    def lines(self) -> list[Line]:
-        """All that hold more than white space and comments."""
+    def code(self) -> str:
+        """The text with comments blanked."""
         parts: list[str] = []
         end = 0
         for start, comment in self.comments:
             parts += (self.text[end:start], " " * len(comment))
             end = start + len(comment)
-        code = "".join((*parts, self.text[end:]))
-        return [Line(m.start(), m.group()) for m in _LINE.finditer(code) if not m.group().isspace()]
+        return "".join((*parts, self.text[end:]))
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """All that hold more than white space and comments."""
+        return [Line(m.start(), m.group()) for m in _LINE.finditer(self.code) if not m.group().isspace()]
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -124,9 +124,22 @@ def _findings(rule: Rule, path: str, file: TextFile, hidden: suppress.Suppressio
     for pattern in rule.patterns:
         if pattern.files and not _test(pattern.files).search(path):
             continue
-        if pattern.alternative and _regex(pattern.alternative).search(file.text):
+        if pattern.alternative and _regex(pattern.alternative).search(file.code):
             continue
-        yield from _of_pattern(rule, pattern, file, hidden, _lines(rule, path, file))
+        found = list(_of_pattern(rule, pattern, file, hidden, _lines(rule, path, file)))
+        if found and pattern.siblings and pattern.alternative and _beside(rule, Path(path), pattern.alternative):
+            continue
+        yield from found
+
+
+def _beside(rule: Rule, path: Path, alternative: str) -> bool:
+    """Whether another file of the directory that the rule reads offers the choice."""
+    for other in sorted(path.parent.glob("*")):
+        if other != path and _test(tuple(rule.globs())).search(other.as_posix()) and other.is_file():
+            text = decode(other.read_bytes()[:LIMIT])
+            if text is not None and _regex(alternative).search(TextFile(other.name, text).code):
+                return True
+    return False
 
 
 def _lines(rule: Rule, path: str, file: TextFile) -> list[Line]:

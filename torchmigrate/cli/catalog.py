@@ -97,6 +97,12 @@ def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     yield f"  safety: {rule.safety.value}" + (f"; matters on: {', '.join(rule.backends)}" if rule.backends else "")
     yield ""
     yield from (f"  {line}".rstrip() for line in rule.why.splitlines())
+    if rule.patterns:
+        yield ""
+        yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"
+        shown = rule.cases[0] if rule.cases else None
+        yield from ("", f"    {shown.file}: {shown.title}") if shown else ()
+        yield from (f"    | {line}" for line in shown.before.strip("\n").splitlines()) if shown else ()
     example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
     if example and example.after is not None:
         yield ""
