@@ -197,7 +197,7 @@ class _Collector:
                         self._skip(entry.path, pattern)
                     elif not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                         stack.append((entry.path, f"{inside}/"))
-                elif self._wants(name) and not self.default.match(inside):
+                elif self._wants(entry.path) and not self.default.match(inside):
                     self._entry(entry.path, inside, entry.is_file(follow_symlinks=False), entry.is_symlink())
 
     def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:

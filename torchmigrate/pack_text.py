@@ -26,7 +26,7 @@ def read(reader: Reader, data: Mapping[str, Any]) -> tuple[tuple[Where, ...], tu
     tables = data.get("pattern", ())
     if not tables:
         if key := next((k for k in ("files", "where") if k in data), None):
-            raise reader.fail(_at(reader, key), f"`{key}` without a [[pattern]]", "it says where patterns are looked for")
+            raise reader.fail(_at(reader, key), f"`{key}` without a [[pattern]]", "it says where patterns apply")
         return (), ()
     if key := next((k for k in _FOR_PYTHON if k in data), None):
         raise reader.fail(_at(reader, key), f"`{key}` beside a [[pattern]]", "one rule is about Python or about text")

@@ -67,7 +67,8 @@ class Where:
 class TextPattern:
     """What a text rule finds: `match`, a regular expression (None: the file, by its name), of it the group `at`, if
     there is one. Not on lines that hold `unless`, nor in files that hold `alternative`: those offer a choice already;
-    with `siblings` another file of the directory may hold it that the rule reads. `files` narrows the rule's own. A group `library` or `variable` must be one that counterparts.py knows."""
+    with `siblings`, any file of the directory that the rule reads may hold it. `files` narrows the rule's own. A group
+    `library` or `variable` must be one that counterparts.py knows."""
 
     match: str | None
     message: str

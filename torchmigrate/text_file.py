@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 LONGEST = 4_000  # characters of a line, its continuations included: what is longer is data
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"(?:[^\r\n\\]+|\\(?:\r?\n(?:[ \t]*\r?\n)*)?)+")
 _QUOTED = r""""(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*'"""
@@ -26,7 +26,7 @@ _KEY = re.compile(r"""["']?([\w.-]+)["']?\s*=(?!=)""")
 def decode(raw: bytes) -> str | None:
     """UTF-8 with or without a BOM, UTF-16 with one (PowerShell's `>`); what is neither but text keeps its ASCII.
     None for what is no text."""
-    if raw.startswith(_UTF16):
+    if raw.startswith(UTF16):
         try:
             return raw.decode("utf-16")
         except UnicodeDecodeError:

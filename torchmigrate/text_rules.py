@@ -12,39 +12,37 @@ from torchmigrate import suppress
 from torchmigrate.config import Settings
 from torchmigrate.counterparts import VARIABLES, of_library
 from torchmigrate.edits import Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged
-from torchmigrate.files import DiscoveredFile, glob_body
+from torchmigrate.files import DiscoveredFile
+from torchmigrate.names import Names
 from torchmigrate.rule import Rule, Ruleset, TextPattern
-from torchmigrate.text_file import LONGEST, Line, TextFile, decode
+from torchmigrate.text_file import LONGEST, UTF16, Line, TextFile, decode
 
 LIMIT = 1_000_000  # bytes: what is larger is data
-_GENERATED = ("conda-lock.yml", "pnpm-lock.yaml", "package-lock.json")  # of other globs' kind; *.lock is no one's
 _LISTED = 5
 _SKIP_FILE = "# torchmigrate: skip-file"
 
 Occurrence = tuple[int, int, "re.Match[str] | None"]  # start and end in characters
 
 
-class Names:
-    """Whether a path may match any of many globs; quick, as it is asked of every file of a tree."""
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """A rule and what tells quickly whether it has work in a file."""
 
-    def __init__(self, globs: Iterable[str]) -> None:
-        last = {glob.rpartition("/")[2] for glob in globs}
-        plain = {glob for glob in last if re.fullmatch(r"\*\.\w+", glob)}
-        self.suffixes = tuple(sorted(glob[1:] for glob in plain))
-        rest = "|".join(glob_body(glob) for glob in sorted(last - plain))
-        self.other = re.compile(rf"(?:{rest})\Z") if rest else None
+    rule: Rule
+    names: Names
+    literals: tuple[bytes, ...]
 
-    def match(self, path: str) -> bool:
-        if path.endswith(self.suffixes):
-            return not path.endswith(_GENERATED)
-        return self.other is not None and self.other.match(path, path.rfind("/") + 1) is not None
+    def has_work(self, path: str, raw: bytes) -> bool:
+        if not self.names.match(path):
+            return False
+        return not self.literals or raw.startswith(UTF16) or any(literal in raw for literal in self.literals)
 
 
 @dataclass(frozen=True)
 class TextRules:
     """Those of a run; `known` and `active` name rules and packs as suppressions do."""
 
-    rules: Sequence[Rule]
+    rules: Sequence[TextRule]
     known: Collection[str]
     active: Collection[str]
     wanted: Names  # by the rules of this run
@@ -77,7 +75,8 @@ class TextRules:
 
     def inspect(self, path: Path, raw: bytes, ignored: Collection[str] = ()) -> Unchanged | Skipped | None:
         """Findings of one file; None where there are none. `ignored` are names of rules and packs."""
-        rules = [r for r in self.rules if not {r.id, r.pack} & {*ignored} and _has_work(r, path.as_posix(), raw)]
+        name = path.as_posix()
+        rules = [r.rule for r in self.rules if r.has_work(name, raw) and not {r.rule.id, r.rule.pack} & {*ignored}]
         if not rules and suppress.MARK not in raw:
             return None
         text = decode(raw)
@@ -87,7 +86,7 @@ class TextRules:
         hidden = suppress.find_in_text(file)
         if hidden.skip_file:
             return Skipped(path, _SKIP_FILE)
-        found = [f for rule in rules for f in _findings(rule, path.as_posix(), file, hidden)]
+        found = [f for rule in rules for f in _findings(rule, name, file, hidden)]
         found += _idle(file, hidden, self.known, {*self.active} - {*ignored})
         return Unchanged(path, tuple(sorted(found, key=lambda f: (f.start, f.end, f.rule)))) if found else None
 
@@ -100,7 +99,8 @@ def text_rules(ruleset: Ruleset) -> TextRules:
     rules = [r for r in ruleset.rules.values() if r.patterns]
     active = {name for r in ruleset.rules.values() for name in (r.id, r.pack)}
     wanted = {glob for rule in rules for glob in rule.globs()}
-    return TextRules(rules, active | ruleset.names, active, Names(wanted), Names(wanted | ruleset.globs))
+    prepared = [TextRule(r, Names(r.globs()), tuple(text.encode() for text in r.literals)) for r in rules]
+    return TextRules(prepared, active | ruleset.names, active, Names(wanted), Names(wanted | ruleset.globs))
 
 
 @cache
@@ -109,24 +109,23 @@ def _regex(text: str) -> re.Pattern[str]:
 
 
 @cache
-def _test(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """Matches the end of a path, from a `/` on."""
-    return re.compile(rf"(?:^|/)(?:{'|'.join(map(glob_body, globs))})\Z")
+def _names(globs: tuple[str, ...]) -> Names:
+    return Names(globs)
 
 
-def _has_work(rule: Rule, path: str, raw: bytes) -> bool:
-    if not any(_test(where.files).search(path) for where in rule.where):
-        return False
-    return not rule.literals or raw.startswith((b"\xff\xfe", b"\xfe\xff")) or any(literal.encode() in raw for literal in rule.literals)
+@cache
+def _any(literals: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, literals)))
 
 
 def _findings(rule: Rule, path: str, file: TextFile, hidden: suppress.Suppressions) -> Iterator[Finding]:
+    lines = _lines(rule, path, file)
     for pattern in rule.patterns:
-        if pattern.files and not _test(pattern.files).search(path):
+        if pattern.files and not _names(pattern.files).match(path):
             continue
         if pattern.alternative and _regex(pattern.alternative).search(file.code):
             continue
-        found = list(_of_pattern(rule, pattern, file, hidden, _lines(rule, path, file)))
+        found = list(_of_pattern(rule, pattern, file, hidden, lines))
         if found and pattern.siblings and pattern.alternative and _beside(rule, Path(path), pattern.alternative):
             continue
         yield from found
@@ -135,7 +134,7 @@ def _findings(rule: Rule, path: str, file: TextFile, hidden: suppress.Suppressio
 def _beside(rule: Rule, path: Path, alternative: str) -> bool:
     """Whether another file of the directory that the rule reads offers the choice."""
     for other in sorted(path.parent.glob("*")):
-        if other != path and _test(tuple(rule.globs())).search(other.as_posix()) and other.is_file():
+        if other != path and _names(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
             text = decode(other.read_bytes()[:LIMIT])
             if text is not None and _regex(alternative).search(TextFile(other.name, text).code):
                 return True
@@ -144,10 +143,11 @@ def _beside(rule: Rule, path: Path, alternative: str) -> bool:
 
 def _lines(rule: Rule, path: str, file: TextFile) -> list[Line]:
     """Those that the rule looks at."""
-    wheres = [where for where in rule.where if _test(where.files).search(path)]
+    wheres = [where for where in rule.where if _names(where.files).match(path)]
     lines = [line for line in file.lines if len(line.text) <= LONGEST]
     if rule.literals:
-        lines = [line for line in lines if any(literal in line.text for literal in rule.literals)]
+        worth = _any(rule.literals)
+        lines = [line for line in lines if worth.search(line.text)]
     return [
         line
         for line in lines
@@ -203,8 +203,8 @@ def _finding(rule: Rule, file: TextFile, start: int, end: int, message: str) -> 
     (line, column), (end_line, end_column) = file.position(start), file.position(end)
     offsets = len(file.text[:start].encode()), len(file.text[:end].encode())
     see = rule.see[0] if rule.see else ""
-    placed = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
-    return Finding(rule.id, Safety.DISPLAY, *offsets, message, rule.backends, see=see, **placed)
+    found = Finding(rule.id, Safety.DISPLAY, *offsets, message, rule.backends, see=see)
+    return replace(found, line=line, column=column, end_line=end_line, end_column=end_column)
 
 
 def _also(lines: Sequence[int]) -> str:
@@ -227,6 +227,6 @@ def _idle(
         what = f"`ignore[{name}]`: {why}" if name else why
         width = len(texts[number - 1].rstrip()) if number <= len(texts) else 0
         start = sum(len(text) + 1 for text in texts[: number - 1])
-        rule = "suppression"
         offsets = len(file.text[:start].encode()), len(file.text[: start + width].encode())
-        yield Finding(rule, Safety.DISPLAY, *offsets, what, line=number, column=1, end_line=number, end_column=width + 1)
+        found = Finding("suppression", Safety.DISPLAY, *offsets, what, line=number, column=1)
+        yield replace(found, end_line=number, end_column=width + 1)

@@ -100,9 +100,9 @@ def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     if rule.patterns:
         yield ""
         yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"
-        shown = rule.cases[0] if rule.cases else None
-        yield from ("", f"    {shown.file}: {shown.title}") if shown else ()
-        yield from (f"    | {line}" for line in shown.before.strip("\n").splitlines()) if shown else ()
+        for case in rule.cases[:1]:
+            yield from ("", f"    {case.file}: {case.title}")
+            yield from (f"    | {line}" for line in case.before.strip("\n").splitlines())
     example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
     if example and example.after is not None:
         yield ""
