@@ -13,7 +13,7 @@ from torchmigrate.rule import TextPattern, Where
 if TYPE_CHECKING:
     from torchmigrate.pack import Reader
 
-_WHERE_KEYS = {"files", "line", "under"}
+_WHERE_KEYS = {"files", "line", "under", "unless"}
 _PATTERN_KEYS = {"match", "message", "files", "unless", "alternative", "siblings"}
 _FOR_PYTHON = ("transform", "on", "rewrite", "blocks")
 # a group that holds an unbounded repetition and is itself repeated without bound
@@ -49,7 +49,8 @@ def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
         line = reader.line("where", index)
         reader.known(table, _WHERE_KEYS, line)
         files = _globs(reader, table.get("files"), reader.line("where", index, "files"))
-        tests = {key: _regex(reader, table.get(key), reader.line("where", index, key)) for key in ("line", "under")}
+        keys = ("line", "under", "unless")
+        tests = {key: _regex(reader, table.get(key), reader.line("where", index, key)) for key in keys}
         yield Where(files, **tests)
 
 

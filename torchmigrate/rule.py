@@ -55,12 +55,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a text rule looks: files by globs that match the end of a path, in them the lines that hold `line`, and
-    of TOML and INI what stands `under` a table and key. Both are regular expressions."""
+    """Where a text rule looks: files by globs that match the end of a path, in them the lines that hold `line` and not
+    `unless`, and of TOML and INI what stands `under` a table and key. These are regular expressions."""
 
     files: tuple[str, ...]
     line: str | None = None
     under: str | None = None
+    unless: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from torchmigrate.counterparts import VARIABLES, of_library
 from torchmigrate.edits import Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged
 from torchmigrate.files import DiscoveredFile
 from torchmigrate.names import Names
-from torchmigrate.rule import Rule, Ruleset, TextPattern
+from torchmigrate.rule import Rule, Ruleset, TextPattern, Where
 from torchmigrate.text_file import LONGEST, UTF16, Line, TextFile, decode
 
 LIMIT = 1_000_000  # bytes: what is larger is data
@@ -148,15 +148,15 @@ def _lines(rule: Rule, path: str, file: TextFile) -> list[Line]:
     if rule.literals:
         worth = _any(rule.literals)
         lines = [line for line in lines if worth.search(line.text)]
-    return [
-        line
-        for line in lines
-        if any(
-            (not where.line or _regex(where.line).search(line.text))
-            and (not where.under or _regex(where.under).search(file.tables.get(line.start, "")))
-            for where in wheres
-        )
-    ]
+    return [line for line in lines if any(_looked_at(line, where, file) for where in wheres)]
+
+
+def _looked_at(line: Line, where: Where, file: TextFile) -> bool:
+    if where.under and not _regex(where.under).search(file.tables.get(line.start, "")):
+        return False
+    if where.unless and _regex(where.unless).search(line.text):
+        return False
+    return not where.line or _regex(where.line).search(line.text) is not None
 
 
 def _of_pattern(
