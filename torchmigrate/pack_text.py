@@ -13,7 +13,7 @@ from torchmigrate.rule import TextPattern, Where
 if TYPE_CHECKING:
     from torchmigrate.pack import Reader
 
-_WHERE_KEYS = {"files", "line", "under", "unless"}
+_WHERE_KEYS = {"files", "but", "line", "under", "unless"}
 _PATTERN_KEYS = {"match", "message", "files", "unless", "alternative", "siblings"}
 _FOR_PYTHON = ("transform", "on", "rewrite", "blocks")
 # a group that holds an unbounded repetition and is itself repeated without bound
@@ -51,14 +51,15 @@ def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
         files = _globs(reader, table.get("files"), reader.line("where", index, "files"))
         keys = ("line", "under", "unless")
         tests = {key: _regex(reader, table.get(key), reader.line("where", index, key)) for key in keys}
-        yield Where(files, **tests)
+        but = _globs(reader, table["but"], reader.line("where", index, "but")) if "but" in table else ()
+        yield Where(files, **tests, but=but)
 
 
 def _globs(reader: Reader, value: Any, line: int) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(glob, str) and glob for glob in value):
-        raise reader.fail(line, "`files` is no list of globs", 'write files = ["requirements*.txt", "Dockerfile*"]')
+        raise reader.fail(line, "this is no list of globs", 'write files = ["requirements*.txt", "Dockerfile*"]')
     if glob := next((g for g in value if g.startswith(("/", "./")) or g.endswith("/") or ".." in g), None):
-        raise reader.fail(line, f"`files` has {glob!r}", "a glob is matched with the end of a path: `docker/*.sh`")
+        raise reader.fail(line, f"{glob!r} is no such glob", "a glob is matched with the end of a path: `docker/*.sh`")
     return tuple(value)
 
 

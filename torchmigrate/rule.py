@@ -55,13 +55,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a text rule looks: files by globs that match the end of a path, in them the lines that hold `line` and not
-    `unless`, and of TOML and INI what stands `under` a table and key. These are regular expressions."""
+    """Where a text rule looks: in `files` but not in `but` (globs that match the end of a path), at lines that hold
+    `line` and not `unless`, of TOML and INI at what stands `under` a table and key (regular expressions)."""
 
     files: tuple[str, ...]
     line: str | None = None
     under: str | None = None
     unless: str | None = None
+    but: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

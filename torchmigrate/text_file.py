@@ -17,7 +17,8 @@ _QUOTED = r""""(?:[^"\\\r\n]|\\.)*"|(?<!\w)'[^'\r\n]*'"""  # not the apostrophe 
 _HASH = re.compile(rf"{_QUOTED}|(?<!\S)#[^\r\n]*")
 _INI = re.compile(rf"{_QUOTED}|(?<!\S)#[^\r\n]*|^;[^\r\n]*", re.M)
 _SLASHES = re.compile(rf"{_QUOTED}|(?<!\S)//[^\r\n]*")
-_STYLES = {"ini": _INI, "cfg": _INI, "json": _SLASHES, "cu": _SLASHES, "cuh": _SLASHES}
+_BATCH = re.compile(r"^[ \t]*(?:@?rem\b|::)[^\r\n]*", re.M | re.I)
+_STYLES = {"bat": _BATCH, "ini": _INI, "cfg": _INI, "json": _SLASHES, "cu": _SLASHES, "cuh": _SLASHES}
 _TABLED = ("toml", "ini", "cfg", "Pipfile")
 _HEADER = re.compile(r"\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*$")
 _KEY = re.compile(r"""["']?([\w.-]+)["']?\s*=(?!=)""")

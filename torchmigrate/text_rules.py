@@ -143,7 +143,7 @@ def _beside(rule: Rule, path: Path, alternative: str) -> bool:
 
 def _lines(rule: Rule, path: str, file: TextFile) -> list[Line]:
     """Those that the rule looks at."""
-    wheres = [where for where in rule.where if _names(where.files).match(path)]
+    wheres = [w for w in rule.where if _names(w.files).match(path) and not _names(w.but).match(path)]
     lines = [line for line in file.lines if len(line.text) <= LONGEST]
     if rule.literals:
         worth = _any(rule.literals)
