@@ -31,21 +31,26 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run found and would write. `results` are sorted by path."""
+    """What a run found and would write. `results` are sorted by path. `others` were read and are not Python;
+    `files_seen` is without them."""
 
     results: list[FileResult]
     files_seen: int
     notes: list[str]
+    others: frozenset[str] = frozenset()
 
 
 def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None = None) -> Plan:
     """Find and, for `apply`, rewrite in memory. Writes nothing. Raises PackError, UserError."""
     ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
-    found = files.discover(paths, settings)
     rules = table(ruleset)
-    results, todo, maybe = _read(found, rules, mode)
+    found = files.discover(paths, settings, rules.texts)
+    results, todo, maybe = _read([item for item in found if not item.text], rules, mode)
+    about_texts, others = rules.texts.read([item for item in found if item.text], settings)
+    seen = sum(not item.text for item in found) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
+    results += about_texts
     if not todo and not maybe:  # nothing that holds a trigger: no facts, no LibCST, no git
-        return Plan(sorted(results, key=lambda r: str(r.path)), len(found), [])
+        return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
     facts, notes = _facts(paths, found, todo, settings)
     if maybe:
         todo += [job for job in maybe if job.path in facts.under_default.files]
@@ -55,7 +60,7 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
     vendored = Vendored(facts)
     results += [vendored.bind(r, u.text, u.torch) if u else vendored.keep(r) for r, u in done]
     results += vendored.files()
-    return Plan(sorted(results, key=lambda r: str(r.path)), len(found), notes)
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others)
 
 
 def _read(
@@ -94,7 +99,7 @@ def _facts(
     paths: Sequence[Path], found: Sequence[files.DiscoveredFile], todo: Sequence[Job], settings: Settings
 ) -> tuple[Facts, list[str]]:
     root = project_root(paths)
-    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None]
+    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
     inside = _whole_project(root, paths, listed, settings)
     notes = []
     floor = settings.torch

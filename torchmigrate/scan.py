@@ -14,6 +14,7 @@ from torchmigrate.module import HELPER, Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of, pattern_key
 from torchmigrate.scope import Scope, canonical, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
+from torchmigrate.text_rules import NONE, TextRules, text_rules
 
 Handler = Callable[[Site], Iterator[Finding]]
 DEVICE = re.compile(r"cuda(:(\d+)?)?")
@@ -33,6 +34,7 @@ class Table:
     literals: tuple[bytes, ...]
     active: frozenset[str] = frozenset()  # names of the rules and packs in it
     known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
+    texts: TextRules = NONE  # about files that are not Python
 
     @cached_property
     def needles(self) -> frozenset[bytes]:
@@ -73,7 +75,7 @@ def table(ruleset: Ruleset) -> Table:
     active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
     longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
     triggers = (*literals_of(rules), b"torchmigrate:")  # a comment of ours may be wrong in a file without work
-    return Table(exact, longest, triggers, active, active | ruleset.names)
+    return Table(exact, longest, triggers, active, active | ruleset.names, text_rules(ruleset))
 
 
 def rewrite_by_patterns(site: Site) -> Iterator[Finding]:

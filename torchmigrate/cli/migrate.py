@@ -55,7 +55,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
         plan = _plan(request, settings)
     results = _write(plan.results, request) if command == "apply" else plan.results
     here = Path(os.path.realpath(os.curdir))
-    report = Report(results, plan.files_seen, command, here, settings.backends)
+    report = Report(results, plan.files_seen, command, here, settings.backends, plan.others)
     return _report(report, plan.notes, request, settings)
 
 
