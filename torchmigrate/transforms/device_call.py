@@ -12,7 +12,9 @@ from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu
 
-_OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
+_OWN_RULES = re.compile(
+    r"torch\.(amp\.|cuda\.|library\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
+)
 # words that are printed, searched, stored or looked up: no devices
 _TEXT = re.compile(
     r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr"
