@@ -61,6 +61,7 @@ def _beside_cpu(module: Module, node: ast.AST) -> bool:
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
+_MESHES = ("init_device_mesh", "DeviceMesh")  # a device type, a `str`
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
@@ -101,7 +102,7 @@ def argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
         yield from _torch_device(site, whole, outer, device, call)
     elif (moves and position == 0) or (callee, position) in _TYPED:
         yield replaced(site, whole, device, typed=True)
-    elif _parameter_is_device(site, call, position):
+    elif _parameter_is_device(site, call, position) or (last in _MESHES and position == 0):
         yield replaced(site, whole, device, typed=False)
     elif last == "cuda" or _TEXT.match(last):
         return

@@ -56,7 +56,7 @@ def library_ops(site: Site) -> Iterator[Finding]:
     has = frozenset[str]().union(*(r.devices for r in others if r.kind == found.kind), found.devices)
     if found.kind == "triton":
         kernels = frozenset[str]().union(*(r.devices for r in others if r.kind == "kernel"))
-        if "all" not in kernels and not _ACCELERATORS | _CPU <= kernels | {"xpu"}:
+        if "all" not in kernels and (_ACCELERATORS | _CPU) - kernels - {"xpu"}:
             yield site.note(_TRITON.format(op=found.label, name=_attribute_of(site.module, call, found)))
     elif "all" not in has and "cuda" in found.devices:
         missing = (_ACCELERATORS if found.kind == "autocast" else _ACCELERATORS | _CPU) - has
@@ -75,12 +75,12 @@ _TRITON = (
 def _message(module: Module, call: ast.Call, found: Registration, has: frozenset[str], fake: bool) -> str:
     if found.kind == "autocast":
         more = _spelled(module, call, found, '"xpu"')
-        return f"autocast casts the inputs of `{found.label}` on CUDA alone: add {more}, and the same for each other device"
+        return f"autocast casts the inputs of `{found.label}` on CUDA alone: add {more}, and so for each other device"
     if found.kind == "autograd":
         return f'`{found.label}` has a gradient on CUDA alone: register it for "Autograd", which serves every device'
     where = "CUDA alone" if not has & _CPU else "CUDA and the CPU"
     more = _spelled(module, call, found, "None")
-    text = f"`{found.label}` has kernels for {where} here and raises on other devices: add {more} in plain torch for the rest"
+    text = f"`{found.label}` has kernels for {where} here, so others raise: add {more} in plain torch for the rest"
     return text if fake else f"{text}, and {_fake(module, call, found)} for torch.compile"
 
 
