@@ -19,7 +19,7 @@ _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_i
 def fsdp(site: Site) -> Iterator[Finding]:
     call = site.call
     name = (site.qualified or "").rpartition(".")[2]
-    if call is None or any(k.arg is None for k in call.keywords):
+    if call is None or (name != "fully_shard" and any(k.arg is None for k in call.keywords)):
         return
     if name == "ShardedGradScaler":
         if not call.args and not any(k.arg == "device" for k in call.keywords):
