@@ -20,6 +20,7 @@ DEVICE = re.compile(r"cuda(:(\d+)?)?")
 TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
 ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
+SETTINGS = ("torch.backends.", "torch._inductor.config.")
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
@@ -150,7 +151,8 @@ class Scan:
     def _visit(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:
         if isinstance(node, (ast.Attribute, ast.Name)):
             up = self.parent.get(node)
-            if not (isinstance(up, ast.Attribute) and up.value is node) and isinstance(node.ctx, ast.Load):
+            outermost = not (isinstance(up, ast.Attribute) and up.value is node)
+            if outermost and (isinstance(node.ctx, ast.Load) or self._is_setting(node, scope)):
                 yield from self._reference(node, scope)
         elif isinstance(node, ast.Constant):
             if isinstance(node.value, str):
@@ -177,6 +179,10 @@ class Scan:
         if name is None and isinstance(node, ast.Attribute) and not self._is_helper(node):
             handlers = self.rules.by_key.get("." + node.attr, ())
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
+
+    def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
+        """`torch.backends.x.y = ...` calls torch; `torch.cuda.is_available = ...` replaces it, which is not ours."""
+        return isinstance(node, ast.Attribute) and (self.module.resolve(node, scope) or "").startswith(SETTINGS)
 
     def _is_helper(self, node: ast.Attribute) -> bool:
         """`accel.pin_memory()` in a second pass, before its import is there, is no method of an unknown object."""
