@@ -19,7 +19,7 @@ NAMES = frozenset(
         "distributed_backend", "double", "environment", "float64", "helper_class", "legacy_constructor", "library_ops",
         "map_location", "move_to_device", "non_blocking", "nvidia_library", "pin_memory", "profiler", "record_stream",
         "seed", "stream", "tensor_type",
-        "device_id", "fsdp", "nested", "shared_memory", "sparse",
+        "device_id", "fsdp", "nested", "provider", "quantization", "saved_program", "shared_memory", "sparse",
     }
 )  # fmt: skip
 

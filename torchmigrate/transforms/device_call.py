@@ -13,7 +13,7 @@ from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu
 
 _OWN_RULES = re.compile(
-    r"torch\.(amp\.|cuda\.|library\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
+    r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
 )
 # words that are printed, searched, stored or looked up: no devices
 _TEXT = re.compile(
