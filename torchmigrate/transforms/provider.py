@@ -34,7 +34,7 @@ def provider(site: Site) -> Iterator[Finding]:
 
 
 def _name(node: ast.expr) -> str:
-    return (chain_of(node) or getattr(node, "attr", "")).rpartition(".")[2]
+    return str(chain_of(node) or getattr(node, "attr", "")).rpartition(".")[2]
 
 
 def _is_first(node: ast.AST, outer: ast.AST) -> bool:
