@@ -21,6 +21,7 @@ DEVICE = re.compile(r"cuda(:(\d+)?)?")
 TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
 ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
+PROVIDER = re.compile(r"(CUDA|Tensorrt|NvTensorRTRTX)ExecutionProvider")
 SETTINGS = ("torch.backends.", "torch._inductor.config.")
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
@@ -230,6 +231,8 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
         return "string:type"
     if NCCL.fullmatch(text):
         return "string:nccl"
+    if PROVIDER.fullmatch(text):
+        return "string:provider"
     return "string:environment" if ENVIRONMENT.fullmatch(text) else None
 
 

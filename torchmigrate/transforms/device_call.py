@@ -12,7 +12,9 @@ from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu
 
-_OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
+_OWN_RULES = re.compile(
+    r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
+)
 # words that are printed, searched, stored or looked up: no devices
 _TEXT = re.compile(
     r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr"
@@ -59,6 +61,7 @@ def _beside_cpu(module: Module, node: ast.AST) -> bool:
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
+_MESHES = ("init_device_mesh", "DeviceMesh")  # a device type, a `str`
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
@@ -99,7 +102,7 @@ def argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
         yield from _torch_device(site, whole, outer, device, call)
     elif (moves and position == 0) or (callee, position) in _TYPED:
         yield replaced(site, whole, device, typed=True)
-    elif _parameter_is_device(site, call, position):
+    elif _parameter_is_device(site, call, position) or (last in _MESHES and position == 0):
         yield replaced(site, whole, device, typed=False)
     elif last == "cuda" or _TEXT.match(last):
         return

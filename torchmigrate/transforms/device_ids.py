@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
@@ -22,16 +21,10 @@ def device_ids(site: Site) -> Iterator[Finding]:
     for name in ("device_ids", "output_device"):
         node = given.get(name)
         if node is not None and not _is_none(node) and not _is_ours(site, node):
-            found = site.fix(_wrapped(site, node, name))
-            yield replace(found, backends=("cpu", *found.backends)) if _refused_on_cpu(site) else found
+            yield site.fix(ids_wrapped(site, node, name))
 
 
-def _refused_on_cpu(site: Site) -> bool:
-    """DataParallel just calls a module that is on the CPU."""
-    return (site.qualified or "").endswith("DistributedDataParallel")
-
-
-def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
+def ids_wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
     """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
     start, end = site.module.span(node)
     opening = spell(f"accel.{name}(", site.module.names)

@@ -72,7 +72,11 @@ def _target(target: ast.expr) -> str:
 
 
 def _composed(site: Site) -> Finding:
-    return site.note("a composed backend: name one per device type for the other accelerators (xccl, hccl, gloo)")
+    name = site.module.names["accel"]
+    per_device = f'f"cpu:gloo,{{{name}.device_type()}}:{{{name}.dist_backend()}}"'
+    return site.note(
+        f'a composed backend: {per_device} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
+    )
 
 
 def _keyword(
