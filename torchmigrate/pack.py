@@ -21,7 +21,7 @@ _RULE_KEYS = {
 _REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
 
 
-_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together"}
+_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together", "native"}
 
 
 class PackError(ValueError):
@@ -172,4 +172,4 @@ class _Reader:
             raise self.fail(line, "a case needs `title` and `before`", "`after` is left out where nothing may change")
         flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
         together = bool(table.get("together", False))
-        return Case(table["title"], table["before"], table.get("after"), *flags, line, together)
+        return Case(table["title"], table["before"], table.get("after"), *flags, line, together, table.get("native"))

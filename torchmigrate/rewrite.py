@@ -13,6 +13,7 @@ from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.scan import Scan, Table
 from torchmigrate.source import Source
+from torchmigrate.spelling import identifiers
 
 PASSES = 10
 
@@ -81,16 +82,42 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
         passes.append(edits)
     else:
         raise RewriteError(f"does not come to rest after {PASSES} passes ({_names(applied[-5:])})")
+    seen = module
     if not applied:
         return Outcome(source.utf8, (), tuple(findings))
+    if facts.settings.style == "native":
+        module = _natively(module, original, passes, rules, applied)
     drops = tuple(bindings.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
-    remaining = inspect(module, rules, facts) if drops else findings
+    remaining = findings if module is seen else inspect(module, rules, facts)
     needs = {name for f in applied if f.fix for name in f.fix.needs}
+    if facts.settings.style == "native":
+        needs |= identifiers(" ".join(e.text for e in passes[-1 - bool(drops)]), module.names)
+        needs &= _names_in(module) | {"torch"}
     torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
+
+
+def _names_in(module: Module) -> set[str]:
+    """`accel`, if the helper is still called."""
+    calls = (n for n in ast.walk(module.tree) if isinstance(n, (ast.Attribute, ast.Name)))
+    return {"accel" for node in calls if module.helper_function(node)}
+
+
+def _natively(
+    module: Module, original: Module, passes: list[tuple[Edit, ...]], rules: Table, applied: Sequence[Finding]
+) -> Module:
+    """The module with torch.accelerator in the helper's place, wherever that is the same; its edits join `passes`."""
+    from torchmigrate import native
+
+    spans = list(native.written(original.source.utf8, passes))
+    edits = tuple(native.respelled(module, spans, rules))
+    if not edits:
+        return module
+    passes.append(edits)
+    return _next(module, edits, applied)
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
@@ -122,10 +149,11 @@ def _in_original(finding: Finding, passes: Sequence[tuple[Edit, ...]], source: S
 
 
 def with_import(module_text: Source, path: Path, facts: Facts, statement: str, torch: bool = False) -> Edit | None:
-    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already."""
+    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already, or `statement`
+    is empty."""
     module = Module(path, module_text, facts)
     statements = ["import torch"] if torch else []
-    if not bindings.imports_helper(module):
+    if statement and not bindings.imports_helper(module):
         statements.append(statement)
     if not statements:
         return None

@@ -36,11 +36,17 @@ class Rewrite:
     native: str | None = None
     torch: str | None = None
 
+    @property
+    def helper(self) -> str | None:
+        """The helper's function, where `with` is that alone; what is native for it depends on the place (native.py)."""
+        found = re.fullmatch(r"accel\.(\w+)", self.template or "")
+        return found and found[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
-    with all rules on only: what they show takes several."""
+    with all rules on only: what they show takes several. `native`: what `--style native` gives, torch being new."""
 
     title: str
     before: str
@@ -50,6 +56,7 @@ class Case:
     finding: bool | None
     line: int
     together: bool = False
+    native: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

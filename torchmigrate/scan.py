@@ -82,8 +82,7 @@ def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
             continue  # another of the rule's functions, which an f-string may hold as well
         template = rewrite.template
         node = None if rewrite.match.endswith(")") else site.ref
-        settings = site.module.facts.settings
-        if rewrite.native and settings.style == "native" and site.module.facts.torch_at_least(rewrite.torch):
+        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
             template = rewrite.native
         if template is None:
             found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)

@@ -17,7 +17,7 @@ from torchmigrate.progress import Progress
 from torchmigrate.report import Report
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.commands import Format, Runtime
+    from torchmigrate.cli.commands import Format, Runtime, Style
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
     from torchmigrate.rule import Ruleset
@@ -61,6 +61,7 @@ def run(
     jobs: int | None,
     unsafe_fixes: bool | None = None,
     runtime: Runtime | None = None,
+    style: Style | None = None,
     **rest: Any,
 ) -> int:
     """One `check`, `apply` or `apply --dry-run`; its exit status."""
@@ -75,6 +76,7 @@ def run(
         backends=_names(backends),
         unsafe_fixes=unsafe_fixes,
         runtime=runtime.value if runtime else None,
+        style=style.value if style else None,
     )
     extra = tuple(_from_root(glob, settings.root) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
