@@ -36,7 +36,7 @@ _GUARDED = {
     "scaler_type": _TYPE,
 }
 # is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
-_FORKS = re.compile(rb"\bmultiprocessing\b|\bos\.fork\b|CUDA_VISIBLE_DEVICES")
+_FORKS = re.compile(rb"^[ \t]*(import|from)\b.*\bmultiprocessing\b|\bos\.fork\(|[\"']CUDA_VISIBLE_DEVICES[\"']", re.M)
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
 _ASKED = re.compile(rb"\bis_available\b")
 _OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
