@@ -1,4 +1,4 @@
-"""`helper = "mypkg.utils.device"`: rewrites call what the project has, as each file reaches it, or say what it lacks."""
+"""`helper = "mypkg.utils.device"`: rewrites call what the project has, as each file reaches it, or say why not."""
 
 from __future__ import annotations
 

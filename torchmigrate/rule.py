@@ -21,7 +21,7 @@ WHERE = {"literal", "integer", "string", "true"}
 NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
 
 
-STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
+STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment", "string:backend"}
 
 
 @dataclass(frozen=True, slots=True)

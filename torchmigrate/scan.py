@@ -20,6 +20,8 @@ DEVICE = re.compile(r"cuda(:(\d+)?)?")
 TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
 ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
+BACKEND = re.compile(r"(mps|xpu|npu|hpu|mtia)(?::(\d+)?)?")
+_STRINGS = {"string:type": TYPE, "string:nccl": NCCL, "string:environment": ENVIRONMENT, "string:backend": BACKEND}
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
@@ -217,11 +219,7 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
         if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
             return None
         return "string:device"
-    if TYPE.fullmatch(text):
-        return "string:type"
-    if NCCL.fullmatch(text):
-        return "string:nccl"
-    return "string:environment" if ENVIRONMENT.fullmatch(text) else None
+    return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)
 
 
 def _hot_offsets(module: Module, rules: Table) -> list[int]:
