@@ -35,7 +35,6 @@ _ASKED = {
     "memory", "random", "streams", "profiler", "event", "is_built", "is_macos_or_newer", "is_macos13_or_newer",
 }  # fmt: skip
 _LEAVES = (ast.Raise, ast.Continue, ast.Break)
-_ANY = re.compile("cuda", re.I)
 
 
 def other_backend(site: Site) -> Iterator[Finding]:
@@ -64,6 +63,7 @@ def _kind(site: Site) -> str:
 def _is_asked_for(module: Module, node: ast.AST, kind: str) -> bool:
     """Whether a test, a name or a fallback around it says that it is about this backend."""
     named = re.compile(rf"(?<![A-Za-z]){kind}(?![A-Za-z])|{kind.upper()}|{kind.capitalize()}")
+    any_ = re.compile(rf"cuda|\b{module.names['accel']}\.", re.I)  # CUDA's own, before a rewrite and after
     if named.search(str(module.path).removeprefix(str(module.facts.root))):
         return True
     below = node
@@ -72,12 +72,12 @@ def _is_asked_for(module: Module, node: ast.AST, kind: str) -> bool:
             case ast.If(test) | ast.While(test) | ast.IfExp(test):
                 if below is test or _asks(module, test, named) or _is_rung(module, up):
                     return True
-            case ast.BoolOp(_, values) if any(_asks(module, v, _ANY) for v in values if v is not below):
+            case ast.BoolOp(_, values) if any(_asks(module, v, any_) for v in values if v is not below):
                 return True
             case ast.Compare() | ast.Try() | ast.ExceptHandler() | ast.Assert():
                 return True
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
-                if not isinstance(below, ast.Call) or _ANY.search(module.text(up)):
+                if not isinstance(below, ast.Call) or any_.search(module.text(up)):
                     return True  # a table
             case ast.match_case(pattern) if named.search(ast.unparse(pattern)):
                 return True
