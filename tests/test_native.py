@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Ran, planned, texts_after, write_tree
+from conftest import ROOT, Ran, planned, texts_after, write_tree
 
 from torchmigrate import cases, native, pack
 from torchmigrate.edits import Changed
@@ -77,6 +77,7 @@ _WAIT = "torch.cuda.synchronize()"
         "torch.cuda.is_available() and WAIT",
         "y = WAIT if torch.cuda.is_available() else None",
         "while torch.cuda.is_available(): WAIT",
+        "ok = True if torch.cuda.is_available() else False\nif ok: WAIT",
         "use = torch.cuda.is_available()\nfast = use and x\nif fast: WAIT",
     ],
 )
@@ -237,3 +238,24 @@ def test_what_is_total_is_so() -> None:
     assert torch.accelerator.current_accelerator(check_available=True) is None
     assert torch.ones(1).to(None).device == torch.nn.Linear(1, 1).to(None).weight.device == torch.device("cpu")
     assert torch.OutOfMemoryError is torch.cuda.OutOfMemoryError
+
+
+def test_torch_compile_traces_it() -> None:
+    """None of the forms breaks a graph that torch.cuda's own did not break."""
+    torch = pytest.importorskip("torch")
+    from torch._dynamo import reset
+
+    for form in (native._MOVE, native._OR_CPU, f"torch.device({native._ANYWHERE['device_type']})"):
+        reset()
+        code = f"lambda x: x.to({form}) + 1"
+        function = torch.compile(eval(code, {"torch": torch}), backend="eager", fullgraph=True)
+        assert function(torch.ones(1)).item() == 2
+
+
+def test_the_page_says_what_is_native() -> None:
+    page = (ROOT / "docs" / "helper.md").read_text(encoding="utf-8").split("## Without the helper")[1]
+    rules = {r.native for rule in pack.load().rules.values() for r in rule.rewrites if r.native}
+    for text in (*native._ANYWHERE.values(), native._MOVE, native._GUARDED["device"]):
+        assert f"`{text}`" in page or text.endswith(("is_available()", "device_count()"))
+    for name in rules:
+        assert name.rpartition(".")[2] in page

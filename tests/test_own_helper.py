@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, planned, texts_after, write_plan, write_tree
 
+from torchmigrate import config
 from torchmigrate.edits import Changed, Finding, Unchanged
 from torchmigrate.errors import UserError
 
@@ -228,3 +230,15 @@ def test_the_vendored_helper_can_be_named_as_ones_own(tmp_path: Path) -> None:
     assert isinstance(found["train.py"], Changed)
     assert not [f for r in (found["train.py"],) for f in r.findings if "`ours`" in f.message]  # type: ignore[union-attr]
     assert b"import ours\n" in found["train.py"].after
+
+
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "helper.md").read_text(encoding="utf-8").split("## The project's own helper")[1]
+    toml, diff = (re.search(rf"^```{kind}\n(.*?)^```$", page, re.M | re.S) for kind in ("toml", "diff"))
+    assert toml and diff
+    write_tree(tmp_path, {"pyproject.toml": toml[1]})
+    settings = config.load([tmp_path])
+    assert (settings.helper, settings.helper_map) == ("mypkg.utils.device", MAP)
+    lines = diff[1].splitlines()
+    before, done = ("".join(f"{s[1:]}\n" for s in lines if s[0] in signs) for signs in (" -", " +"))
+    assert after(tmp_path, "train.py", before) == done

@@ -78,7 +78,7 @@ def _implies(module: Module, test: ast.expr, value: bool, deep: int = _DEEP) -> 
         case ast.BoolOp(op, values):
             some: Callable[..., bool] = any if isinstance(op, ast.And) is value else all
             return some(each(values))
-        case ast.Call(ast.Name("bool"), [inner], []):
+        case ast.Call(ast.Name("bool"), [inner], []) | ast.IfExp(inner, ast.Constant(True), ast.Constant(False)):
             return _implies(module, inner, value, deep)
         case ast.Call(func):
             return value and (module.resolve(func) in _AVAILABLE or module.helper_function(func) in _ASKS)
