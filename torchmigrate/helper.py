@@ -25,13 +25,18 @@ class Unbound:
 _PACKAGE = "from torchmigrate import runtime as accel"
 
 
-def placement(facts: Facts, path: Path, text: Source) -> Placement:
+def placement(facts: Facts, path: Path) -> Placement:
     """Where the helper lies for a file, and the statement that imports it there; "" where nothing is vendored."""
-    if facts.own:
-        return Placement("", facts.own.statement(Module(path, text, facts)))
     if facts.settings.runtime == "package":
         return Placement("", _PACKAGE)
     return facts.index.placement(str(path), facts.helper)
+
+
+def placed(facts: Facts, path: Path, text: Source) -> Placement:
+    """The same, or how the file with this text imports the project's own helper."""
+    if facts.own:
+        return Placement("", facts.own.statement(Module(path, text, facts)))
+    return placement(facts, path)
 
 
 class Vendored:
@@ -44,7 +49,7 @@ class Vendored:
     def keep(self, result: FileResult) -> FileResult:
         """A file that binds what it uses: a rewritten notebook does."""
         if self.facts.own is None and _is_bound_notebook(result, self.facts.helper):
-            self.needed |= {path for path in (placement(self.facts, result.path, Source(b"")).path,) if path}
+            self.needed |= {path for path in (placement(self.facts, result.path).path,) if path}
         return result
 
     def bind(self, result: FileResult, lacks: Unbound) -> FileResult:
@@ -53,7 +58,7 @@ class Vendored:
 
         assert isinstance(result, Changed)
         text = lacks.text
-        place = placement(self.facts, result.path, text) if lacks.helper else Placement("", "")
+        place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")
         edit = with_import(text, result.path, self.facts, place.statement, lacks.torch)
         if place.path:
             self.needed.add(place.path)

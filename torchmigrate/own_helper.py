@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from torchmigrate.module import Module
 
 
+_MAKERS = ("partial", "functools.partial", "cache", "functools.cache", "_forward", "getattr")  # of functions
+
+
 @dataclass(frozen=True, slots=True)
 class OwnHelper:
     """`functions`: the vendored helper's names to the project's, where they differ. `offers`: what can be called, with
@@ -64,7 +67,7 @@ def load(settings: Settings, files: Sequence[str]) -> OwnHelper | None:
 def _locate(name: str, root: Path, files: Sequence[str]) -> str | None:
     stem = name.replace(".", "/")
     ends = (f"{stem}.py", f"{stem}/__init__.py")
-    known = [str(root / place / end) for place in ("", "src") for end in ends]
+    known = [str(root.resolve() / place / end) for place in ("", "src") for end in ends]
     inside = sorted((f for f in files if f.endswith(tuple(f"/{end}" for end in ends))), key=lambda f: (len(f), f))
     return next((p for p in (*known, *inside) if os.path.isfile(p)), None)
 
@@ -105,9 +108,10 @@ def _names(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
                 yield name, None
             case ast.ImportFrom(names=names) | ast.Import(names):
                 yield from ((a.asname or a.name.partition(".")[0], None) for a in names)
-            case ast.Assign(targets, ast.Name() | ast.Attribute() | ast.Lambda() | ast.Call() as value):
-                made = isinstance(value, ast.Call) and ast.unparse(value.func).endswith(("device", "environ.get"))
-                yield from ((t.id, None) for t in targets if isinstance(t, ast.Name) and not made)
+            case ast.Assign(targets, ast.Name() | ast.Attribute() | ast.Lambda()):
+                yield from ((t.id, None) for t in targets if isinstance(t, ast.Name))
+            case ast.Assign(targets, ast.Call(func)) if ast.unparse(func) in _MAKERS:
+                yield from ((t.id, None) for t in targets if isinstance(t, ast.Name))
             case ast.If() | ast.Try() as block:
                 handlers = [s for h in getattr(block, "handlers", ()) for s in h.body]
                 stack += reversed([*block.body, *handlers, *block.orelse])
@@ -136,7 +140,7 @@ def _imported(module: Module, own: OwnHelper) -> Iterator[tuple[str, str]]:
     """Names that mean the helper (""), or one of its functions, wherever they stand in the file."""
     for name, bindings in module.scopes.module.names.items():
         meant = {_meaning(module, own, b.node, b.qualified, b.local) for b in bindings}
-        if len(meant) == 1 and None not in meant and _is_bound(module, name) == 1:
+        if len(meant) == 1 and None not in meant and _times_bound(module, name) == 1:
             yield name, str(meant.pop())
 
 
@@ -157,20 +161,26 @@ def _meaning(
     return "" if find(path, level, f"{home}.{name}".strip("."), "") == own.path else None
 
 
-def _is_bound(module: Module, name: str) -> int:
+def _times_bound(module: Module, name: str) -> int:
     """How often a name is bound anywhere in the file, whichever scope it is in."""
-    return sum(
-        (isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load))
-        or (isinstance(n, ast.alias) and (n.asname or n.name.partition(".")[0]) == name)
-        or name in (getattr(n, "arg", None) if isinstance(n, ast.arg) else None, getattr(n, "rest", None))
-        or (getattr(n, "name", None) == name and not isinstance(n, ast.alias))
-        for n in ast.walk(module.tree)
-    )
+    return sum(name == _bound_by(node) for node in ast.walk(module.tree))
+
+
+def _bound_by(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name):
+            return name
+        case ast.alias(name, asname):
+            return asname or name.partition(".")[0]
+        case ast.MatchMapping(rest=name):
+            return name
+    found = getattr(node, "name", None)  # functions, classes, handlers, patterns
+    return found if isinstance(found, str) else None
 
 
 def _free(module: Module, own: OwnHelper) -> str:
     """The module's own name, or `accel` where the file has something else of that name."""
-    return module.facts.helper if module.scopes.module.stars or _is_bound(module, own.last) else own.last
+    return module.facts.helper if module.scopes.module.stars or _times_bound(module, own.last) else own.last
 
 
 def _relative(own: OwnHelper, module: Module) -> str:

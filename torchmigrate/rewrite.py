@@ -13,7 +13,6 @@ from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.scan import Scan, Table
 from torchmigrate.source import Source
-from torchmigrate.spelling import identifiers
 
 PASSES = 10
 
@@ -85,39 +84,35 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     seen = module
     if not applied:
         return Outcome(source.utf8, (), tuple(findings))
+    needs = {name for f in applied if f.fix for name in f.fix.needs}
     if facts.settings.style == "native":
-        module = _natively(module, original, passes, rules, applied)
+        module, needs = _natively(module, original, passes, rules, needs)
     drops = tuple(bindings.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
     remaining = findings if module is seen else inspect(module, rules, facts)
-    needs = {name for f in applied if f.fix for name in f.fix.needs}
-    if facts.settings.style == "native":
-        needs |= identifiers(" ".join(e.text for e in passes[-1 - bool(drops)]), module.names)
-        needs &= _names_in(module) | {"torch"}
     torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
-def _names_in(module: Module) -> set[str]:
-    """`accel`, if the helper is still called."""
-    calls = (n for n in ast.walk(module.tree) if isinstance(n, (ast.Attribute, ast.Name)))
-    return {"accel" for node in calls if module.helper_function(node)}
-
-
 def _natively(
-    module: Module, original: Module, passes: list[tuple[Edit, ...]], rules: Table, applied: Sequence[Finding]
-) -> Module:
-    """The module with torch.accelerator in the helper's place, wherever that is the same; its edits join `passes`."""
+    module: Module, original: Module, passes: list[tuple[Edit, ...]], rules: Table, needs: set[str]
+) -> tuple[Module, set[str]]:
+    """The module with torch.accelerator in the helper's place, wherever that is the same, and the names it needs then.
+
+    The edits join `passes`."""
     from torchmigrate import native
 
     spans = list(native.written(original.source.utf8, passes))
     edits = tuple(native.respelled(module, spans, rules))
     if not edits:
-        return module
+        return module, needs
     passes.append(edits)
-    return _next(module, edits, applied)
+    after = _next(module, edits, ())
+    names = (n for n in ast.walk(after.tree) if isinstance(n, (ast.Attribute, ast.Name)))
+    helped = {"accel"} if any(map(after.helper_function, names)) else set()
+    return after, (needs - {"accel"}) | helped | {"torch"}
 
 
 def _preference(finding: Finding) -> tuple[int, int]:

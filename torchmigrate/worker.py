@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, Unchanged, flatten, shifted
-from torchmigrate.helper import Unbound, placement
+from torchmigrate.helper import Unbound, placed
 from torchmigrate.notebook import Notebook, UnreadableNotebook
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
@@ -100,7 +100,7 @@ class Worker:
         module = Module(path, book.source, self.facts)
         missing = ["import torch"] if outcome.needs_torch else []
         if outcome.needs_helper and not bindings.imports_helper(module):
-            missing.append(placement(self.facts, path, book.source).statement)
+            missing.append(placed(self.facts, path, book.source).statement)
         if missing:
             first = min((e.start for e in edits), default=len(book.source.utf8))
             added = bindings.insertion(module, missing, first, before=True)
