@@ -65,8 +65,9 @@ def test_cases_are_told_apart_and_are_python(rule: Rule) -> None:
     titles = [c.title for c in rule.cases]
     assert len(titles) == len(set(titles)), [t for t in titles if titles.count(t) > 1]
     for case in rule.cases:
-        for text in filter(None, (case.before, case.after)) if not case.file else ():
+        for text in filter(None, (case.before, case.after, case.native)) if not case.file else ():
             ast.parse(text)
+        assert case.native is None or case.after != case.native != case.before, case.title
         assert case.after is None or case.after != case.before, f"{case.title}: leave `after` out where nothing changes"
 
 

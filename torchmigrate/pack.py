@@ -22,7 +22,7 @@ _RULE_KEYS = {
 _REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message", "backends"}
 
 
-_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together", "file"}
+_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together", "file", "native"}
 
 
 class PackError(ValueError):
@@ -182,4 +182,5 @@ class Reader:
             raise self.fail(line, "a case needs `title` and `before`", "`after` is left out where nothing may change")
         flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
         together = bool(table.get("together", False))
-        return Case(table["title"], table["before"], table.get("after"), *flags, line, together, table.get("file", ""))
+        more = together, table.get("file", ""), table.get("native")
+        return Case(table["title"], table["before"], table.get("after"), *flags, line, *more)

@@ -21,7 +21,9 @@ WHERE = {"literal", "integer", "string", "true"}
 NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
 
 
-STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment", "string:provider"}
+STRING_KINDS = {
+    "string:device", "string:type", "string:nccl", "string:environment", "string:provider", "string:backend",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,17 @@ class Rewrite:
     torch: str | None = None
     backends: tuple[str, ...] = ()  # where they are not the rule's
 
+    @property
+    def helper(self) -> str | None:
+        """The helper's function, where `with` is that alone; what is native for it depends on the place (native.py)."""
+        found = re.fullmatch(r"accel\.(\w+)", self.template or "")
+        return found and found[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
-    with all rules on only: what they show takes several."""
+    with all rules on only: what they show takes several. `native`: what `--style native` gives, torch being new."""
 
     title: str
     before: str
@@ -52,6 +60,7 @@ class Case:
     line: int
     together: bool = False
     file: str = ""  # of a rule for other files than Python: what the file is called
+    native: str | None = None  # what --style native gives, where that is not `after`
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,12 @@ TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
 ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
 PROVIDER = re.compile(r"(CUDA|Tensorrt|NvTensorRTRTX)ExecutionProvider")
+BACKEND = re.compile(r"(mps|xpu|npu|hpu|mtia)(?::(\d+)?)?")
 SETTINGS = ("torch.backends.", "torch._inductor.config.")
+_STRINGS = {
+    "string:type": TYPE, "string:nccl": NCCL, "string:provider": PROVIDER, "string:environment": ENVIRONMENT,
+    "string:backend": BACKEND,
+}  # fmt: skip
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
@@ -86,8 +91,7 @@ def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
             continue  # another of the rule's functions, which an f-string may hold as well
         template = rewrite.template
         node = None if rewrite.match.endswith(")") else site.ref
-        settings = site.module.facts.settings
-        if rewrite.native and settings.style == "native" and site.module.facts.torch_at_least(rewrite.torch):
+        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
             template = rewrite.native
         if template is None:
             found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
@@ -227,13 +231,7 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
         if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
             return None
         return "string:device"
-    if TYPE.fullmatch(text):
-        return "string:type"
-    if NCCL.fullmatch(text):
-        return "string:nccl"
-    if PROVIDER.fullmatch(text):
-        return "string:provider"
-    return "string:environment" if ENVIRONMENT.fullmatch(text) else None
+    return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)
 
 
 def _hot_offsets(module: Module, rules: Table) -> list[int]:

@@ -17,7 +17,7 @@ from torchmigrate.progress import Progress
 from torchmigrate.report import Report
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.commands import Format, Runtime
+    from torchmigrate.cli.commands import Format, Runtime, Style
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
     from torchmigrate.rule import Ruleset
@@ -72,6 +72,7 @@ def settings_for(
     no_cache: bool = False,
     unsafe_fixes: bool | None = None,
     runtime: Runtime | None = None,
+    style: Style | None = None,
 ) -> Settings:
     """The file's settings with the command line's on top. Raises UserError where they name no rule that there is."""
     settings = config_.load(
@@ -84,6 +85,7 @@ def settings_for(
         backends=_names(backends),
         unsafe_fixes=unsafe_fixes,
         runtime=runtime.value if runtime else None,
+        style=style.value if style else None,
     )
     extra = tuple(_from_root(glob, settings.root) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)

@@ -37,7 +37,7 @@ def ids_wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
 
 
 def _is_ours(site: Site, node: ast.expr) -> bool:
-    return site.module.text(node).startswith(f"{site.module.names['accel']}.")
+    return isinstance(node, ast.Call) and site.module.helper_function(node.func) is not None
 
 
 def _is_none(node: ast.expr) -> bool:
