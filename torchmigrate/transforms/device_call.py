@@ -59,6 +59,8 @@ def _beside_cpu(module: Module, node: ast.AST) -> bool:
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
+# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_FORKS = ("torch.fork_rng", "device_type")
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
@@ -72,6 +74,8 @@ def keyword(
     if last in ("add_argument", "option", "add_option"):
         if name == "default":
             yield from device_default.option_default(site, whole, device, call)
+    elif (callee, name) == _FORKS and device.index is None:
+        yield site.replace(whole, "accel.autocast_type()")
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
         torchy = (
             last == "to"
