@@ -25,6 +25,8 @@ _FOREIGN = {
     "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
     "chainer", "onnxruntime", "taichi", "tvm", "warp",
 }  # fmt: skip
+# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_FORKS = ("torch.fork_rng", "device_type")
 _NO_DEVICE = {
     "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
 }  # fmt: skip
@@ -59,8 +61,6 @@ def _beside_cpu(module: Module, node: ast.AST) -> bool:
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
-# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
-_FORKS = ("torch.fork_rng", "device_type")
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
