@@ -27,6 +27,8 @@ _FOREIGN = {
     "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
     "chainer", "onnxruntime", "taichi", "tvm", "warp",
 }  # fmt: skip
+# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_FORKS = ("torch.fork_rng", "device_type")
 _NO_DEVICE = {
     "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
 }  # fmt: skip
@@ -75,6 +77,8 @@ def keyword(
     if last in ("add_argument", "option", "add_option"):
         if name == "default":
             yield from device_default.option_default(site, whole, device, call)
+    elif (callee, name) == _FORKS and device.index is None:
+        yield site.replace(whole, "accel.autocast_type()")
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
         torchy = (
             last == "to"
