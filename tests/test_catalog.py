@@ -243,7 +243,7 @@ def test_text(own: Path, cli: Cli) -> None:
     assert empty == ""
     assert lines == [
         "cuda rocm mps  xpu  npu  hpu  mtia cpu   API",
-        " +    +    +    +    +    +    +    +    torch.zzz.Thing         !! hazard/cuda-only, stream/stream",
+        " +    +    +    +    +    +    +    +    torch.zzz.Thing         !! hazard/cuda-only (+1)",
         " +    ~    h    h    h    x    ~    .    torch.zzz.figure        -> memory/statistics",
         " +    +    h    h    h    x    ~    .    torch.zzz.flag          =",
         " +    ~    h    h    h    x    ~    .    torch.zzz.inner.figure  -> memory/statistics",

@@ -43,7 +43,10 @@ def text(selection: Selection) -> Iterator[str]:
 
 
 def _arrow(row: Row) -> str:
-    return "=" if row.action == LEFT else f"{'->' if row.action == REWRITTEN else '!!'} {', '.join(row.rules)}"
+    if row.action == LEFT:
+        return "="
+    more = f" (+{len(row.rules) - 1})" if row.rules[1:] else ""
+    return f"{'->' if row.action == REWRITTEN else '!!'} {row.rule}{more}"
 
 
 def markdown(selection: Selection) -> Iterator[str]:
