@@ -285,6 +285,27 @@ def test_backends_are_columns_and_leave_the_sites(here: Path, cli: Cli) -> None:
     assert "note: no rule says what runs on hpu" in cli("report", "--backends", "hpu,mps").err
 
 
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_on_cuda_alone_there_is_nothing_to_find(here: Path, cli: Cli, output_format: str) -> None:
+    write_tree(here, {"train.py": TRAIN})
+    ran = cli("report", "--backends", "cuda", "--isolated", "--output-format", output_format)
+    assert ran.status == 0
+    if output_format == "json":
+        assert counts(json.loads(ran.out)["score"]) == {"cuda": (4, 4, 4, 4)}
+    else:
+        assert "all run on cuda" in " ".join(ran.out.split())
+    if output_format == "html":
+        assert "Findings by reason" not in ran.out
+        assert "torchmigrate report --backends cuda --isolated" in ran.out
+        assert Page(ran.out)
+
+
+def test_what_is_skipped_is_told(here: Path, cli: Cli) -> None:
+    write_tree(here, {"train.py": TRAIN, "kept.py": "# torchmigrate: skip-file\nx.cuda()\n"})
+    assert "1 file skipped (# torchmigrate: skip-file): kept.py." in cli("report").out
+    assert data(cli)["files"] == 1
+
+
 def test_rules_that_are_left_out_are_told(here: Path, cli: Cli) -> None:
     write_tree(here, {"train.py": TRAIN})
     for output_format in FORMATS:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
     from torchmigrate.report.portability import Survey
+
+_READ = {
+    "select",
+    "ignore",
+    "exclude",
+    "torch",
+    "backends",
+    "config",
+    "isolated",
+}  # options: what is read, by which rules
 
 
 class ReportFormat(str, Enum):
@@ -46,26 +56,17 @@ def report(
     quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
 ) -> int:
     """Score how portable a project is, before and after a migration. Writes nothing to it and runs none of it."""
+    given = {name: value for name, value in locals().items() if name in _READ}
     from torchmigrate.cli import migrate
     from torchmigrate.cli.output import emit
     from torchmigrate.progress import Progress
 
     named = tuple(paths or [Path()])
-    settings = migrate.settings_for(
-        named,
-        select=select,
-        ignore=ignore,
-        exclude=exclude,
-        torch=torch,
-        backends=backends,
-        config=config,
-        isolated=isolated,
-    )
+    settings = migrate.settings_for(named, **given)
     shown = _columns(settings.backends)
     with migrate.pack_errors(), Progress(shown=not quiet) as progress:
         plans = _plans(named, settings, jobs or migrate.cores(), progress)
-        typed = {"--select": select, "--ignore": ignore, "--exclude": exclude, "--backends": backends}
-        survey = _survey(named, settings, plans, shown, _command(named, typed))
+        survey = _survey(named, settings, plans, shown, _command(named, given))
     emit([_rendered(survey, output_format, output)], output)
     for file, message in survey.errors:
         print(f"error: {file}: {message}", file=sys.stderr)
@@ -133,10 +134,15 @@ def _left_out(settings: Settings) -> list[str]:
     return [*said, *(f"per-file-ignores of {glob} = {', '.join(names)}" for glob, names in each)]
 
 
-def _command(paths: Sequence[Path], typed: dict[str, list[str] | None]) -> str:
+def _command(paths: Sequence[Path], given: Mapping[str, Any]) -> str:
     """What was asked for, as it can be typed again; where the report went is left out."""
-    flags = [word for flag, values in typed.items() for value in values or () for word in (flag, value)]
-    return shlex.join(["torchmigrate", "report", *flags, *map(os.fspath, paths)])
+    words = ["torchmigrate", "report"]
+    for name, value in given.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value:
+            words += [w for one in (value if isinstance(value, list) else [value]) for w in (f"--{name}", str(one))]
+    return shlex.join([*words, *map(os.fspath, paths)])
 
 
 def _rendered(survey: Survey, output_format: ReportFormat, output: Path | None) -> bytes:

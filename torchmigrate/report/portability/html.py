@@ -46,7 +46,8 @@ def _sections(survey: Survey) -> Iterator[Markup]:
     if survey.sites:
         yield _section("score", "Score", _score(survey))
         yield _section("modules", "Modules", *_modules(survey))
-        yield _section("reasons", "Findings by reason", *reasons(survey))
+        if survey.reasons:
+            yield _section("reasons", "Findings by reason", *reasons(survey))
         if yours := survey.waiting(State.YOURS):
             yield _section(
                 "yours", "Needs a person", *_waiting(yours, "No rewrite is right for all: somebody decides.")

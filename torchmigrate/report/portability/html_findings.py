@@ -23,11 +23,10 @@ _STATES = {
 def reasons(survey: Survey) -> Iterator[Markup]:
     """A fold for each rule, the most frequent first."""
     yield element("p", "Open a row for why it matters, and for its places.", class_="quiet")
-    most = max(len(reason.entries) for reason in survey.reasons) if survey.reasons else 1
-    yield from (_reason(reason, most) for reason in survey.reasons)
+    yield from map(_reason, survey.reasons)
 
 
-def _reason(reason: Reason, most: int) -> Markup:
+def _reason(reason: Reason) -> Markup:
     summary = element(
         "summary",
         element("span", f"{len(reason.entries):,}", class_="count"),

@@ -22,6 +22,7 @@ def render(survey: Survey) -> str:
     parts = [f"## Portability of {_plain(survey.name)}", _plain(verdict(survey)), STATIC]
     if survey.sites:
         parts += [_table(*_score(survey)), "### Modules", _table(*_modules(survey)), *_lists(survey)]
+    if survey.reasons:
         parts.append(_folded(f"Findings by reason ({counted(len(survey.reasons), 'rule')})", _table(*_reasons(survey))))
     if said := list(apart(survey)):
         parts += ["### Not in the score", "\n".join(f"- {_plain(sentence)}" for sentence in said)]

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from torchmigrate.report.portability import Reason, Stage, State, Survey
 from torchmigrate.words import counted
 
+STATIC = "Read off the code; nothing was run. `torchmigrate verify` is the proof."
+_NAMED = 5  # skipped files
+
 
 def verdict(survey: Survey) -> str:
     """The report in one or two sentences."""
@@ -85,10 +88,9 @@ def apart(survey: Survey) -> Iterator[str]:
         yield f"{counted(out.idle_comments, 'suppression comment')} without effect (`torchmigrate check` names them)."
     for rules in out.rules:
         yield f"Rules left out by a setting: {rules}."
-    if out.skipped:
-        yield f"{counted(len(out.skipped), 'file')} skipped: {', '.join(f'{f} ({why})' for f, why in out.skipped)}."
+    for why in dict.fromkeys(why for _, why in out.skipped):
+        files = [file for file, reason in out.skipped if reason == why]
+        more = f" and {len(files) - _NAMED:,} more" if len(files) > _NAMED else ""
+        yield f"{counted(len(files), 'file')} skipped ({why}): {', '.join(files[:_NAMED])}{more}."
     for file, message in survey.errors:
         yield f"Not read, so not in any figure: {file}: {message}."
-
-
-STATIC = "Read off the code; nothing was run. `torchmigrate verify` is the proof."
