@@ -7,6 +7,7 @@ sdp_kernel enables exactly what its four flags say, all True by default (torch/b
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
@@ -21,14 +22,19 @@ _BACKENDS = {
 }  # fmt: skip
 _FLOOR = ">=2.6"
 _ONLY_CUDA = {"EFFICIENT_ATTENTION", "CUDNN_ATTENTION"}
+_FLASH_OFF = re.compile(r"\benable_flash_sdp\(\s*(enabled\s*=\s*)?False")
 _NONE_LEFT = (
     'no kernel of these runs on the CPU, which raises RuntimeError ("No viable backend for '
-    'scaled_dot_product_attention was found"): add SDPBackend.MATH, or choose only `if accel.is_nvidia():`'
+    'scaled_dot_product_attention was found"): keep MATH among them, or choose only `if accel.is_nvidia():`'
 )
 
 
 def sdp_kernel(site: Site) -> Iterator[Finding]:
     if site.call is None or for_nvidia(site):
+        return
+    if site.qualified == "torch.backends.cuda.enable_math_sdp":
+        if _is_off(site.call) and _FLASH_OFF.search(site.module.source.text):
+            yield site.note(_NONE_LEFT)
         return
     if site.qualified == "torch.nn.attention.sdpa_kernel":
         chosen = _named(site.module, site.call)
@@ -53,6 +59,11 @@ def _successor(site: Site, call: ast.Call) -> Finding:
         short = ", ".join(f"SDPBackend.{name}" for name in names)
         return site.note(f"deprecated: `torch.nn.attention.sdpa_kernel([{short}])` is the same from torch 2.6 on")
     return site.replace(call, f"torch.nn.attention.sdpa_kernel([{listed}])")
+
+
+def _is_off(call: ast.Call) -> bool:
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value is False
 
 
 def _flags(call: ast.Call) -> dict[str, bool] | None:
