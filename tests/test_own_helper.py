@@ -257,7 +257,7 @@ def test_a_copy_of_ours_can_be_named_as_ones_own(tmp_path: Path) -> None:
     """It offers what rewrites ask for."""
     helper = (ROOT / "torchmigrate" / "runtime.py").read_text(encoding="utf-8").replace("# torchmigrate-runtime", "#")
     lines = (
-        "torch.cuda.empty_cache()\nx = torch.ones(2).cuda(non_blocking=True)\nwith torch.cuda.nvtx.range('a'): ...\n"
+        "torch.cuda.empty_cache()\nx = torch.ones(2).cuda(non_blocking=True)\nwith torch.cuda.nvtx.range('a'): pass\n"
     )
     write_tree(tmp_path, {"ours.py": helper, "train.py": f"import torch\n{lines}"})
     assert texts_after(tmp_path, helper="ours") == {
