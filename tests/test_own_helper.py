@@ -130,6 +130,39 @@ def test_a_guard_stays_with_what_could_not_be_rewritten(tmp_path: Path) -> None:
     assert after(tmp_path, "train.py", text) == text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "device = torch.device('cpu')",
+        "from torch import device",
+        "from torch.cuda import device",
+        "import device",
+        "device = 1",
+        "device = get()",
+    ],
+)
+def test_what_is_no_function_of_that_name(tmp_path: Path, line: str) -> None:
+    write_tree(tmp_path, {"gpu.py": f"import torch\n{line}\n", "train.py": "import torch\nx = torch.ones(2).cuda()\n"})
+    assert texts_after(tmp_path, helper="gpu") == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from impl import device",
+        "from .impl import get as device",
+        "device = functools.partial(get, 1)",
+        "try:\n    from impl import device\nexcept ImportError:\n    def device(index=None): ...",
+        "if torch.cuda.is_available():\n    def device(index=None): ...",
+        "class device: ...",
+        "device = get",
+    ],
+)
+def test_what_is_a_function_of_that_name(tmp_path: Path, line: str) -> None:
+    write_tree(tmp_path, {"gpu.py": f"import torch\n{line}\n", "train.py": "import torch\nx = torch.ones(2).cuda()\n"})
+    assert texts_after(tmp_path, helper="gpu").keys() == {"train.py"}
+
+
 @pytest.mark.parametrize("argument", ["0", "device=0", "'cuda:0'"])
 def test_arguments_that_it_does_not_take(tmp_path: Path, argument: str) -> None:
     lean = {"mypkg/utils/device.py": "def get_device(): ...\n", "mypkg/__init__.py": "", "mypkg/utils/__init__.py": ""}
@@ -195,6 +228,7 @@ def test_under_src_and_in_a_subfolder_alone(tmp_path: Path) -> None:
         ({"helper": "accelerate"}, "the project has no such module", "never imported"),
         ({"helper_map": {"devise": "get_device"}}, "`helper-map` has `devise`", "did you mean `device`?"),
         ({"helper_map": {"device": "get_devices"}}, "has no such function", "did you mean `get_device`?"),
+        ({"helper_map": {"os": "get_device"}}, "`helper-map` has `os`", ""),
         ({"helper_map": {"device": "LIMIT"}}, "has no such function", ""),
         ({"helper": None}, "`helper-map` is of no use without `helper`", "name the module"),
     ],
@@ -219,17 +253,17 @@ def test_with_the_native_style_it_is_called_for_the_rest(tmp_path: Path) -> None
     assert "device.synchronize()\n    return x.to(device.get_device(1)), x.to(torch.accelerator.current_" in done
 
 
-def test_the_vendored_helper_can_be_named_as_ones_own(tmp_path: Path) -> None:
-    """It offers all that rewrites ask for."""
-    helper = (
-        (ROOT / "torchmigrate" / "runtime.py").read_text(encoding="utf-8").replace("# torchmigrate-runtime 1", "# ours")
+def test_a_copy_of_ours_can_be_named_as_ones_own(tmp_path: Path) -> None:
+    """It offers what rewrites ask for."""
+    helper = (ROOT / "torchmigrate" / "runtime.py").read_text(encoding="utf-8").replace("# torchmigrate-runtime", "#")
+    lines = (
+        "torch.cuda.empty_cache()\nx = torch.ones(2).cuda(non_blocking=True)\nwith torch.cuda.nvtx.range('a'): pass\n"
     )
-    text = (ROOT / "fixtures" / "cnn" / "train.py").read_text(encoding="utf-8")
-    write_tree(tmp_path, {"ours.py": helper, "train.py": text})
-    found = planned(tmp_path, helper="ours")
-    assert isinstance(found["train.py"], Changed)
-    assert not [f for r in (found["train.py"],) for f in r.findings if "`ours`" in f.message]  # type: ignore[union-attr]
-    assert b"import ours\n" in found["train.py"].after
+    write_tree(tmp_path, {"ours.py": helper, "train.py": f"import torch\n{lines}"})
+    assert texts_after(tmp_path, helper="ours") == {
+        "train.py": "import torch\nimport ours\nours.empty_cache()\n"
+        "x = torch.ones(2).to(ours.device(), non_blocking=ours.non_blocking())\nwith ours.nvtx.range('a'): ...\n"
+    }
 
 
 def test_the_example_of_the_page(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torchmigrate.module import Module
 
 
-_MAKERS = ("partial", "functools.partial", "cache", "functools.cache", "_forward", "getattr")  # of functions
+# of functions, beside the module's own that define one
+_MAKERS = {"partial", "functools.partial", "cache", "functools.cache", "SimpleNamespace", "types.SimpleNamespace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,12 @@ def _locate(name: str, root: Path, files: Sequence[str]) -> str | None:
 
 
 def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]) -> None:
-    ours = _vendored() if named else ()
+    ours = _vendored() if named else set()
     for key, theirs in named.items():
         if key not in ours:
             raise UserError(
                 f"`helper-map` has `{key}`, which is none of the helper's functions",
-                did_you_mean(key, ours) or "docs/helper.md lists them",
+                did_you_mean(key, sorted(ours)) or "docs/helper.md lists them",
             )
         if theirs not in offers:
             raise UserError(
@@ -86,11 +87,13 @@ def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]
             )
 
 
-def _vendored() -> list[str]:
+def _vendored() -> set[str]:
+    """What rewrites may ask of a helper."""
     from torchmigrate.helper import runtime_source
 
-    found = [*_names(ast.parse(runtime_source()))]
-    return [name for name, _ in found if not name.startswith("_")]
+    body = ast.parse(runtime_source()).body
+    names = {n.id for s in body if isinstance(s, ast.Assign) for n in s.targets if isinstance(n, ast.Name)}
+    return {n for n in names | {s.name for s in body if isinstance(s, ast.FunctionDef)} if not n.startswith("_")}
 
 
 def _offers(tree: ast.Module) -> dict[str, ast.arguments | None]:
@@ -100,17 +103,19 @@ def _offers(tree: ast.Module) -> dict[str, ast.arguments | None]:
 def _names(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
     """What a module binds that can be called: a constant such as `device = torch.device("cuda")` cannot."""
     stack: list[ast.stmt] = list(reversed(tree.body))
+    own = (f for f in stack if isinstance(f, ast.FunctionDef))
+    makers = _MAKERS | {f.name for f in own if any(isinstance(s, ast.FunctionDef) for s in f.body)}
     while stack:
         match stack.pop():
             case ast.FunctionDef(name, args) as function:
                 yield name, None if function.decorator_list else args
             case ast.ClassDef(name):
                 yield name, None
-            case ast.ImportFrom(names=names) | ast.Import(names):
+            case ast.ImportFrom(module, names) if (module or "").partition(".")[0] != "torch":  # `torch.device` is none
                 yield from ((a.asname or a.name.partition(".")[0], None) for a in names)
             case ast.Assign(targets, ast.Name() | ast.Attribute() | ast.Lambda()):
                 yield from ((t.id, None) for t in targets if isinstance(t, ast.Name))
-            case ast.Assign(targets, ast.Call(func)) if ast.unparse(func) in _MAKERS:
+            case ast.Assign(targets, ast.Call(func)) if ast.unparse(func) in makers:
                 yield from ((t.id, None) for t in targets if isinstance(t, ast.Name))
             case ast.If() | ast.Try() as block:
                 handlers = [s for h in getattr(block, "handlers", ()) for s in h.body]
