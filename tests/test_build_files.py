@@ -399,6 +399,21 @@ def test_other_workflows_count_as_a_choice(tmp_path: Path) -> None:
     assert found(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "other"),
+    [
+        ("requirements.txt", BAD, "requirements_cpu_only.txt"),
+        ("docker/Dockerfile", "FROM nvidia/cuda:12.1.1-base-ubuntu22.04\n", "docker/Dockerfile-cpu"),
+        ("environment.yml", "dependencies:\n  - pytorch-cuda=12.1\n", "environment-rocm.yml"),
+    ],
+)
+def test_a_counterpart_beside_it_is_a_choice(name: str, text: str, other: str, tmp_path: Path) -> None:
+    write_tree(tmp_path, {name: text})
+    assert list(found(tmp_path)) == [name]
+    write_tree(tmp_path, {other: "\n"})
+    assert found(tmp_path) == {}
+
+
 def test_explain_and_rules(cli: Cli, here: Path) -> None:
     assert "build/docker" in cli("rules", "build").out
     said = cli("explain", "build/docker").out

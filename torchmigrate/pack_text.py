@@ -13,7 +13,7 @@ from torchmigrate.rule import TextPattern, Where
 if TYPE_CHECKING:
     from torchmigrate.pack import Reader
 
-_WHERE_KEYS = {"files", "but", "line", "under", "unless"}
+_WHERE_KEYS = {"files", "but", "beside", "line", "under", "unless"}
 _PATTERN_KEYS = {"match", "message", "files", "unless", "alternative", "siblings"}
 _FOR_PYTHON = ("transform", "on", "rewrite", "blocks")
 # a group that holds an unbounded repetition and is itself repeated without bound
@@ -48,11 +48,11 @@ def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
     for index, table in enumerate(data.get("where", ())):
         line = reader.line("where", index)
         reader.known(table, _WHERE_KEYS, line)
-        files = _globs(reader, table.get("files"), reader.line("where", index, "files"))
+        given = {"files": table.get("files"), **{key: table[key] for key in ("but", "beside") if key in table}}
+        globs = {key: _globs(reader, value, reader.line("where", index, key)) for key, value in given.items()}
         keys = ("line", "under", "unless")
         tests = {key: _regex(reader, table.get(key), reader.line("where", index, key)) for key in keys}
-        but = _globs(reader, table["but"], reader.line("where", index, "but")) if "but" in table else ()
-        yield Where(files, **tests, but=but)
+        yield Where(**globs, **tests)  # type: ignore[arg-type]
 
 
 def _globs(reader: Reader, value: Any, line: int) -> tuple[str, ...]:

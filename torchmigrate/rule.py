@@ -66,13 +66,15 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Where:
     """Where a text rule looks: in `files` but not in `but` (globs that match the end of a path), at lines that hold
-    `line` and not `unless`, of TOML and INI at what stands `under` a table and key (regular expressions)."""
+    `line` and not `unless`, of TOML and INI at what stands `under` a table and key (regular expressions). Not where a
+    file of the directory matches `beside`: a choice is offered there."""
 
     files: tuple[str, ...]
     line: str | None = None
     under: str | None = None
     unless: str | None = None
     but: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,32 +118,40 @@ def _any(literals: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, literals)))
 
 
-def _findings(rule: Rule, path: str, file: TextFile, hidden: suppress.Suppressions) -> Iterator[Finding]:
+def _findings(rule: Rule, path: str, file: TextFile, hidden: suppress.Suppressions) -> list[Finding]:
     lines = _lines(rule, path, file)
+    found: list[Finding] = []
     for pattern in rule.patterns:
         if pattern.files and not _names(pattern.files).match(path):
             continue
-        if pattern.alternative and _regex(pattern.alternative).search(file.code):
+        choice = pattern.alternative and _regex(pattern.alternative)
+        if choice and choice.search(file.code):
             continue
-        found = list(_of_pattern(rule, pattern, file, hidden, lines))
-        if found and pattern.siblings and pattern.alternative and _beside(rule, Path(path), pattern.alternative):
-            continue
-        yield from found
+        own = list(_of_pattern(rule, pattern, file, hidden, lines))
+        if not (own and choice and pattern.siblings and any(choice.search(code) for code in _beside(rule, path))):
+            found += own
+    others = tuple({glob for where in _wheres(rule, path) for glob in where.beside})
+    return [] if found and others and any(map(_names(others).match, _siblings(path))) else found
 
 
-def _beside(rule: Rule, path: Path, alternative: str) -> bool:
-    """Whether another file of the directory that the rule reads offers the choice."""
-    for other in sorted(path.parent.glob("*")):
-        if other != path and _names(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
-            text = decode(other.read_bytes()[:LIMIT])
-            if text is not None and _regex(alternative).search(TextFile(other.name, text).code):
-                return True
-    return False
+def _siblings(path: str) -> list[str]:
+    return sorted(other.as_posix() for other in Path(path).parent.glob("*") if other.as_posix() != path)
+
+
+def _beside(rule: Rule, path: str) -> Iterator[str]:
+    """What the other files of the directory say that the rule reads."""
+    for other in map(Path, _siblings(path)):
+        if _names(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
+            yield TextFile(other.name, decode(other.read_bytes()[:LIMIT]) or "").code
+
+
+def _wheres(rule: Rule, path: str) -> list[Where]:
+    return [w for w in rule.where if _names(w.files).match(path) and not _names(w.but).match(path)]
 
 
 def _lines(rule: Rule, path: str, file: TextFile) -> list[Line]:
     """Those that the rule looks at."""
-    wheres = [w for w in rule.where if _names(w.files).match(path) and not _names(w.but).match(path)]
+    wheres = _wheres(rule, path)
     lines = [line for line in file.lines if len(line.text) <= LONGEST]
     if rule.literals:
         worth = _any(rule.literals)
