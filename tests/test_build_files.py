@@ -20,7 +20,7 @@ from torchmigrate.edits import Failed, Finding, Skipped, Status, Unchanged
 from torchmigrate.names import Names
 from torchmigrate.pack import PackError
 from torchmigrate.rule import Rule, Ruleset
-from torchmigrate.scan import Table, table
+from torchmigrate.table import Table, table
 from torchmigrate.text_file import TextFile, decode
 from torchmigrate.text_rules import LIMIT, _also
 

@@ -12,7 +12,7 @@ from conftest import ROOT, Ran, planned, texts_after, write_tree
 
 from torchmigrate import cases, native, pack
 from torchmigrate.edits import Changed
-from torchmigrate.scan import Table
+from torchmigrate.table import Table
 
 CURRENT = "torch.accelerator.current_accelerator()"
 MOVE = "torch.accelerator.current_accelerator(check_available=True)"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from torchmigrate.accelerated import is_guarded, parented
 from torchmigrate.edits import Edit, flatten
 from torchmigrate.module import Module
-from torchmigrate.scan import Table
 from torchmigrate.spelling import spell
+from torchmigrate.table import Table
 
 _TOTAL = ("is_available", "device_count")
 _TYPE = "torch.accelerator.current_accelerator().type"

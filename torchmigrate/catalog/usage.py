@@ -17,8 +17,9 @@ from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.receiver import Kind, receiver_kind
 from torchmigrate.rule import Ruleset
-from torchmigrate.scan import Scan, Table
+from torchmigrate.scan import Scan
 from torchmigrate.scope import Scope, literal_getattr
+from torchmigrate.table import Table
 from torchmigrate.transforms.device_expression import DEVICE_NAME, carrier
 from torchmigrate.worker import Done, Job, Worker
 
