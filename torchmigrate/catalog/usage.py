@@ -42,7 +42,7 @@ class Usage:
 
 def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
     """Read the files that `check` would read. Raises UserError."""
-    results = list(_results(path, settings, catalog))
+    results = sorted(_results(path, settings, catalog), key=lambda result: str(result.path))
     places: dict[str, list[tuple[Path, Finding]]] = {}
     for result in results:
         for finding in result.findings if isinstance(result, Unchanged) else ():
