@@ -60,6 +60,9 @@ def _section(rule: Rule) -> Iterator[str]:
     yield rule.why
     if names := sorted({f"`{key}`" for key in rule.keys() if key.startswith(("torch.", "."))}):  # noqa: SIM118
         yield "\nLooks at: " + ", ".join(names)
+    if rule.patterns:
+        yield "\nReads: " + ", ".join(f"`{glob}`" for glob in dict.fromkeys(rule.globs()))
+        yield from (f"\nExample, {c.title} (`{c.file}`):\n\n```text\n{c.before.lstrip()}```" for c in rule.cases[:1])
     for case in filter(_shown, rule.cases[:1]):
         yield f"\nExample, {case.title}:\n\n```diff\n{_diff(case)}```"
     if rule.see:
