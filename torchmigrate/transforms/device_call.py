@@ -85,7 +85,7 @@ def keyword(
             or callee.startswith("torch.")
             or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
         )
-        yield replaced(site, whole, device, typed=torchy and name not in ("device_type", "use_device"))
+        yield replaced(site, whole, device, typed=torchy and name != "device_type")
     elif callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
     elif name == "default" and device_default.is_field(call):
