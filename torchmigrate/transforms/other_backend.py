@@ -63,7 +63,7 @@ def _kind(site: Site) -> str:
 def _is_asked_for(module: Module, node: ast.AST, kind: str) -> bool:
     """Whether a test, a name or a fallback around it says that it is about this backend."""
     named = re.compile(rf"(?<![A-Za-z]){kind}(?![A-Za-z])|{kind.upper()}|{kind.capitalize()}")
-    any_ = re.compile(rf"cuda|\b{module.names['accel']}\.", re.I)  # CUDA's own, before a rewrite and after
+    any_ = re.compile(rf"cuda|accelerator|\b{module.names['accel']}\.", re.I)  # CUDA's own, before a rewrite and after
     if named.search(str(module.path).removeprefix(str(module.facts.root))):
         return True
     below = node
