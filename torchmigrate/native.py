@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from torchmigrate.accelerated import is_guarded, parented
+from torchmigrate.accelerated import is_guarded, know_parents
 from torchmigrate.edits import Edit, flatten
 from torchmigrate.module import Module
 from torchmigrate.scan import Table
@@ -64,7 +64,7 @@ def written(original: bytes, passes: Sequence[Sequence[Edit]]) -> Iterator[Writt
 def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterator[Edit]:
     """Edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
-    parented(module)
+    know_parents(module)
     for node in ast.walk(module.tree):
         own = module.helper_function(node)
         if own is None:
