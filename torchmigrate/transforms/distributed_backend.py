@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
 from torchmigrate.scope import chain_of
+from torchmigrate.spelling import spell
 from torchmigrate.transforms import device_default
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
@@ -72,10 +73,9 @@ def _target(target: ast.expr) -> str:
 
 
 def _composed(site: Site) -> Finding:
-    name = site.module.names["accel"]
-    per_device = f'f"cpu:gloo,{{{name}.device_type()}}:{{{name}.dist_backend()}}"'
+    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', site.module.names)
     return site.note(
-        f'a composed backend: {per_device} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
+        f'a composed backend: {here} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
+from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import wrapped
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
@@ -47,7 +48,7 @@ def _is_index(module: Module, node: ast.expr) -> bool:
         case ast.Constant(int()):
             return True
         case ast.Call(func):
-            own = chain_of(func) == f"{module.names['accel']}.current_device"
+            own = chain_of(func) == spell("accel.current_device", module.names)
             return own or (module.resolve(func) or chain_of(func)) in ("int", "torch.cuda.current_device")
     return False
 

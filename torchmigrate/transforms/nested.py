@@ -30,6 +30,9 @@ def nested(site: Site) -> Iterator[Finding]:
         return
     if name in ("TransformerEncoder", "Transformer"):
         yield from _encoder(site, call, name)
+    elif name == "to_padded_tensor":
+        if _is_first(site):
+            yield site.note(_JAGGED)
     elif not _is_jagged(site, given.get("layout"), name):
         yield site.note(_STRIDED)
     elif any(word in site.module.source.text for word in _ATTENTION) and _is_first(site):
@@ -49,7 +52,7 @@ def _is_jagged(site: Site, layout: ast.expr | None, name: str) -> bool:
 
 def _is_first(site: Site) -> bool:
     """One finding says it for the whole file."""
-    names = set(site.rule.on)
+    names = {name for name in site.rule.on if name.startswith("torch.nested.")}
     calls = (n for n in ast.walk(site.module.tree) if isinstance(n, ast.Call))
     ours = [c for c in calls if (site.module.resolve(c.func) or "") in names]
     return min(ours, key=site.module.span, default=None) is site.call
