@@ -12,6 +12,7 @@ from torchmigrate.module import Module, Site
 
 _EVERY = "CompositeExplicitAutograd"
 _CPU, _ACCELERATORS = frozenset({"cpu"}), frozenset({"mps", "xpu", "npu"})
+_NAMES = {"cpu": "the CPU", "mps": "MPS", "xpu": "XPU", "npu": "NPU"}
 _KEYS = {  # a dispatch key or a device type -> (what is registered, the devices that it is for)
     "cuda": ("kernel", "cuda"), "cpu": ("kernel", "cpu"), "mps": ("kernel", "mps"), "xpu": ("kernel", "xpu"),
     "npu": ("kernel", "npu"), "privateuse1": ("kernel", "npu"), "compositeexplicitautograd": ("kernel", "all"),
@@ -78,7 +79,8 @@ def _message(module: Module, call: ast.Call, found: Registration, has: frozenset
         return f"autocast casts the inputs of `{found.label}` on CUDA alone: add {more}, and so for each other device"
     if found.kind == "autograd":
         return f'`{found.label}` has a gradient on CUDA alone: register it for "Autograd", which serves every device'
-    where = "CUDA alone" if not has & _CPU else "CUDA and the CPU"
+    others = [name for device, name in _NAMES.items() if device in has]
+    where = " and ".join(["CUDA", *others]) if others else "CUDA alone"
     more = _spelled(module, call, found, "None")
     text = f"`{found.label}` has kernels for {where} here, so others raise: add {more} in plain torch for the rest"
     return text if fake else f"{text}, and {_fake(module, call, found)} for torch.compile"
