@@ -17,8 +17,8 @@ NAMES = frozenset(
         "autocast", "availability", "capability", "device_count", "cpp_extension", "cuda_namespace",
         "default_tensor_type", "device_idiom", "device_ids", "device_index", "device_string", "device_test",
         "distributed_backend", "double", "environment", "float64", "helper_class", "legacy_constructor", "library_ops",
-        "map_location", "move_to_device", "mps_checkpoint", "non_blocking", "nvidia_library", "pin_memory", "profiler", "record_stream",
-        "seed", "stream", "tensor_type",
+        "map_location", "move_to_device", "non_blocking", "nvidia_library", "pin_memory", "profiler", "record_stream",
+        "mps_checkpoint", "seed", "stream", "tensor_type",
     }
 )  # fmt: skip
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 
-_RANDOM = re.compile(r"[Dd]rop_?([Oo]ut|[Pp]ath)|\b(torch|F)\.(rand|bernoulli|normal)|\b(rand_like|randn_like|rrelu|RReLU)\b")
+_RANDOM = re.compile(
+    r"[Dd]rop_?([Oo]ut|[Pp]ath)|\b(torch|F)\.(rand|bernoulli|normal)|\b(rand_like|randn_like|rrelu|RReLU)\b"
+)
 
 
 def mps_checkpoint(site: Site) -> Iterator[Finding]:
