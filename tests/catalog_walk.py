@@ -27,7 +27,8 @@ WITH_METHODS = ("torch.library.Library", "torch.library.CustomOpDef")
 PARAMETER = re.compile(r"\w*device\w*|map_location|pin_memory|use_cuda|non_blocking|cuda|accelerator")
 # a function or class that says so in its own name
 NAME = re.compile(
-    r"(?i:^|_)(cuda|cudnn|miopen|mps|xpu|mtia|nccl|gpu|devices?|accelerator|hip|pin_memory|autocast)(?=_|$)|CUDA|Cuda|NCCL|XCCL|Device"
+    r"(^|_)(cuda|cudnn|miopen|mps|xpu|mtia|nccl|gpu|devices?|accelerator|hip|pin_memory|autocast)(?=_|$)"
+    r"|CUDA|Cuda|NCCL|XCCL|Device"
 )
 # of a Tensor, a Module, a storage, a Generator: what is about devices by its own name
 MEMBER = re.compile(
@@ -58,7 +59,7 @@ def modules(root: str) -> dict[str, types.ModuleType]:
             continue
         found[name] = module
         below = pkgutil.iter_modules(getattr(module, "__path__", ()))
-        todo += [f"{name}.{m.name}" for m in below if not m.name.startswith("_") and m.name != "testing_internal"]
+        todo += [f"{name}.{m.name}" for m in below if not m.name.startswith("_")]
     return dict(sorted(found.items()))
 
 
@@ -148,11 +149,9 @@ def with_device() -> dict[str, str]:
     for name, module in modules("torch").items():
         for attribute, thing in public(module, private=False).items():
             path = f"{name}.{attribute}"
-            known = shortest.get(id(thing))
-            if (callable(thing) or isinstance(thing, type)) and (
-                known is None or (path.count("."), path) < (known[0].count("."), known[0])
-            ):
-                shortest[id(thing)] = path, thing
+            known, _ = shortest.get(id(thing), (path, thing))
+            if callable(thing):
+                shortest[id(thing)] = min(path, known, key=lambda name: (name.count("."), name)), thing
     found = {}
     for path, thing in shortest.values():
         names = parameters(thing)
@@ -206,18 +205,7 @@ def walk() -> dict[str, str]:
     return dict(sorted((taking | fixtures() | offered).items()))
 
 
-def twins() -> dict[str, str]:
-    """Other names of what a device module offers under a shorter one."""
-    shortest: dict[int, str] = {}
-    found = {}
-    things = [(name, thing) for name, thing in device_modules() if isinstance(thing, type) or callable(thing)]
-    for name, thing in sorted(things, key=lambda item: (item[0].count("."), item[0])):
-        if (first := shortest.setdefault(id(thing), name)) != name:
-            found[name] = first
-    return found
-
-
 if __name__ == "__main__":  # in a process of its own: importing all of torch leaves traces
     import json
 
-    print(json.dumps({"torch": importlib.import_module("torch").__version__, "names": walk(), "twins": twins()}))
+    print(json.dumps(walk()))

@@ -59,12 +59,12 @@ rule = ["hazard/cuda-only", "stream/stream"]
 
 
 def read(tmp_path: Path, text: str = ROWS) -> catalog.Catalog:
-    write_tree(tmp_path, {"catalog/zzz.toml": text})
-    return catalog.load([tmp_path], pack.load(cases=False).rules)
+    file = write_tree(tmp_path, {"catalog/zzz.toml": text}) / "catalog" / "zzz.toml"
+    return catalog.gather([file], pack.load(cases=False).rules)
 
 
 def rows(tmp_path: Path) -> dict[str, catalog.Row]:
-    return {name: row for name, row in read(tmp_path).rows.items() if name.startswith("torch.zzz")}
+    return dict(read(tmp_path).rows)
 
 
 # ---- reading
@@ -152,9 +152,9 @@ def test_an_error_says_where_and_how(tmp_path: Path, text: str, line: int, what:
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"catalog/zzz.toml": b"\xff"})
+    file = write_tree(tmp_path, {"zzz.toml": b"\xff"}) / "zzz.toml"
     with pytest.raises(PackError, match=r"zzz\.toml:1: .*\nhelp: a catalog is a readable UTF-8 TOML file"):
-        catalog.load([tmp_path])
+        catalog.gather([file])
 
 
 def test_the_command_lines_do_not_read_it(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_text(own: Path, cli: Cli) -> None:
     assert empty == ""
     assert lines == [
         "cuda rocm mps  xpu  npu  hpu  mtia cpu   API",
-        " +    +    +    +    +    +    +    +    torch.zzz.Thing         !! hazard/cuda-only, stream/stream",
+        " +    +    +    +    +    +    +    +    torch.zzz.Thing         !! hazard/cuda-only (+1)",
         " +    ~    h    h    h    x    ~    .    torch.zzz.figure        -> memory/statistics",
         " +    +    h    h    h    x    ~    .    torch.zzz.flag          =",
         " +    ~    h    h    h    x    ~    .    torch.zzz.inner.figure  -> memory/statistics",

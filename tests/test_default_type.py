@@ -14,7 +14,7 @@ from conftest import planned, texts_after, write_plan, write_tree
 from torchmigrate import engine
 from torchmigrate.config import Settings
 from torchmigrate.default_type import makes_default, sets_device
-from torchmigrate.edits import Changed
+from torchmigrate.edits import Changed, Status
 
 SETTER = "import torch\nimport rays\n\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\nrays.f(1)\n"
 RAYS = "import torch\n\n\ndef f(x):\n    return x + torch.Tensor([1e10])\n"
@@ -24,13 +24,19 @@ LEGACY = "tensor_type/legacy-constructor"
 
 def alone(root: Path, name: str) -> str | None:
     """One file as the hook passes it; None where it stays as it is."""
-    found = engine.plan([root / name], Settings(root=root), 1, "apply").results
+    found = engine.plan([root / name], Settings(root=root, unsafe_fixes=True), 1, "apply").results
     return next((r.after.decode() for r in found if isinstance(r, Changed) and r.path.name == name), None)
+
+
+def test_it_is_not_done_unasked(tmp_path: Path) -> None:
+    """Nothing in the file itself speaks of CUDA."""
+    found = planned(write_tree(tmp_path, {"train.py": SETTER, "rays.py": RAYS}))["rays.py"]
+    assert [(f.rule, f.status) for f in found.findings] == [(LEGACY, Status.HELD)]  # type: ignore[union-attr]
 
 
 def test_a_file_without_a_word_of_cuda(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"train.py": SETTER, "rays.py": RAYS})
-    after = texts_after(root)
+    after = texts_after(root, unsafe_fixes=True)
     assert after["rays.py"] == DONE
     assert "accel.set_default_tensor_type(torch.float32)" in after["train.py"]
 
@@ -38,9 +44,9 @@ def test_a_file_without_a_word_of_cuda(tmp_path: Path) -> None:
 def test_one_file_alone_and_in_any_order(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"pyproject.toml": "", "train.py": SETTER, "rays.py": RAYS})
     assert alone(root, "rays.py") == DONE
-    write_plan(root)
+    write_plan(root, unsafe_fixes=True)
     assert (root / "rays.py").read_text() == DONE
-    assert not any(isinstance(r, Changed) for r in planned(root).values())
+    assert not any(isinstance(r, Changed) for r in planned(root, unsafe_fixes=True).values())
     (root / "rays.py").write_text(RAYS)
     assert alone(root, "rays.py") == DONE  # the other file speaks of the helper by now
 
@@ -58,7 +64,7 @@ def test_one_file_alone_and_in_any_order(tmp_path: Path) -> None:
     ids=["none", "the CPU's", "a comment", "another program", "another folder", "another torch"],
 )
 def test_files_that_no_such_call_reaches(files: dict[str, str], tmp_path: Path) -> None:
-    found = planned(write_tree(tmp_path, files))
+    found = planned(write_tree(tmp_path, files), unsafe_fixes=True)
     assert not [f for r in found.values() if isinstance(r, Changed) for f in r.applied if f.rule == LEGACY]
     assert not any(path.endswith("rays.py") for path in found)
 
@@ -70,12 +76,12 @@ def test_through_the_file_that_imports_both(tmp_path: Path) -> None:
         "setup_torch.py": setup,
         "model.py": "from rays import f\n",
     }
-    assert texts_after(write_tree(tmp_path, {**files, "rays.py": RAYS}))["rays.py"] == DONE
+    assert texts_after(write_tree(tmp_path, {**files, "rays.py": RAYS}), unsafe_fixes=True)["rays.py"] == DONE
 
 
 def test_a_default_device_beside_it(tmp_path: Path) -> None:
     train = SETTER + "with torch.device('meta'):\n    rays.f(2)\n"
-    found = planned(write_tree(tmp_path, {"train.py": train, "rays.py": RAYS}))
+    found = planned(write_tree(tmp_path, {"train.py": train, "rays.py": RAYS}), unsafe_fixes=True)
     [finding] = found["rays.py"].findings  # type: ignore[union-attr]
     assert (finding.rule, finding.fix) == (LEGACY, None)
     assert "default device" in finding.message
@@ -84,14 +90,14 @@ def test_a_default_device_beside_it(tmp_path: Path) -> None:
 def test_a_default_device_of_another_program(tmp_path: Path) -> None:
     other = SETTER.replace("rays", "other") + "torch.set_default_device('cpu')\n"
     files = {"train.py": SETTER, "rays.py": RAYS, "more.py": other, "other.py": RAYS}
-    after = texts_after(write_tree(tmp_path, files))
+    after = texts_after(write_tree(tmp_path, files), unsafe_fixes=True)
     assert after["rays.py"] == DONE
     assert "other.py" not in after
 
 
 def test_deselected(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"train.py": SETTER, "rays.py": RAYS})
-    assert "rays.py" not in planned(root, ignore=(LEGACY,))
+    assert "rays.py" not in planned(root, ignore=(LEGACY,), unsafe_fixes=True)
 
 
 def test_a_project_without_it_has_no_notes(tmp_path: Path) -> None:
@@ -196,3 +202,29 @@ def _same(old: torch.Tensor, new: torch.Tensor) -> None:
         new.requires_grad,
     )
     assert torch.equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("reset", "expected"),
+    [
+        ("torch.set_default_tensor_type(torch.FloatTensor)", 1),
+        ("torch.set_default_tensor_type('torch.DoubleTensor')", 1),
+        ("torch.set_default_tensor_type(kind)", 0),
+        ("torch.set_default_device(None)\ntorch.set_default_tensor_type(torch.FloatTensor)", 0),
+        ("torch.set_default_dtype(torch.float32)", 0),
+    ],
+)
+def test_a_type_that_is_put_back(reset: str, expected: int, tmp_path: Path) -> None:
+    """Off CUDA the default device is not: it is torch.set_default_device's."""
+    text = f"import torch\ntorch.set_default_tensor_type(torch.cuda.HalfTensor)\nf()\n{reset}\n"
+    found = planned(write_tree(tmp_path, {"train.py": text}))["train.py"].findings  # type: ignore[union-attr]
+    assert sum("puts the default dtype back" in f.message for f in found) == expected
+
+
+def test_a_cpu_type_leaves_the_default_device() -> None:
+    torch.set_default_device("meta")
+    try:
+        torch.set_default_tensor_type(torch.FloatTensor)
+        assert torch.zeros(1).device.type == "meta"
+    finally:
+        torch.set_default_device(None)

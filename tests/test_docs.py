@@ -36,7 +36,7 @@ def command_lines() -> Iterator[tuple[str, str]]:
         text = page.read_text(encoding="utf-8")
         blocks = "\n".join(fences(text, "sh") + fences(text, "console"))
         inline = re.findall(r"`torchmigrate ([a-z][^`]*)`", text)
-        names = "apply|check|rules|explain|verify|backends|undo"
+        names = "apply|check|report|rules|explain|catalog|verify|backends|undo"
         for line in [*re.findall(rf"torchmigrate ((?:{names})\b[^&|#\n]*)", blocks), *inline]:
             yield page.name, line.strip()
 
@@ -119,7 +119,7 @@ def test_a_command_line_parses(page: str, line: str) -> None:
 
 def test_there_are_command_lines() -> None:
     used = {line.split()[0] for _, line in command_lines()}
-    assert used == {"apply", "check", "rules", "explain", "verify", "backends", "undo"}
+    assert used == {"apply", "check", "report", "rules", "explain", "catalog", "verify", "backends", "undo"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -163,7 +163,7 @@ def build_rules() -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["rules.md", "helper.md"])
+@pytest.mark.parametrize("name", ["rules.md", "catalog.md", "helper.md"])
 def test_a_written_page_is_up_to_date(name: str) -> None:
     page = ROOT / "docs" / name
     assert page.read_text(encoding="utf-8") == build_rules().pages()[page], "run: python docs/build_rules.py"

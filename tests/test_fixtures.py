@@ -58,10 +58,10 @@ def run(command: list[str], project: Path) -> subprocess.CompletedProcess[str]:
     return start(words, project, DEFAULTS["env"] | SPEC[project.name].get("env", {}))
 
 
-def apply(project: Path) -> str:
+def apply(project: Path, *options: str) -> str:
     """Migrates in place. State outside the project (cache, undo) stays beside it, in the test's own folder."""
     homes = {f"XDG_{kind}_HOME": str(project.parent / kind.lower()) for kind in ("CACHE", "STATE", "DATA", "CONFIG")}
-    done = start([sys.executable, "-m", "torchmigrate", "apply", str(project)], REPO, homes)
+    done = start([sys.executable, "-m", "torchmigrate", "apply", *options, str(project)], REPO, homes)
     assert done.returncode in (0, 1), done.stdout + done.stderr  # 1: findings remain, which is no error
     return done.stdout + done.stderr
 
@@ -78,6 +78,21 @@ def text_shape(content: bytes) -> tuple[bool, bool, bool]:
     """BOM, CRLF throughout, final newline."""
     lines = content.count(b"\n")
     return content.startswith(BOM), 0 < lines == content.count(b"\r\n"), content.endswith(b"\n")
+
+
+def assert_kept(name: str, original: Files, after: Files) -> None:
+    """What is not ours: texts about CUDA, and each file's BOM, newlines and end."""
+    for path, texts in SPEC[name]["keeps"].items():
+        assert [text for text in texts if text not in after[path].decode()] == [], path
+    for path in original:
+        assert text_shape(after[path]) == text_shape(original[path]), path
+
+
+def assert_trains(name: str, project: Path) -> None:
+    for step in SPEC[name]["run"]:
+        done = run(step["command"], project)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert_losses(name, step, done.stdout)
 
 
 def test_every_project_is_described() -> None:
@@ -140,13 +155,9 @@ def test_apply_gives_the_expected_tree_and_then_nothing(name: str, tmp_path: Pat
 def test_expected_tree_keeps_what_is_not_ours(name: str) -> None:
     changes = expected_changes(name)
     original = read_tree(FIXTURES / name)
-    after = original | changes
     assert changes, "a fixture that needs no migration"
     assert [path for path, content in changes.items() if original.get(path) == content] == []
-    for path, texts in SPEC[name]["keeps"].items():
-        assert [text for text in texts if text not in after[path].decode()] == [], path
-    for path in changes.keys() & original.keys():
-        assert text_shape(after[path]) == text_shape(original[path]), path
+    assert_kept(name, original, original | changes)
 
 
 @needs_torch
@@ -157,7 +168,22 @@ def test_expected_tree_trains_on_the_cpu(name: str, tmp_path: Path) -> None:
     for path, content in changes.items():
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).write_bytes(content)
-    for step in SPEC[name]["run"]:
-        done = run(step["command"], project)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert_losses(name, step, done.stdout)
+    assert_trains(name, project)
+
+
+@needs_torch
+@each_fixture
+def test_native_style_passes_the_same_gates(name: str, tmp_path: Path) -> None:
+    """It is the same program: what torch.accelerator cannot say without a device, the helper says."""
+    project = copy_project(name, tmp_path)
+    original = read_tree(project)
+    style = ("--style", "native", "--torch", ">=2.13")
+    report = apply(project, *style)
+    migrated = read_tree(project)
+    assert_kept(name, original, migrated)
+    assert b"torch.accelerator." in b"".join(migrated[path] for path in original), report
+    assert original.keys() <= migrated.keys()
+
+    again = apply(project, *style)
+    assert read_tree(project) == migrated, again
+    assert_trains(name, project)

@@ -28,8 +28,6 @@ UNLIKE = re.compile(r"(?:cuda version:|written with cuda|free ).*")  # None and,
 SECONDS = 240  # for one command, on a busy machine
 
 SKIPPED = {("ddp", "mps"): "no collectives on MPS: torch has no backend of torch.distributed for its tensors"}
-NO_SCATTER = "torch's DataParallel scatters by torch._C._scatter, which only CUDA builds have: no rule rewrites it yet"
-FAILING = {("resnet", backend): NO_SCATTER for backend in ("xpu", "npu")}
 
 
 @dataclass(frozen=True)
@@ -146,8 +144,6 @@ def elsewhere(backend: str, name: str) -> Any:
     marks = []
     if reason := SKIPPED.get((name, backend)):
         marks.append(pytest.mark.skip(reason=reason))
-    if reason := FAILING.get((name, backend)):
-        marks.append(pytest.mark.xfail(strict=True, reason=reason))
     return pytest.param((original(name), migrated(name, backend)), id=f"{backend}-{name}", marks=marks)
 
 
@@ -200,5 +196,4 @@ def test_migrated_runs_elsewhere(jobs: tuple[Job, Job], runs: Runs) -> None:
 def test_what_is_left_out_is_known() -> None:
     """Each with a reason; nothing else is skipped."""
     assert set(SKIPPED) == {("ddp", "mps")}
-    assert set(FAILING) == {("resnet", "xpu"), ("resnet", "npu")}
-    assert {name for name, _ in (*SKIPPED, *FAILING)} <= set(SPEC)
+    assert {name for name, _ in SKIPPED} <= set(SPEC)

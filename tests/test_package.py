@@ -45,6 +45,7 @@ def test_the_wheel_has_the_rules_the_helper_and_the_types(wheel: zipfile.ZipFile
     rules = {f"torchmigrate/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "rules").rglob("*.toml")}
     assert rules and rules <= names
     assert {"torchmigrate/runtime.py", "torchmigrate/py.typed", "torchmigrate/__main__.py"} <= names
+    assert "torchmigrate/report/portability/page.css" in names
 
 
 def test_the_wheel_has_all_modules_and_nothing_else(wheel: zipfile.ZipFile) -> None:

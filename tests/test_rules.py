@@ -65,8 +65,9 @@ def test_cases_are_told_apart_and_are_python(rule: Rule) -> None:
     titles = [c.title for c in rule.cases]
     assert len(titles) == len(set(titles)), [t for t in titles if titles.count(t) > 1]
     for case in rule.cases:
-        for text in filter(None, (case.before, case.after)):
+        for text in filter(None, (case.before, case.after, case.native)) if not case.file else ():
             ast.parse(text)
+        assert case.native is None or case.after != case.native != case.before, case.title
         assert case.after is None or case.after != case.before, f"{case.title}: leave `after` out where nothing changes"
 
 
@@ -106,7 +107,7 @@ def test_every_transform_exists_and_is_used() -> None:
 
 def test_every_rule_gets_a_place_in_the_table(rules: Table) -> None:
     placed = {rule.id for found in (*rules.by_key.values(), *(f for _, f in rules.wide)) for rule, _ in found}
-    assert placed == set(RULES.rules)
+    assert placed | {text.rule.id for text in rules.texts.rules} == set(RULES.rules)
 
 
 def helper_names() -> set[str]:

@@ -11,11 +11,11 @@ from torchmigrate.module import Module
 from torchmigrate.scope import FUNCTIONS
 from torchmigrate.scopes import first_line
 
-_OURS = ("torch.cuda", "torch.amp", "torch.autocast")
+_OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
 
 def removals(before: Module, after: Module) -> list[Edit]:
-    """Edits to `after` that drop imports from torch.cuda which `before` used and `after` does not."""
+    """Edits to `after` that drop imports from torch.cuda and its like which `before` used and `after` does not."""
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
     imports = (s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import itertools
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate.config import Settings
-from torchmigrate.edits import Edit, Finding, compose
+from torchmigrate.edits import Edit, Finding, Unchanged, compose
 from torchmigrate.project import Facts, cuda_classes
 from torchmigrate.rewrite import RewriteError, rewrite, with_import
 from torchmigrate.rule import Case, Rule, Ruleset
@@ -18,6 +18,7 @@ from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
 
 Shape = Callable[[str], bytes]
+_NEW = ">=2.13"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,15 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-def check_cases(ruleset: Ruleset, shapes: Mapping[str, Shape] = SHAPES) -> list[CaseFailure]:
-    """Every case, alone and with all rules on, twice (idempotence), in every shape. `todo` cases must fail."""
+def check_cases(ruleset: Ruleset, only: Collection[str] | None = None) -> list[CaseFailure]:
+    """Every case (of `only` these rules), alone and with all rules on, twice (idempotence), in every shape. `todo`
+    cases must fail."""
     everything = table(ruleset)
     failures: list[CaseFailure] = []
-    for rule in ruleset.rules.values():
+    for rule in (r for r in ruleset.rules.values() if only is None or r.id in only):
         alone = table(Ruleset({rule.id: rule}))
         for case in rule.cases:
-            failures += check_case(rule, case, _tables(case, alone, everything), shapes)
+            failures += check_case(rule, case, _tables(case, alone, everything), SHAPES)
     return failures
 
 
@@ -77,7 +79,7 @@ def check_case(
         f"{how}, {name}: {why}"
         for how, t in tables.items()
         for name, s in shapes.items()
-        if (why := _run(rule, case, t, s))
+        if (why := _run(rule, case, t, s) or (case.native and _run(rule, case, t, s, case.native)))
     ]
     if case.todo and not found:
         yield CaseFailure(rule.id, case.title, case.line, "is marked todo, and passes")
@@ -85,38 +87,58 @@ def check_case(
         yield CaseFailure(rule.id, case.title, case.line, found[0])
 
 
-def _run(rule: Rule, case: Case, rules: Table, shape: Shape) -> str | None:
+def _run(rule: Rule, case: Case, rules: Table, shape: Shape, native: str | None = None) -> str | None:
+    if case.file:
+        return _run_text(rule, case, rules, shape)
     before = shape(case.before.lstrip("\n"))
-    expected = shape((case.before if case.after is None else case.after).lstrip("\n"))
+    after = case.before if case.after is None else case.after
+    expected = shape((native or after).lstrip("\n"))
+    style = "native" if native else "helper"
     try:
-        after, findings = migrate(before, rules, case.unsafe)
-        again, _ = migrate(after, rules, case.unsafe)
+        given, findings = migrate(before, rules, case.unsafe, style)
+        again, _ = migrate(given, rules, case.unsafe, style)
     except (RewriteError, SyntaxError) as error:
         return f"{type(error).__name__}: {error}"
-    if after != expected:
+    if given != expected:
         return (
-            "gives\n"
-            + textwrap.indent(after.decode(), "    ")
+            f"gives in {style} style\n"
+            + textwrap.indent(given.decode(), "    ")
             + "  instead of\n"
             + textwrap.indent(expected.decode(), "    ")
         )
-    if again != after:
+    if again != given:
         return "a second run gives\n" + textwrap.indent(again.decode(), "    ")
-    if case.finding is not None and case.finding is not any(
-        f.rule == rule.id and f.status.value in ("open", "held") for f in findings
-    ):
-        return "has no finding of the rule" if case.finding else "has a finding of the rule"
-    return None
+    return _wrong_finding(rule, case, findings)
 
 
-def migrate(raw: bytes, rules: Table, unsafe: bool = False) -> tuple[bytes, list[Finding]]:
-    """One file alone, as a script, helper import included."""
+def _run_text(rule: Rule, case: Case, rules: Table, shape: Shape) -> str | None:
+    """A file that is not Python; nothing of it may change, so there is nothing to compare but the finding."""
+    if shape in (SHAPES["indented"], SHAPES["tabs"]):
+        return None  # as Python has them
+    raw = shape(case.before.lstrip("\n"))
+    found = rules.texts.inspect(Path("/", case.file), raw)
+    return _wrong_finding(rule, case, found.findings if isinstance(found, Unchanged) else ())
+
+
+def _wrong_finding(rule: Rule, case: Case, findings: Sequence[Finding]) -> str | None:
+    if case.finding is None:
+        return None
+    if case.finding is any(f.rule == rule.id and f.status.value in ("open", "held") for f in findings):
+        return None
+    return "has no finding of the rule" if case.finding else "has a finding of the rule"
+
+
+def migrate(raw: bytes, rules: Table, unsafe: bool = False, style: str = "helper") -> tuple[bytes, list[Finding]]:
+    """One file alone, as a script, helper import included; in native style for the newest torch."""
     source = decode(raw)
-    facts = Facts(Path("/"), Settings(unsafe_fixes=unsafe), cuda_classes=frozenset(cuda_classes(raw)))
+    settings = Settings(unsafe_fixes=unsafe, style=style)
+    torch = _NEW if style == "native" else None
+    facts = Facts(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
     outcome = rewrite(Path("/case.py"), source, rules, facts)
     text = replace(source, utf8=outcome.text)
     edits: list[Edit] = []
     missing = outcome.needs_helper or outcome.needs_torch
-    if missing and (edit := with_import(text, Path("/case.py"), facts, "import accel", outcome.needs_torch)):
+    statement = "import accel" if outcome.needs_helper else ""
+    if missing and (edit := with_import(text, Path("/case.py"), facts, statement, outcome.needs_torch)):
         edits.append(edit)
     return source.encode(compose(outcome.text, edits)), list(outcome.remaining)

@@ -36,9 +36,9 @@ def survey(files: Iterable[str], index: ImportIndex) -> UnderDefault:
     setters = {path for path in files if makes_default(_read(path))}
     if not setters:
         return UnderDefault()
-    under = _together(setters, index)
+    under = together(setters, index)
     devices = {path for path in under if sets_device(_read(path))}
-    return UnderDefault(frozenset(under), frozenset(_together(devices, index)))
+    return UnderDefault(frozenset(under), frozenset(together(devices, index)))
 
 
 def _read(path: str) -> bytes:
@@ -55,7 +55,7 @@ def sets_device(raw: bytes) -> bool:
     return _DEVICE.search(raw) is not None
 
 
-def _together(files: set[str], index: ImportIndex) -> set[str]:
+def together(files: set[str], index: ImportIndex) -> set[str]:
     """What the files that import these, directly or not, import, directly or not."""
     imported: dict[str, set[str]] = {}
     for target, uses in index.importers.items():

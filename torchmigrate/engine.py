@@ -6,6 +6,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +14,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchmigrate import files, pack, project
+from torchmigrate import files, own_helper, pack, project
 from torchmigrate.config import Settings
-from torchmigrate.edits import Failed, FileResult, Skipped
+from torchmigrate.edits import Changed, Failed, FileResult, Skipped
+from torchmigrate.errors import UserError
 from torchmigrate.helper import Vendored
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
@@ -26,36 +28,46 @@ POOL_BYTES = 1_500_000  # below this, starting processes costs more than it save
 
 
 HELPER_FLOOR = (2, 1)
+NATIVE_FLOOR = (2, 9)
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run found and would write. `results` are sorted by path."""
+    """What a run found and would write. `results` are sorted by path. `others` were read and are not Python;
+    `files_seen` is without them."""
 
     results: list[FileResult]
     files_seen: int
     notes: list[str]
+    others: frozenset[str] = frozenset()
 
 
 def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None = None) -> Plan:
     """Find and, for `apply`, rewrite in memory. Writes nothing. Raises PackError, UserError."""
     ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
-    found = files.discover(paths, settings)
     rules = table(ruleset)
-    results, todo, maybe = _read(found, rules, mode)
+    found = files.discover(paths, settings, rules.texts)
+    results, todo, maybe = _read([item for item in found if not item.text], rules, mode)
+    about_texts, others = rules.texts.read([item for item in found if item.text], settings)
+    seen = sum(not item.text for item in found) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
+    results += about_texts
     if not todo and not maybe:  # nothing that holds a trigger: no facts, no LibCST, no git
-        return Plan(sorted(results, key=lambda r: str(r.path)), len(found), [])
+        return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
     facts, notes = _facts(paths, found, todo, settings)
+    if settings.style == "native" and mode != "check":
+        _refuse_old_torch(facts.torch, notes)
     if maybe:
         todo += [job for job in maybe if job.path in facts.under_default.files]
         if not todo:
             notes = []
     done = list(_run(todo, ruleset, facts, jobs, on_progress))
     vendored = Vendored(facts)
-    results += [vendored.bind(r, u.text, u.torch) if u else vendored.keep(r) for r, u in done]
+    results += [vendored.bind(r, lacks) if lacks else vendored.keep(r) for r, lacks in done]
     results += vendored.files()
-    return Plan(sorted(results, key=lambda r: str(r.path)), len(found), notes)
+    if settings.style == "native":
+        notes += _kept_helper(results, facts)
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others)
 
 
 def _read(
@@ -94,14 +106,15 @@ def _facts(
     paths: Sequence[Path], found: Sequence[files.DiscoveredFile], todo: Sequence[Job], settings: Settings
 ) -> tuple[Facts, list[str]]:
     root = project_root(paths)
-    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None]
+    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
     inside = _whole_project(root, paths, listed, settings)
     notes = []
     floor = settings.torch
     if floor is None and (inferred := project.torch_floor(root)):
         floor = inferred[0]
         notes.append(f"torch {floor} inferred from {inferred[1]}")
-    if (project.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
+    own = own_helper.load(settings, inside)
+    if own is None and (project.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
         notes.append("the helper needs torch >=2.1, which is more than this project asks for")
     texts = [job.raw for job in todo]
     facts = Facts(
@@ -112,8 +125,29 @@ def _facts(
         mentions_cuda=any(b"cuda" in raw for raw in texts),
         helper=project.helper_name(inside, texts),
         torch=floor,
+        own=own,
     )
     return facts, notes
+
+
+def _kept_helper(results: Sequence[FileResult], facts: Facts) -> Iterator[str]:
+    """What the native style leaves to the helper."""
+    called = re.compile(rf"(?<![\w.]){facts.helper}\.([a-z]\w+)".encode())
+    texts = (r.after for r in results if isinstance(r, Changed) and not r.new and not facts.own)
+    found = sorted({word.decode() for text in texts for word in called.findall(text)})
+    if found:
+        yield f"still called of the helper, where torch.accelerator is not the same: {', '.join(found)}"
+
+
+def _refuse_old_torch(floor: str | None, inferred: Sequence[str]) -> None:
+    if (project.version_of(floor) or HELPER_FLOOR) >= NATIVE_FLOOR:
+        return
+    asks = f"this project asks for torch {floor}" if floor else "nothing says which torch this project asks for"
+    where = f" ({inferred[0].rpartition(' ')[2]})" if inferred else ""
+    raise UserError(
+        f"--style native needs torch >=2.9; {asks}{where}",
+        "raise the floor there, or pass --torch '>=2.9'; --style helper runs from torch 2.1 on",
+    )
 
 
 def project_root(paths: Sequence[Path]) -> Path:

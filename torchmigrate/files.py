@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchmigrate import vcs
 from torchmigrate.config import Settings
+
+if TYPE_CHECKING:
+    from torchmigrate.text_rules import TextRules
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 # Not worth a walk, but nothing that a user who names it could not mean, and git tells us better.
@@ -26,6 +30,8 @@ class DiscoveredFile:
     path: Path
     skipped_reason: str | None = None
     error: str | None = None
+    text: bool = False  # not Python: for text rules (text_rules.py)
+    named: bool = False  # on the command line
 
 
 class Globs:
@@ -49,25 +55,31 @@ class Globs:
 def _compiled(pattern: str) -> re.Pattern[str]:
     body = pattern.removeprefix("./").rstrip("/")
     start = "^" if "/" in body else "(?:^|/)"
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", body.lstrip("/"))
+    return re.compile(start + glob_body(body.lstrip("/")) + "(?:/|$)")
+
+
+def glob_body(glob: str) -> str:
+    """A glob as a regular expression without ends. `*` and `?` stay within a name, `**` crosses directories."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", glob)
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile(start + "".join(known.get(p) or _literal(p) for p in parts) + "(?:/|$)")
+    return "".join(known.get(p) or _literal(p) for p in parts)
 
 
 def _literal(part: str) -> str:
     return part.replace("[!", "[^") if part.startswith("[") and len(part) > 1 else re.escape(part)
 
 
-def discover(paths: Sequence[Path], settings: Settings) -> list[DiscoveredFile]:
-    """All files below the paths, sorted, each real file once."""
-    collector = _Collector(settings)
+def discover(paths: Sequence[Path], settings: Settings, rules: TextRules | None = None) -> list[DiscoveredFile]:
+    """All files below the paths, sorted, each real file once: Python, and what `rules` read beside it."""
+    collector = _Collector(settings, rules)
     for path in paths or [Path()]:
         collector.add(os.fspath(path))
     return sorted(collector.found.values(), key=lambda file: os.fspath(file.path))
 
 
 class _Collector:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, rules: TextRules | None) -> None:
+        self.rules = rules
         self.root = os.path.realpath(settings.root)
         self.default = Globs(settings.exclude)
         self.extra = Globs(settings.extend_exclude)
@@ -85,9 +97,13 @@ class _Collector:
         elif os.path.isdir(real):
             self._directory(real)
         elif os.path.isfile(real):
-            self._take(real)
+            text = not real.endswith(SUFFIXES) and self.rules is not None and self.rules.readable.match(real)
+            self.found[real] = DiscoveredFile(Path(real), text=text, named=True)
         else:
             self._refuse(real, "not a regular file")
+
+    def _wants(self, name: str) -> bool:
+        return name.endswith(SUFFIXES) or (self.rules is not None and self.rules.wanted.match(name))
 
     def _excluded(self, path: str) -> str | None:
         inside = os.path.relpath(path, self.root).replace(os.sep, "/")
@@ -95,10 +111,10 @@ class _Collector:
             return None
         return self.default.match(inside) or self.extra.match(inside)
 
-    def _take(self, real: str) -> None:
+    def _take(self, real: str, text: bool) -> None:
         known = self.found.get(real)
         if known is None or known.skipped_reason:
-            self.found[real] = DiscoveredFile(Path(real))
+            self.found[real] = DiscoveredFile(Path(real), text=text)
 
     def _skip(self, path: str, pattern: str) -> None:
         self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=f"excluded by `{pattern}`"))
@@ -128,7 +144,7 @@ class _Collector:
         names = repository.files(Path(real))
         if not names and repository.ignores(Path(real)):
             return None
-        return [os.path.join(top, n) for n in names if n.endswith(SUFFIXES) or n.endswith("/")]
+        return [os.path.join(top, n) for n in names if n.endswith("/") or self._wants(n)]
 
     def _listing(self, path: str, inside: str) -> None:
         if inside and self.default.match(inside):
@@ -149,10 +165,13 @@ class _Collector:
         elif is_link:
             self._link(path)
         elif is_file:
-            self._take(path)
+            self._take(path, not path.endswith(SUFFIXES))
 
     def _link(self, path: str) -> None:
         real = os.path.realpath(path)
+        text = not path.endswith(SUFFIXES) and not real.endswith(SUFFIXES)
+        if text and not (os.path.isfile(real) and self._is_inside(real)):
+            return  # a data set's, as like as not
         if not os.path.exists(real):
             self._refuse(path, _broken(path))
         elif os.path.isfile(real):
@@ -161,7 +180,7 @@ class _Collector:
             elif excluded := self._excluded(real):
                 self._skip(real, excluded)
             else:
-                self._take(real)
+                self._take(real, text)
 
     def _walk(self, top: str, prefix: str) -> None:
         skipped = _WALK_SKIPS | self.default.names
@@ -178,7 +197,7 @@ class _Collector:
                         self._skip(entry.path, pattern)
                     elif not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                         stack.append((entry.path, f"{inside}/"))
-                elif name.endswith(SUFFIXES) and not self.default.match(inside):
+                elif self._wants(entry.path) and not self.default.match(inside):
                     self._entry(entry.path, inside, entry.is_file(follow_symlinks=False), entry.is_symlink())
 
     def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchmigrate import libraries
+from torchmigrate import answered, libraries
 from torchmigrate.edits import Finding, Status
 from torchmigrate.module import Module
 from torchmigrate.regions import Region, Span
@@ -33,7 +33,9 @@ def decide(module: Module, findings: list[Finding]) -> list[Finding]:
     out = [_settle(f, blocked) for f in findings]
     idle = [f for f in out if f.fix and _only_follows(f, regions) and not _guards_a_fix(f, regions, out)]
     kept = {_home(module, f) for f in out if f.fix and f.rule == "device/is-available" and f not in idle}
-    return [_left(f, _IDLE) if f in idle and (f.follows or _home(module, f) not in kept) else f for f in out]
+    out = [_left(f, _IDLE) if f in idle and (f.follows or _home(module, f) not in kept) else f for f in out]
+    answers = answered.reasons(module, out)
+    return [_left(f, answers[f]) if f in answers else f for f in out]
 
 
 def _home(module: Module, finding: Finding) -> Span | None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from torchmigrate.edits import Changed, Failed, FileResult, compose, shifted
 from torchmigrate.imports import Placement
+from torchmigrate.module import Module
 from torchmigrate.project import Facts, is_ours
 from torchmigrate.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """A rewritten text that still lacks an import: the helper's, torch's, or both."""
+
+    text: Source
+    helper: bool
+    torch: bool
+
 
 _PACKAGE = "from torchmigrate import runtime as accel"
 
@@ -20,6 +32,13 @@ def placement(facts: Facts, path: Path) -> Placement:
     return facts.index.placement(str(path), facts.helper)
 
 
+def placed(facts: Facts, path: Path, text: Source) -> Placement:
+    """The same, or how the file with this text imports the project's own helper."""
+    if facts.own:
+        return Placement("", facts.own.statement(Module(path, text, facts)))
+    return placement(facts, path)
+
+
 class Vendored:
     """Collects where the helper is needed while results are bound to it."""
 
@@ -29,21 +48,18 @@ class Vendored:
 
     def keep(self, result: FileResult) -> FileResult:
         """A file that binds what it uses: a rewritten notebook does."""
-        if (
-            isinstance(result, Changed)
-            and result.path.suffix == ".ipynb"
-            and _mentions(result.after, self.facts.helper)
-        ):
+        if self.facts.own is None and _is_bound_notebook(result, self.facts.helper):
             self.needed |= {path for path in (placement(self.facts, result.path).path,) if path}
         return result
 
-    def bind(self, result: FileResult, text: Source, torch: bool) -> FileResult:
-        """Add the missing imports to a rewritten file whose new text is `text`."""
+    def bind(self, result: FileResult, lacks: Unbound) -> FileResult:
+        """Add the imports that a rewritten file lacks."""
         from torchmigrate.rewrite import with_import
 
         assert isinstance(result, Changed)
-        place = placement(self.facts, result.path)
-        edit = with_import(text, result.path, self.facts, place.statement, torch)
+        text = lacks.text
+        place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")
+        edit = with_import(text, result.path, self.facts, place.statement, lacks.torch)
         if place.path:
             self.needed.add(place.path)
         if edit is None:
@@ -66,8 +82,9 @@ def _write(path: Path, content: bytes) -> FileResult | None:
     return Changed(path, before, content, ()) if before != content else None
 
 
-def _mentions(raw: bytes, helper: str) -> bool:
-    return f"{helper}.".encode() in raw
+def _is_bound_notebook(result: FileResult, helper: str) -> bool:
+    notebook = isinstance(result, Changed) and result.path.suffix == ".ipynb"
+    return notebook and f"{helper}.".encode() in result.after  # type: ignore[union-attr]
 
 
 def runtime_source() -> bytes:

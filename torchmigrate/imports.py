@@ -61,6 +61,10 @@ class ImportIndex:
                         found.setdefault(target, []).append(use)
         return found
 
+    def imported_by(self, path: str) -> list[str]:
+        """The files of the project that a file imports."""
+        return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
+
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         parts = tuple(p for p in item.module.split(".") if p)
         for dotted in dict.fromkeys((parts, (*parts, item.name) if item.name else parts)):

@@ -10,11 +10,12 @@ from torchmigrate.scope import FUNCTIONS, chain_of
 
 PORTABLE = "a ladder that is portable already"
 _OTHERS = re.compile(
-    r"\b(mps|xpu|npu|hpu|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+"
+    r"\b(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+"
 )
 
 
-def _mentions_others(module: Module, test: ast.AST) -> bool:
+def mentions_others(module: Module, test: ast.AST) -> bool:
+    """Whether a test asks for another accelerator, itself or by the names that it reads."""
     if _OTHERS.search(module.text(test)):
         return True
     for node in ast.walk(test):
@@ -32,10 +33,10 @@ def portable_chain(module: Module, node: ast.If) -> bool:
     while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
         top = up
     while isinstance(top, ast.If):
-        if _mentions_others(module, top.test):
+        if mentions_others(module, top.test):
             return True
         if len(top.orelse) > 1 or not top.orelse or not isinstance(top.orelse[0], ast.If):
-            return any(isinstance(n, ast.If) and _mentions_others(module, n.test) for n in top.orelse)
+            return any(isinstance(n, ast.If) and mentions_others(module, n.test) for n in top.orelse)
         top = top.orelse[0]
     return False
 
@@ -44,7 +45,7 @@ def portable_expression(module: Module, node: ast.IfExp) -> bool:
     """A conditional expression that asks for another accelerator in one of its tests."""
     chain = [node, *(up for up in module.ancestors(node) if isinstance(up, ast.IfExp))]
     below = [n for n in ast.walk(chain[-1]) if isinstance(n, ast.IfExp)]
-    return any(_mentions_others(module, n.test) for n in below)
+    return any(mentions_others(module, n.test) for n in below)
 
 
 def portable_beside(module: Module, statement: ast.stmt) -> bool:

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate import scopes
+from torchmigrate import own_helper, scopes
 from torchmigrate.edits import Edit, Finding, Fix, Safety
-from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope
+from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, chain_of
 from torchmigrate.source import Source
 from torchmigrate.spelling import identifiers, spell
 
@@ -90,12 +90,27 @@ class Module:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """How this file spells the helper and torch."""
-        return {HELPER: self.helper_bound or self.facts.helper, "torch": self._bound("torch".__eq__) or "torch"}
+        torch = {"torch": self._bound("torch".__eq__) or "torch"}
+        if self.facts.own:
+            return own_helper.names(self, self.facts.own) | torch
+        return {HELPER: self.helper_bound or self.facts.helper} | torch
 
     @cached_property
     def helper_bound(self) -> str | None:
         """The name by which this file imports the helper already."""
-        return self._bound(self.facts.is_helper)
+        return own_helper.bound(self, self.facts.own) if self.facts.own else self._bound(self.facts.is_helper)
+
+    @cached_property
+    def _by_spelling(self) -> Mapping[str, str]:
+        return {spelled: name.removeprefix("accel.") for name, spelled in self.names.items() if "." in name}
+
+    def helper_function(self, node: ast.AST) -> str | None:
+        """What the helper calls the function that `node` names, or None where it names none of the helper's."""
+        chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if chain is None:
+            return None
+        plain = chain.partition(".") if chain.count(".") == 1 else ("", "", None)
+        return self._by_spelling.get(chain) or (plain[2] if plain[0] == self.names[HELPER] else None)
 
     def _bound(self, test: Callable[[str], bool]) -> str | None:
         for name, bindings in sorted(self.scopes.module.names.items(), key=lambda item: item[0] != "torch"):
@@ -141,7 +156,8 @@ class Site:
         blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
         text = message or rule.message
         see = rule.see[0] if rule.see else ""
-        return Finding(rule.id, safety, start, end, text, rule.backends, fix, see=see, blocks=blocks, **changes)  # type: ignore[arg-type]
+        changes = {"backends": rule.backends, **changes}
+        return Finding(rule.id, safety, start, end, text, fix=fix, see=see, blocks=blocks, **changes)  # type: ignore[arg-type]
 
     def note(self, message: str = "", **changes: object) -> Finding:
         """A finding without a fix."""
@@ -149,6 +165,9 @@ class Site:
 
     def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
         """A finding with edits; what they need is read off their own text and `text`."""
+        own = self.module.facts.own
+        if own and (why := own_helper.refusal(self.module, own, edits)):
+            return self.note(f"{message or self.rule.message}; {why}")
         used = identifiers(" ".join((text, *(e.text for e in edits))), self.module.names)
         return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
 

@@ -9,19 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchmigrate import pack_text
 from torchmigrate.edits import Safety
 from torchmigrate.rule import CAPTURE, NODE_KINDS, STRING_KINDS, WHERE, Case, Rewrite, Rule, Ruleset, pattern_key
 
 _RULE_KEYS = {
     "summary", "safety", "backends", "why", "see", "message", "blocks", "transform", "on", "literals", "rewrite",
-    "case",
+    "case", "files", "where", "pattern",
 }  # fmt: skip
 
 
-_REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message"}
+_REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message", "backends"}
 
 
-_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together"}
+_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together", "file", "native"}
 
 
 class PackError(ValueError):
@@ -55,7 +56,7 @@ def load(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
     return Ruleset(rules)
 
 
-_CASE = re.compile(r"^\[\[case\]\]\n.*?(?=^\[\[rewrite\]\]$|\Z)", re.M | re.S)
+_CASE = re.compile(r"^\[\[case\]\]\n.*?(?=^\[\[(?:rewrite|pattern|where)\]\]$|\Z)", re.M | re.S)
 
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
@@ -68,14 +69,14 @@ def load_rule(path: Path, cases: bool = True) -> Rule:
         raise PackError(f"{path}:{line.group(1) if line else 1}: {error}\nhelp: the file is not valid TOML") from None
     except (OSError, UnicodeDecodeError) as error:
         raise PackError(f"{path}:1: {error}\nhelp: a rule is a readable UTF-8 TOML file") from None
-    return _Reader(path, text).rule(data)
+    return Reader(path, text, cases).rule(data)
 
 
-class _Reader:
+class Reader:
     """Checks one file's tables and remembers where each began."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        self.path, self.lines = path, text.splitlines()
+    def __init__(self, path: Path, text: str, thorough: bool = True) -> None:
+        self.path, self.lines, self.thorough = path, text.splitlines(), thorough
 
     def line(self, table: str, index: int = 0, key: str = "") -> int:
         heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
@@ -109,8 +110,9 @@ class _Reader:
         safety = self.safety(data["safety"], self.line("", 0, "safety"))
         rewrites = tuple(self.rewrite(r, i, safety, data) for i, r in enumerate(data.get("rewrite", ())))
         on = tuple(data.get("on", ()))
-        if not rewrites and not data.get("transform"):
-            raise self.fail(1, "nothing to match", "give it a [[rewrite]] table or a `transform`")
+        where, patterns = pack_text.read(self, data)
+        if not rewrites and not data.get("transform") and not patterns:
+            raise self.fail(1, "nothing to match", "give it a [[rewrite]] table, a `transform` or a [[pattern]] table")
         self.check_on(on, bool(data.get("transform")))
         return Rule(
             id=f"{self.path.parent.name}/{self.path.stem}",
@@ -126,7 +128,9 @@ class _Reader:
             on=on,
             literals=tuple(data.get("literals", ())),
             rewrites=rewrites,
-            cases=tuple(self.case(c, i) for i, c in enumerate(data.get("case", ()))),
+            cases=tuple(self.case(c, i, bool(patterns)) for i, c in enumerate(data.get("case", ()))),
+            where=where,
+            patterns=patterns,
         )
 
     def check_on(self, on: Sequence[str], has_transform: bool) -> None:
@@ -134,9 +138,11 @@ class _Reader:
         if bool(on) != has_transform:
             raise self.fail(line, "`on` and `transform` belong together", "`on` lists what the transform is called for")
         for key in on:
-            if not (key.startswith(("torch.", ".")) or key in NODE_KINDS | STRING_KINDS):
+            if not (key.startswith(("torch.", ".", "accel.")) or key in NODE_KINDS | STRING_KINDS):
                 raise self.fail(
-                    line, f"`on` has {key!r}", "use `torch.x`, `torch.x.*`, `.method`, `string:...` or a node kind"
+                    line,
+                    f"`on` has {key!r}",
+                    "use `torch.x`, `torch.x.*`, `.method`, `accel.x`, `string:...` or a node kind",
                 )
 
     def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
@@ -163,13 +169,18 @@ class _Reader:
                 raise self.fail(self.line("rewrite", index, "where"), f"`where` has {name} = {kind!r}", hint)
         own = self.safety(table["safety"], line) if "safety" in table else safety
         message = table.get("message", data.get("message", data["summary"]))
-        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"))
+        backends = tuple(table.get("backends", data.get("backends", ())))
+        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends)
 
-    def case(self, table: dict[str, Any], index: int) -> Case:
+    def case(self, table: dict[str, Any], index: int, of_text: bool = False) -> Case:
         line = self.line("case", index)
         self.known(table, _CASE_KEYS, line)
+        if of_text is not isinstance(table.get("file"), str):
+            way_out = 'say what the file is called: file = "requirements.txt"' if of_text else "it is for [[pattern]]s"
+            raise self.fail(line, f"a case {'needs' if of_text else 'of a rule for Python has no'} `file`", way_out)
         if not isinstance(table.get("title"), str) or not isinstance(table.get("before"), str):
             raise self.fail(line, "a case needs `title` and `before`", "`after` is left out where nothing may change")
         flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
         together = bool(table.get("together", False))
-        return Case(table["title"], table["before"], table.get("after"), *flags, line, together)
+        more = together, table.get("file", ""), table.get("native")
+        return Case(table["title"], table["before"], table.get("after"), *flags, line, *more)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torchmigrate.config import Settings
     from torchmigrate.default_type import UnderDefault
     from torchmigrate.module import Module
+    from torchmigrate.own_helper import OwnHelper
 
 MARKER = b"# torchmigrate-runtime"
 NAMES = ("accel", "torch_accel", "torchmigrate_accel")
@@ -41,6 +42,7 @@ class Facts:
     mentions_cuda: bool = True
     helper: str = "accel"
     torch: str | None = None
+    own: OwnHelper | None = None
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -54,6 +56,25 @@ class Facts:
         from torchmigrate.default_type import survey
 
         return survey(self.files, self.index)
+
+    @cached_property
+    def old_precision(self) -> Mapping[str, tuple[str, ast.expr]]:
+        """For each file, an old switch for TF32 (its file and place) in the same process; read once a rule asks."""
+        from torchmigrate.precision import survey
+
+        return survey(self.files, self.index)
+
+    @cached_property
+    def of_own_helper(self) -> frozenset[str]:
+        """The project's own helper and all files that it imports: none of them can import it."""
+        found: set[str] = set()
+        stack = [self.own.path] if self.own else []
+        while stack:
+            path = stack.pop()
+            if path not in found:
+                found.add(path)
+                stack += self.index.imported_by(path)
+        return frozenset(found)
 
     def is_helper(self, qualified: str) -> bool:
         """Whether an import means the vendored helper (or the packaged one)."""
@@ -103,6 +124,10 @@ class Facts:
                 self._scopes[target] = None
         scope = self._scopes[target]
         return scope is not None and Resolver().dotted(name, scope) == canonical(qualified)
+
+    def is_native(self, spec: str | None) -> bool:
+        """Whether rewrites speak in torch's own words, and the project's torch has these."""
+        return self.settings.style == "native" and self.torch_at_least(spec)
 
     def torch_at_least(self, spec: str | None) -> bool:
         """Whether the project's torch floor is at or above `>=X.Y`."""

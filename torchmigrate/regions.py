@@ -68,7 +68,7 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Regi
             case ast.BoolOp():
                 region.covered.append(module.span(up))
             case ast.If() | ast.While() if up.test is node:
-                _cover_branch(module, up, negated, region)
+                cover_branch(module, up, negated, region)
                 break
             case ast.IfExp() if up.test is node:
                 arm = up.orelse if negated else up.body
@@ -96,7 +96,7 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Regi
     return region
 
 
-def _cover_branch(module: Module, node: ast.If | ast.While, negated: bool, region: Region) -> None:
+def cover_branch(module: Module, node: ast.If | ast.While, negated: bool, region: Region) -> None:
     body = node.orelse if negated else node.body
     region.branch = True
     region.covered += [module.span(s) for s in body]
@@ -142,7 +142,7 @@ def _cover_flag(module: Module, node: ast.Assign | ast.AnnAssign, region: Region
     for branch in tests.branches:
         polarity = _tests_flag(module, branch.test, flag, home)
         if polarity is not None:
-            _cover_branch(module, branch, not polarity, region)
+            cover_branch(module, branch, not polarity, region)
             region.branch = False
     for expression in tests.expressions:
         polarity = _tests_flag(module, expression.test, flag, home)

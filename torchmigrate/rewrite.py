@@ -32,6 +32,11 @@ class Outcome:
     needs_torch: bool = False
     passes: tuple[tuple[Edit, ...], ...] = ()
 
+    def in_original(self, source: Source) -> Iterator[Finding]:
+        """All findings, the applied ones too, with their places in the text before the rewrite."""
+        yield from self.applied
+        yield from (_in_original(finding, self.passes, source) for finding in self.remaining)
+
 
 def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
     """All findings of one pass, guarded regions and suppressions decided, none applied."""
@@ -81,16 +86,38 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
         passes.append(edits)
     else:
         raise RewriteError(f"does not come to rest after {PASSES} passes ({_names(applied[-5:])})")
+    seen = module
     if not applied:
         return Outcome(source.utf8, (), tuple(findings))
+    needs = {name for f in applied if f.fix for name in f.fix.needs}
+    if facts.settings.style == "native":
+        module, needs = _natively(module, original, passes, rules, needs)
     drops = tuple(bindings.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
-    remaining = inspect(module, rules, facts) if drops else findings
-    needs = {name for f in applied if f.fix for name in f.fix.needs}
+    remaining = findings if module is seen else inspect(module, rules, facts)
     torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
+
+
+def _natively(
+    module: Module, original: Module, passes: list[tuple[Edit, ...]], rules: Table, needs: set[str]
+) -> tuple[Module, set[str]]:
+    """The module with torch.accelerator in the helper's place, wherever that is the same, and the names it needs then.
+
+    The edits join `passes`."""
+    from torchmigrate import native
+
+    spans = list(native.written(original.source.utf8, passes))
+    edits = tuple(native.respelled(module, spans, rules))
+    if not edits:
+        return module, needs
+    passes.append(edits)
+    after = _next(module, edits, ())
+    names = (n for n in ast.walk(after.tree) if isinstance(n, (ast.Attribute, ast.Name)))
+    helped = {"accel"} if any(map(after.helper_function, names)) else set()
+    return after, (needs - {"accel"}) | helped | {"torch"}
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
@@ -122,10 +149,11 @@ def _in_original(finding: Finding, passes: Sequence[tuple[Edit, ...]], source: S
 
 
 def with_import(module_text: Source, path: Path, facts: Facts, statement: str, torch: bool = False) -> Edit | None:
-    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already."""
+    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already, or `statement`
+    is empty."""
     module = Module(path, module_text, facts)
     statements = ["import torch"] if torch else []
-    if not bindings.imports_helper(module):
+    if statement and not bindings.imports_helper(module):
         statements.append(statement)
     if not statements:
         return None

@@ -21,7 +21,9 @@ WHERE = {"literal", "integer", "string", "true"}
 NODE_KINDS = {"If", "IfExp", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
 
 
-STRING_KINDS = {"string:device", "string:type", "string:nccl", "string:environment"}
+STRING_KINDS = {
+    "string:device", "string:type", "string:nccl", "string:environment", "string:provider", "string:backend",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,19 @@ class Rewrite:
     message: str
     native: str | None = None
     torch: str | None = None
+    backends: tuple[str, ...] = ()  # where they are not the rule's
+
+    @property
+    def helper(self) -> str | None:
+        """The helper's function, where `with` is that alone; what is native for it depends on the place (native.py)."""
+        found = re.fullmatch(r"accel\.(\w+)", self.template or "")
+        return found and found[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
-    with all rules on only: what they show takes several."""
+    with all rules on only: what they show takes several. `native`: what `--style native` gives, torch being new."""
 
     title: str
     before: str
@@ -50,6 +59,37 @@ class Case:
     finding: bool | None
     line: int
     together: bool = False
+    file: str = ""  # of a rule for other files than Python: what the file is called
+    native: str | None = None  # what --style native gives, where that is not `after`
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a text rule looks: in `files` but not in `but` (globs that match the end of a path), at lines that hold
+    `line` and not `unless`, of TOML and INI at what stands `under` a table and key (regular expressions). Not where a
+    file of the directory matches `beside`: a choice is offered there."""
+
+    files: tuple[str, ...]
+    line: str | None = None
+    under: str | None = None
+    unless: str | None = None
+    but: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextPattern:
+    """What a text rule finds: `match`, a regular expression (None: the file, by its name), of it the group `at`, if
+    there is one. Not on lines that hold `unless`, nor in files that hold `alternative`: those offer a choice already;
+    with `siblings`, any file of the directory that the rule reads may hold it. `files` narrows the rule's own. A group
+    `library` or `variable` must be one that counterparts.py knows."""
+
+    match: str | None
+    message: str
+    files: tuple[str, ...] = ()
+    unless: str | None = None
+    alternative: str | None = None
+    siblings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +110,8 @@ class Rule:
     literals: tuple[str, ...]
     rewrites: tuple[Rewrite, ...]
     cases: tuple[Case, ...]
+    where: tuple[Where, ...] = ()  # with `patterns`: a rule for other files than Python
+    patterns: tuple[TextPattern, ...] = ()
 
     @property
     def pack(self) -> str:
@@ -79,6 +121,10 @@ class Rule:
         """Where the dispatch table holds this rule: `torch.x.y`, `.method`, `string:device` or a node kind."""
         yield from self.on
         yield from self.pattern_keys()
+
+    def globs(self) -> Iterator[str]:
+        """Which files a text rule reads."""
+        return (glob for where in self.where for glob in where.files)
 
     def pattern_keys(self) -> Iterator[str]:
         """What its `[[rewrite]]` tables match; `on` is for its transform."""
@@ -92,6 +138,7 @@ class Ruleset:
     rules: Mapping[str, Rule]
     claimed: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()  # of the deselected
+    globs: frozenset[str] = frozenset()  # of files that deselected text rules read
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
         """Packs or rules by name; no `select` means all."""
@@ -102,7 +149,8 @@ class Ruleset:
         kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
         dropped = [rule for rule in self.rules.values() if rule.id not in kept]
         claimed = self.claimed | {key for rule in dropped for key in rule.keys()}  # noqa: SIM118
-        return Ruleset(kept, claimed, self.names | {name for rule in dropped for name in (rule.id, rule.pack)})
+        names = self.names | {name for rule in dropped for name in (rule.id, rule.pack)}
+        return Ruleset(kept, claimed, names, self.globs | {glob for rule in dropped for glob in rule.globs()})
 
     def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
         """Names that are neither a rule nor a pack, each with the closest one that is."""
@@ -130,7 +178,8 @@ def literals_of(rules: Sequence[Rule]) -> tuple[bytes, ...]:
     """What a file must hold, as plain bytes, for any of `rules` to have work in it."""
     found: set[str] = set()
     for rule in rules:
-        found.update(rule.literals or filter(None, map(_literal, rule.keys())))
+        if not rule.patterns:
+            found.update(rule.literals or filter(None, map(_literal, rule.keys())))
     shortest = sorted(found, key=lambda text: (len(text), text))
     needed = [t for i, t in enumerate(shortest) if not any(s in t for s in shortest[:i])]
     return tuple(t.encode() for t in sorted(needed, key=lambda t: t != "cuda"))

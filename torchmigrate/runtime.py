@@ -167,7 +167,7 @@ def is_accelerated(thing: Any) -> bool:
 
 
 def device_ids(*ids: Any) -> list[Any] | None:
-    """For DDP and DataParallel: the ids, or the one list or range of them, as a list; None on the CPU and MPS."""
+    """For DDP: the ids, or the one list or range of them, as a list; None on the CPU and MPS."""
     if len(ids) == 1 and not isinstance(ids[0], (int, str, torch.device)):
         ids = ids[0]
     if ids is None or device_type() in _SINGLE:
@@ -176,8 +176,26 @@ def device_ids(*ids: Any) -> list[Any] | None:
 
 
 def output_device(index: Any) -> Any:
-    """For DDP and DataParallel: as given; None on the CPU and MPS."""
+    """For DDP: as given; None on the CPU and MPS."""
     return (device_ids(index) or [None])[0]
+
+
+def _scatter_inputs(where: torch.device, module: Any, *inputs: Any) -> Any:
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(where), inputs)
+
+
+def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> Any:
+    """torch.nn.DataParallel; off CUDA, where torch cannot scatter, one that takes all to one device: the first."""
+    if device_type() == "cuda":
+        return torch.nn.DataParallel(module, device_ids, output_device, dim)
+    wrapped: Any = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
+    torch.nn.Module.__init__(wrapped)  # its own would find a CUDA device that was not chosen, and refuses others
+    wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim  # with no ids it calls the module
+    if device_type() != "cpu":
+        where = device(next(iter(device_ids or ()), None))
+        module.to(where)
+        wrapped.register_forward_pre_hook(functools.partial(_scatter_inputs, where), with_kwargs=True)
+    return wrapped
 
 
 def non_blocking(wanted: bool = True) -> bool:

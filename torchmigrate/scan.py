@@ -6,20 +6,28 @@ import ast
 import bisect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torchmigrate.edits import Finding, Safety
-from torchmigrate.module import Module, Site
+from torchmigrate.module import HELPER, Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of, pattern_key
 from torchmigrate.scope import Scope, canonical, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
+from torchmigrate.text_rules import NONE, TextRules, text_rules
 
 Handler = Callable[[Site], Iterator[Finding]]
 DEVICE = re.compile(r"cuda(:(\d+)?)?")
 TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
 ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
+PROVIDER = re.compile(r"(CUDA|Tensorrt|NvTensorRTRTX)ExecutionProvider")
+BACKEND = re.compile(r"(mps|xpu|npu|hpu|mtia)(?::(\d+)?)?")
+SETTINGS = ("torch.backends.", "torch._inductor.config.")
+_STRINGS = {
+    "string:type": TYPE, "string:nccl": NCCL, "string:provider": PROVIDER, "string:environment": ENVIRONMENT,
+    "string:backend": BACKEND,
+}  # fmt: skip
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
@@ -32,6 +40,7 @@ class Table:
     literals: tuple[bytes, ...]
     active: frozenset[str] = frozenset()  # names of the rules and packs in it
     known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
+    texts: TextRules = NONE  # about files that are not Python
 
     @cached_property
     def needles(self) -> frozenset[bytes]:
@@ -72,7 +81,7 @@ def table(ruleset: Ruleset) -> Table:
     active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
     longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
     triggers = (*literals_of(rules), b"torchmigrate:")  # a comment of ours may be wrong in a file without work
-    return Table(exact, longest, triggers, active, active | ruleset.names)
+    return Table(exact, longest, triggers, active, active | ruleset.names, text_rules(ruleset))
 
 
 def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
@@ -82,8 +91,7 @@ def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
             continue  # another of the rule's functions, which an f-string may hold as well
         template = rewrite.template
         node = None if rewrite.match.endswith(")") else site.ref
-        settings = site.module.facts.settings
-        if rewrite.native and settings.style == "native" and site.module.facts.torch_at_least(rewrite.torch):
+        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
             template = rewrite.native
         if template is None:
             found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
@@ -93,7 +101,7 @@ def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
             if found and rewrite.safety is Safety.DISPLAY:
                 found = site.note(rewrite.message)
         if found:
-            yield found
+            yield replace(found, backends=rewrite.backends)
             return
 
 
@@ -150,7 +158,8 @@ class Scan:
     def _visit(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:
         if isinstance(node, (ast.Attribute, ast.Name)):
             up = self.parent.get(node)
-            if not (isinstance(up, ast.Attribute) and up.value is node) and isinstance(node.ctx, ast.Load):
+            outermost = not (isinstance(up, ast.Attribute) and up.value is node)
+            if outermost and (isinstance(node.ctx, ast.Load) or self._is_setting(node, scope)):
                 yield from self._reference(node, scope)
         elif isinstance(node, ast.Constant):
             if isinstance(node.value, str):
@@ -174,9 +183,13 @@ class Scan:
             if not isinstance(inner, ast.Attribute):
                 return
             inner, name = inner.value, name.rpartition(".")[0]
-        if name is None and isinstance(node, ast.Attribute) and not self._is_helper(node):
-            handlers = self.rules.by_key.get("." + node.attr, ())
+        if isinstance(node, ast.Attribute) and (name is None or self._is_helper(node)):
+            handlers = self.rules.by_key.get(f"{HELPER if self._is_helper(node) else ''}.{node.attr}", ())
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
+
+    def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
+        """`torch.backends.x.y = ...` calls torch; `torch.cuda.is_available = ...` replaces it, which is not ours."""
+        return isinstance(node, ast.Attribute) and (self.module.resolve(node, scope) or "").startswith(SETTINGS)
 
     def _is_helper(self, node: ast.Attribute) -> bool:
         """`accel.pin_memory()` in a second pass, before its import is there, is no method of an unknown object."""
@@ -218,11 +231,7 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
         if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
             return None
         return "string:device"
-    if TYPE.fullmatch(text):
-        return "string:type"
-    if NCCL.fullmatch(text):
-        return "string:nccl"
-    return "string:environment" if ENVIRONMENT.fullmatch(text) else None
+    return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)
 
 
 def _hot_offsets(module: Module, rules: Table) -> list[int]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 from torchmigrate.errors import did_you_mean
 from torchmigrate.source import Source
 
+if TYPE_CHECKING:
+    from torchmigrate.text_file import TextFile
+
 MARK = b"torchmigrate:"
-_DIRECTIVE = re.compile(r"#\s*torchmigrate:\s*(?P<word>[\w-]*)\s*(?:\[(?P<names>[^\]]*)\])?")
+_DIRECTIVE = re.compile(r"(?:#|//|;)\s*torchmigrate:\s*(?P<word>[\w-]*)\s*(?:\[(?P<names>[^\]]*)\])?")
 _PLACED = (ast.stmt, ast.expr, ast.ExceptHandler, ast.pattern)
 Span = tuple[int, int]  # first and last line
 
@@ -68,24 +73,39 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
     found = Suppressions()
     if MARK not in source.utf8:
         return found
-    spans: list[Span] | None = None
+    spans = cache(lambda: _spans(tree or ast.parse(source.utf8)))
     for line, inside, text in _comments(source):
-        match = _DIRECTIVE.match(text)
-        if match is None:
-            continue
-        names = [name.strip() for name in (match["names"] or "").split(",") if name.strip()]
-        if match["word"] == "skip-file":
-            found.skip_file = True
-        elif match["word"] != "ignore":
-            found.malformed.append((line, match["word"], "not understood: write `ignore[rule]` or `skip-file`"))
-        elif not names:
-            found.malformed.append((line, "", _NAMELESS))
-        else:
-            if spans is None:
-                spans = _spans(tree or ast.parse(source.utf8))
-            covers = _covered(line, inside, spans)
-            found.ignores += [Ignore(line, name, covers) for name in names]
+        _note(found, line, inside, text, spans)
     return found
+
+
+def find_in_text(file: TextFile) -> Suppressions:
+    """The same of a file that is not Python: a line with its continuations is its statement."""
+    found = Suppressions()
+    if MARK.decode() not in file.text:
+        return found
+    for offset, text in file.comments:
+        line = file.position(offset)[0]
+        inside = any(first <= line <= last for first, last in file.spans)
+        _note(found, line, inside, text, lambda: file.spans)
+    return found
+
+
+def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Sequence[Span]]) -> None:
+    """Add what one comment says."""
+    match = _DIRECTIVE.match(text)
+    if match is None:
+        return
+    names = [name.strip() for name in (match["names"] or "").split(",") if name.strip()]
+    if match["word"] == "skip-file":
+        found.skip_file = True
+    elif match["word"] != "ignore":
+        found.malformed.append((line, match["word"], "not understood: write `ignore[rule]` or `skip-file`"))
+    elif not names:
+        found.malformed.append((line, "", _NAMELESS))
+    else:
+        covers = _covered(line, inside, spans())
+        found.ignores += [Ignore(line, name, covers) for name in names]
 
 
 def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:

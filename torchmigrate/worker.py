@@ -9,23 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, Unchanged, flatten, shifted
-from torchmigrate.helper import placement
+from torchmigrate.helper import Unbound, placed
 from torchmigrate.notebook import Notebook, UnreadableNotebook
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
 from torchmigrate.scan import Table, table
-from torchmigrate.source import Source, UnreadableSource
+from torchmigrate.source import UnreadableSource
 
 if TYPE_CHECKING:
     from torchmigrate.rewrite import Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Unbound:
-    """A rewritten text that still lacks an import: the helper's, and torch's where `torch` says so."""
-
-    text: Source
-    torch: bool
 
 
 Done = tuple[FileResult, Unbound | None]
@@ -37,7 +29,7 @@ class Job:
 
     path: str
     raw: bytes
-    mode: str
+    mode: str  # check | apply | survey: what apply would do and leave, all in places of the file as it is
 
 
 class Worker:
@@ -88,14 +80,17 @@ class Worker:
             findings = inspect(Module(path, text, self.facts), self.rules(path), self.facts)
             return Unchanged(path, tuple(_in_cells(findings, book))), None
         outcome = rewrite(path, text, self.rules(path), self.facts)
+        if job.mode == "survey":
+            return Unchanged(path, tuple(_in_cells(list(outcome.in_original(text)), book))), None
         if not outcome.applied:
             return Unchanged(path, tuple(_in_cells(outcome.remaining, book))), None
         if book:
             return self._notebook(path, job.raw, book, outcome), None
         rewritten = replace(text, utf8=outcome.text)
         after = text.encode(outcome.text)
-        unbound = Unbound(rewritten, outcome.needs_torch) if outcome.needs_helper or outcome.needs_torch else None
-        return Changed(path, job.raw, after, outcome.applied, outcome.remaining), unbound
+        unbound = Unbound(rewritten, outcome.needs_helper, outcome.needs_torch)
+        changed = Changed(path, job.raw, after, outcome.applied, outcome.remaining)
+        return changed, unbound if unbound.helper or unbound.torch else None
 
     def _notebook(self, path: Path, raw: bytes, book: Notebook, outcome: Outcome) -> Changed:
         """The helper's import goes into the cell that imports torch."""
@@ -105,9 +100,12 @@ class Worker:
         edits = flatten(outcome.passes, len(book.source.utf8))
         findings = outcome.remaining
         module = Module(path, book.source, self.facts)
+        missing = ["import torch"] if outcome.needs_torch else []
         if outcome.needs_helper and not bindings.imports_helper(module):
+            missing.append(placed(self.facts, path, book.source).statement)
+        if missing:
             first = min((e.start for e in edits), default=len(book.source.utf8))
-            added = bindings.insertion(module, [placement(self.facts, path).statement], first, before=True)
+            added = bindings.insertion(module, missing, first, before=True)
             ahead = [e for e in edits if e.start < added.start]
             grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
             findings = tuple(shifted(findings, Edit(added.start + grown, added.start + grown, added.text)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,18 +48,22 @@ class Catalog:
         return [row for name, row in self.rows.items() if not tests or any(t.fullmatch(name) for t in tests)]
 
 
-def load(rule_paths: Sequence[Path] = (), rules: Collection[str] | None = None) -> Catalog:
-    """Read `catalog/*.toml` below the built-in rules and `rule_paths`. `rules`: the ids that rows may name (None: any).
-    Raises PackError."""
-    rows: dict[str, Row] = {}
+def load(rule_paths: Sequence[Path] = ()) -> Catalog:
+    """Read `catalog/*.toml` below the built-in rules and `rule_paths`. Raises PackError."""
     ours = builtin()
-    for root in (ours, *(p for p in rule_paths if p.resolve() != ours.resolve())):
-        for path in sorted((root / "catalog").glob("*.toml")):
-            for row in read(path, rules):
-                if first := rows.get(row.name):
-                    raise PackError(
-                        f"{row.path}:{row.line}: `{row.name}` has a row already ({first.path}:{first.line})\n"
-                        "help: an API has one row"
-                    )
-                rows[row.name] = row
+    roots = (ours, *(path for path in rule_paths if path.resolve() != ours.resolve()))
+    return gather(path for root in roots for path in sorted((root / "catalog").glob("*.toml")))
+
+
+def gather(files: Iterable[Path], rules: Collection[str] | None = None) -> Catalog:
+    """The rows of these files. `rules`: the ids that they may name (None: any). Raises PackError."""
+    rows: dict[str, Row] = {}
+    for path in files:
+        for row in read(path, rules):
+            if first := rows.get(row.name):
+                raise PackError(
+                    f"{row.path}:{row.line}: `{row.name}` has a row already ({first.path}:{first.line})\n"
+                    "help: an API has one row"
+                )
+            rows[row.name] = row
     return Catalog(dict(sorted(rows.items())))

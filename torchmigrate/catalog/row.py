@@ -9,6 +9,7 @@ from pathlib import Path
 WORKS, HELPER, NO_OP, DIFFERENT, MISSING, NO_TORCH = VERDICTS = (
     "works", "works through the helper", "no-op", "different", "missing", "not a torch device"
 )  # fmt: skip
+SIGNS = {WORKS: "+", HELPER: "h", NO_OP: ".", DIFFERENT: "~", MISSING: "x", NO_TORCH: "/"}  # where there is no room
 BACKENDS = ("cuda", "rocm", "mps", "xpu", "npu", "hpu", "mtia", "cpu", "mlx")
 KINDS = ("module", "function", "class", "method", "attribute")
 REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from torchmigrate import __version__
-from torchmigrate.cli import commands, verify
+from torchmigrate.cli import commands, report, verify
 from torchmigrate.errors import Interrupted, UserError
 
 # no rich at start-up: it costs as much as typer itself
@@ -41,6 +41,7 @@ def _root(
 _COMMANDS = (
     commands.apply,
     commands.check,
+    report.report,
     commands.rules,
     commands.explain,
     commands.catalog,

@@ -32,6 +32,13 @@ class Runtime(str, Enum):
     PACKAGE = "package"
 
 
+class Style(str, Enum):
+    """In whose words rewrites speak."""
+
+    HELPER = "helper"
+    NATIVE = "native"
+
+
 Paths = Annotated[list[Path] | None, Argument(help="Files and directories.", show_default="the current directory")]
 Names = Annotated[list[str] | None, Option(metavar="NAMES", help="Only these packs or rules (comma or repeated).")]
 Ignore = Annotated[list[str] | None, Option(metavar="NAMES", help="Not these packs or rules (comma or repeated).")]
@@ -51,6 +58,9 @@ Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in pla
 RuntimeOption = Annotated[
     Runtime | None, Option(help="Copy the helper into the project, or import torchmigrate.runtime.")
 ]
+StyleOption = Annotated[
+    Style | None, Option(help="Call the helper, or torch.accelerator wherever that is the same (torch >= 2.9).")
+]
 DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff, write nothing. Exit 1 if there is one.")]
 UnsafeFixes = Annotated[bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply the unsafe fixes, too.")]
 AllowDirty = Annotated[bool, Option("--allow-dirty", help="Write over changes that git could not give back, too.")]
@@ -67,6 +77,7 @@ def apply(
     torch: Torch = None,
     backends: Backends = None,
     runtime: RuntimeOption = None,
+    style: StyleOption = None,
     output_format: OutputFormat = Format.TEXT,
     output: Output = None,
     config: Config = None,

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from torchmigrate.progress import Progress
 from torchmigrate.report import Report
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.commands import Format, Runtime
+    from torchmigrate.cli.commands import Format, Runtime, Style
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
     from torchmigrate.rule import Ruleset
@@ -46,10 +46,22 @@ class Request:
             print(*lines, sep="\n", file=sys.stderr)
 
 
-def run(
-    command: str,
+def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
+    """One `check`, `apply` or `apply --dry-run`; its exit status."""
+    own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
+    request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
+    settings = settings_for(request.paths, **given)
+    with pack_errors():
+        plan = _plan(request, settings)
+    results = _write(plan.results, request) if command == "apply" else plan.results
+    here = Path(os.path.realpath(os.curdir))
+    report = Report(results, plan.files_seen, command, here, settings.backends, plan.others)
+    return _report(report, plan.notes, request, settings)
+
+
+def settings_for(
+    paths: Sequence[Path],
     *,
-    paths: Sequence[Path] | None,
     select: Sequence[str] | None,
     ignore: Sequence[str] | None,
     exclude: Sequence[str] | None,
@@ -57,16 +69,14 @@ def run(
     backends: Sequence[str] | None,
     config: Path | None,
     isolated: bool,
-    no_cache: bool,
-    jobs: int | None,
+    no_cache: bool = False,
     unsafe_fixes: bool | None = None,
     runtime: Runtime | None = None,
-    **rest: Any,
-) -> int:
-    """One `check`, `apply` or `apply --dry-run`; its exit status."""
-    request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or _cores(), **rest)
+    style: Style | None = None,
+) -> Settings:
+    """The file's settings with the command line's on top. Raises UserError where they name no rule that there is."""
     settings = config_.load(
-        request.paths,
+        paths,
         config,
         isolated,
         select=_names(select),
@@ -75,16 +85,13 @@ def run(
         backends=_names(backends),
         unsafe_fixes=unsafe_fixes,
         runtime=runtime.value if runtime else None,
+        style=style.value if style else None,
     )
     extra = tuple(_from_root(glob, settings.root) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
     with pack_errors():
         _check_names(settings)
-        plan = _plan(request, settings)
-    results = _write(plan.results, request) if command == "apply" else plan.results
-    here = Path(os.path.realpath(os.curdir))
-    report = Report(results, plan.files_seen, command, here, settings.backends)
-    return _report(report, plan.notes, request, settings)
+    return settings
 
 
 @contextmanager
@@ -99,7 +106,8 @@ def pack_errors() -> Iterator[None]:
         raise UserError(message, help) from None
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Processes to use where nobody says how many."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

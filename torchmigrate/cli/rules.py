@@ -51,7 +51,7 @@ def test(directories: Sequence[Path]) -> int:
         return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
 
     tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
-    failures = [failure for failure in cases.check_cases(ruleset) if failure.rule in tested]
+    failures = cases.check_cases(ruleset, tested)
     for failure in failures:
         print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
     count = sum(len(rule.cases) for rule in tested.values())
@@ -144,6 +144,12 @@ def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     yield f"  safety: {rule.safety.value}" + (f"; matters on: {', '.join(rule.backends)}" if rule.backends else "")
     yield ""
     yield from (f"  {line}".rstrip() for line in rule.why.splitlines())
+    if rule.patterns:
+        yield ""
+        yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"
+        for case in rule.cases[:1]:
+            yield from ("", f"    {case.file}: {case.title}")
+            yield from (f"    | {line}" for line in case.before.strip("\n").splitlines())
     example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
     if example and example.after is not None:
         yield ""

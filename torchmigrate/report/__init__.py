@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,15 @@ from torchmigrate.words import counted
 
 @dataclass(frozen=True)
 class Report:
-    """The results of `check`, `apply` or `apply --dry-run`, for the formats. `written`: the edits are in the files."""
+    """The results of `check`, `apply` or `apply --dry-run`, for the formats. `written`: the edits are in the files.
+    `files_seen` counts Python files; `others` are paths of the files beside them that were read."""
 
     results: Sequence[FileResult]
     files_seen: int
     command: str  # check | apply | dry-run
     here: Path  # paths are shown relative to it
     backends: Sequence[str] = ()  # whose problems are reported; none named means all
+    others: frozenset[str] = frozenset()
 
     @property
     def written(self) -> bool:
@@ -47,7 +49,7 @@ class Report:
 
     @property
     def read(self) -> int:
-        """Files that were read: "all good" is never said over one that was not."""
+        """Python files that were read: "all good" is never said over one that was not."""
         return max(0, self.files_seen - len(self.skipped) - len(self.failed))
 
     @cached_property
@@ -133,23 +135,35 @@ class Report:
             yield f"{counted(len(self.failed), 'error')}."
 
     def _found(self) -> str:
-        if not self.read:
+        if not self.read and not self.others:
             return "No Python files read."
         if not self.findings:
-            return f"No findings in {counted(self.read, 'file')}."
-        files = len({result.path for result, _ in self.findings})
-        return f"Found {counted(len(self.findings), 'problem')} in {files} of {counted(self.read, 'file')}."
+            return f"No findings in {self._among()}."
+        paths = {str(result.path) for result, _ in self.findings}
+        return f"Found {counted(len(self.findings), 'problem')} in {self._among(paths)}."
+
+    def _among(self, paths: Collection[str] | None = None) -> str:
+        """`12 files`, `3 of 12 files`; where others than Python were read, `3 of 12 Python files and 1 of 7 others`."""
+        told = [(self.read, "Python file" if self.others else "file", False)] if self.read or not self.others else []
+        if self.others:
+            told.append((len(self.others), "other" if told else "file that is not Python", True))
+        parts = []
+        for count, one, other in told:
+            of = "" if paths is None else f"{sum((path in self.others) is other for path in paths)} of "
+            parts.append(of + counted(count, one, "files that are not Python" if one.startswith("file that") else ""))
+        return " and ".join(parts)
 
     def _rewrote(self) -> str:
         old = [c for c in self.changed if not c.new]
         new = [self.name(c.path) for c in self.changed if c.new]
+        files = counted(self.read, "Python file" if self.others else "file")
         if not self.changed:
-            return f"Nothing to rewrite in {counted(self.read, 'file')}." if self.read else "No Python files read."
+            return f"Nothing to rewrite in {files}." if self.read else "No Python files read."
         rules = len({f.rule for f in self.applied})
         verb = "Rewrote" if self.written else "Would rewrite"
         added = f" and {'added' if self.written else 'add'} {', '.join(new)}" if new else ""
         edits = f"{counted(len(self.applied), 'edit')} by {counted(rules, 'rule')}"
-        return f"{verb} {len(old)} of {counted(self.read, 'file')}{added}: {edits}."
+        return f"{verb} {len(old)} of {files}{added}: {edits}."
 
 
 _SETTLED = (Status.SUPPRESSED, Status.LEFT)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torchmigrate.catalog.row import BACKENDS, DIFFERENT, HELPER, LEFT, MISSING, NO_OP, NO_TORCH, REWRITTEN, WORKS, Row
+from torchmigrate.catalog.row import BACKENDS, LEFT, REWRITTEN, SIGNS, Row
 from torchmigrate.edits import Finding
 
-_MARKS = {WORKS: "+", HELPER: "h", NO_OP: ".", DIFFERENT: "~", MISSING: "x", NO_TORCH: "/"}
 _WIDEST = 44  # of the column of names: longer ones push what is after them to the right
 
 
@@ -31,20 +30,23 @@ class Selection:
 def text(selection: Selection) -> Iterator[str]:
     """A line per API with a mark per backend, explained above. MLX's would be the same for all, so it is left out."""
     columns = [name for name in selection.backends if name != "mlx" or len(selection.backends) == 1]
-    yield ", ".join(f"{mark} {verdict}" for verdict, mark in _MARKS.items())
+    yield ", ".join(f"{mark} {verdict}" for verdict, mark in SIGNS.items())
     yield "-> rewritten by, !! reported by, = left alone (`torchmigrate explain NAME` says why); mlx is no torch device"
     yield ""
     counts = selection.places is not None
     yield " ".join([f"{name:<4}" for name in columns]) + ("  uses" if counts else "") + "  API"
     width = min(_WIDEST, max((len(row.name) for row in selection.rows), default=0))
     for row in selection.rows:
-        marks = " ".join(f" {_MARKS[row.backends[name]]}  " for name in columns)
+        marks = " ".join(f" {SIGNS[row.backends[name]]}  " for name in columns)
         count = f"{selection.count(row):6}" if counts else ""
         yield f"{marks}{count}  {row.name:<{width}}  {_arrow(row)}"
 
 
 def _arrow(row: Row) -> str:
-    return "=" if row.action == LEFT else f"{'->' if row.action == REWRITTEN else '!!'} {', '.join(row.rules)}"
+    if row.action == LEFT:
+        return "="
+    more = f" (+{len(row.rules) - 1})" if row.rules[1:] else ""
+    return f"{'->' if row.action == REWRITTEN else '!!'} {row.rule}{more}"
 
 
 def markdown(selection: Selection) -> Iterator[str]:

@@ -33,6 +33,7 @@ def _summary(report: Report) -> dict[str, Any]:
     return {
         "command": report.command,
         "files": report.files_seen,
+        "other_files": len(report.others),
         "changed": [report.name(c.path) for c in report.changed],
         "applied": len(report.applied) if report.written else 0,
         "findings": len(report.findings),

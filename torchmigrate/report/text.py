@@ -32,10 +32,10 @@ def lines(report: Report, colour: bool = False) -> Iterator[str]:
     """Findings, file by file. The source shown is the file as it stands after the run."""
     paint = _Paint(colour)
     last: FileResult | None = None
-    source: _Lines | None = None
+    source: SourceLines | None = None
     for result, finding in report.findings:
         if source is None or result is not last:
-            last, source = result, _Lines(result, report.command == "check")
+            last, source = result, SourceLines(result, report.command == "check")
         yield from _finding(report, result, finding, source.line(finding), paint)
 
 
@@ -66,7 +66,7 @@ def statistics(report: Report) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Lines:
+class SourceLines:
     """The source lines of one result: positions are in `after`, or in the file where nothing was rewritten."""
 
     result: FileResult
@@ -98,11 +98,16 @@ class _Lines:
             return []
 
     def line(self, finding: Finding) -> str | None:
+        return next((line for number, line in self.around(finding, 0) if number == finding.line), None)
+
+    def around(self, finding: Finding, more: int) -> list[tuple[int, str]]:
+        """The line of a finding and so many on each side, of the same cell, with their numbers."""
         if finding.cell is None:
             found = self._module
         else:
             found = self._cells[finding.cell - 1] if finding.cell <= len(self._cells) else []
-        return found[finding.line - 1].rstrip() if 0 < finding.line <= len(found) else None
+        near = range(max(1, finding.line - more), min(len(found), finding.line + more) + 1)
+        return [(number, found[number - 1].rstrip()) for number in near]
 
 
 def _split(text: str) -> list[str]:

@@ -26,9 +26,11 @@ def availability(site: Site) -> Iterator[Finding]:
         return
     if _told(site) or _pins(site):
         return
-    asked = "is_usable" if _refuses(site) else "is_available"
+    refusal = _refuses(site)
+    asked = "is_usable" if refusal else "is_available"
     found = site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
-    yield replace(found, blocks=found.blocks or _asks_capability(site))
+    backends = ("cpu", *found.backends) if refusal else found.backends
+    yield replace(found, blocks=found.blocks or _asks_capability(site), backends=backends)
 
 
 def _pins(site: Site) -> bool:

@@ -12,9 +12,12 @@ from torchmigrate.transforms.reference import is_annotation, type_test
 # types and modules that exist on every build; naming them asks for nothing
 _NAMED = {
     "amp", "Stream", "Event", "OutOfMemoryError", "device", "nvtx", "memory", "random", "streams", "comm", "nccl",
-    "profiler", "graphs", "sparse", "jiterator", "tunable", "BFloat16Storage", "FloatStorage", "DoubleStorage",
-    "HalfStorage",
+    "profiler", "graphs", "sparse", "jiterator", "tunable", "gds", "green_contexts", "green_contexts.SUPPORTED",
+    "nccl.SUM", "profiler.DEFAULT_FLAGS", "AcceleratorError", "CudaError", "DeferredCudaCallError", "cudaStatus",
+    "DEVICE_REQUIREMENT", "PYTORCH_RELEASES_CODE_CC",
 }  # fmt: skip
+# imports of torch.cuda's own that leaked into it: the same on every build, also when called
+_LEAKED = {"Any", "Callable", "Device", "NewType", "Optional", "TYPE_CHECKING", "cast", "classproperty", "lru_cache"}
 # False, 0 or nothing off CUDA (measured)
 _CALLED = {
     "is_initialized",
@@ -27,6 +30,8 @@ _CALLED = {
     "nccl.is_available",
 }
 
+_CHOSEN = ("mps", "xpu", "npu")  # the other module is there for the CPU
+
 
 def cuda_namespace(site: Site) -> Iterator[Finding]:
     if isinstance(site.node, ast.Import):
@@ -34,7 +39,8 @@ def cuda_namespace(site: Site) -> Iterator[Finding]:
         return
     assert site.qualified is not None
     name = site.qualified.removeprefix("torch.cuda.")
-    if name in _CALLED or (name in _NAMED and site.call is None) or site.qualified.startswith("torch.cuda.amp."):
+    named = site.call is None and (name in _NAMED or name.endswith("Storage"))
+    if named or name in _CALLED | _LEAKED or site.qualified.startswith("torch.cuda.amp."):
         return
     if isinstance(site.parent, ast.alias) or is_annotation(site.module, site.ref) or type_test(site.module, site.ref):
         return
@@ -49,7 +55,8 @@ def _module(site: Site) -> Iterator[Finding]:
     up = site.parent
     if isinstance(up, ast.IfExp) and site.node is not up.test:
         yield site.note(
-            "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead"
+            "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead",
+            backends=_CHOSEN,
         )
 
 
@@ -58,4 +65,7 @@ def _two_modules(site: Site, node: ast.Import) -> Iterator[Finding]:
     for alias in node.names:
         found = site.scope.find(alias.asname) if alias.asname and alias.name == "torch.cuda" else None
         if found and any(b.qualified == "torch" for b in found[1]):
-            yield site.note("torch.cuda and torch under one name: name the dtype and the device of each tensor instead")
+            yield site.note(
+                "torch.cuda and torch under one name: name the dtype and the device of each tensor instead",
+                backends=_CHOSEN,
+            )

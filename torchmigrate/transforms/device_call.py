@@ -12,7 +12,9 @@ from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu
 
-_OWN_RULES = re.compile(r"torch\.(amp\.|cuda\.|autocast$)|.*(autocast|GradScaler|custom_[fb]wd)$")
+_OWN_RULES = re.compile(
+    r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
+)
 # words that are printed, searched, stored or looked up: no devices
 _TEXT = re.compile(
     r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr"
@@ -25,6 +27,8 @@ _FOREIGN = {
     "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
     "chainer", "onnxruntime", "taichi", "tvm", "warp",
 }  # fmt: skip
+# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_FORKS = ("torch.fork_rng", "device_type")
 _NO_DEVICE = {
     "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
 }  # fmt: skip
@@ -59,6 +63,7 @@ def _beside_cpu(module: Module, node: ast.AST) -> bool:
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
+_MESHES = ("init_device_mesh", "DeviceMesh")  # a device type, a `str`
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
 
@@ -72,13 +77,15 @@ def keyword(
     if last in ("add_argument", "option", "add_option"):
         if name == "default":
             yield from device_default.option_default(site, whole, device, call)
+    elif (callee, name) == _FORKS and device.index is None:
+        yield site.replace(whole, "accel.autocast_type()")
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
         torchy = (
             last == "to"
             or callee.startswith("torch.")
             or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
         )
-        yield replaced(site, whole, device, typed=torchy and name not in ("device_type", "use_device"))
+        yield replaced(site, whole, device, typed=torchy and name != "device_type")
     elif callee == "torch.device":
         yield from _torch_device(site, whole, outer, device, call)
     elif name == "default" and device_default.is_field(call):
@@ -99,7 +106,7 @@ def argument(site: Site, whole: ast.AST, outer: ast.AST, device: Device, call: a
         yield from _torch_device(site, whole, outer, device, call)
     elif (moves and position == 0) or (callee, position) in _TYPED:
         yield replaced(site, whole, device, typed=True)
-    elif _parameter_is_device(site, call, position):
+    elif _parameter_is_device(site, call, position) or (last in _MESHES and position == 0):
         yield replaced(site, whole, device, typed=False)
     elif last == "cuda" or _TEXT.match(last):
         return

@@ -18,13 +18,13 @@ _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
 def device_count(site: Site) -> Iterator[Finding]:
-    if site.call is not None and not site.call.args and _divides_or_spawns(site):
+    if site.call is not None and not site.call.args and divides_or_spawns(site):
         yield site.replace(site.call, _AT_LEAST_ONE)
         return
     yield site.rewrite("torch.cuda.device_count", "accel.device_count", site.ref) or site.note()
 
 
-def _divides_or_spawns(site: Site) -> bool:
+def divides_or_spawns(site: Site) -> bool:
     node, up = site.node, site.parent
     if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.Or) and up.values[-1] is node:
         node, up = up, site.module.parent(up)  # `args.nproc or torch.cuda.device_count()`

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
 from torchmigrate.scope import chain_of
+from torchmigrate.spelling import spell
 from torchmigrate.transforms import device_default
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
@@ -72,7 +73,11 @@ def _target(target: ast.expr) -> str:
 
 
 def _composed(site: Site) -> Finding:
-    return site.note("a composed backend: name one per device type for the other accelerators (xccl, hccl, gloo)")
+    name = site.module.names["accel"]
+    per_device = f'f"cpu:gloo,{{{name}.device_type()}}:{{{name}.dist_backend()}}"'
+    return site.note(
+        f'a composed backend: {per_device} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
+    )
 
 
 def _keyword(
@@ -106,9 +111,9 @@ def _option(site: Site, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
 
 def _compared(site: Site, up: ast.Compare) -> Iterator[Finding]:
     """`backend == "nccl"`: both ends change together, so only where this file chooses the backend."""
-    text = site.module.source.text
+    text, ours = site.module.source.text, re.escape(spell("accel.dist_backend", site.module.names))
     if not re.search(
-        r"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|dist_backend\(\)|init_process_group\(\s*['\"]nccl",
+        rf"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|{ours}\(\)|init_process_group\(\s*['\"]nccl",
         text,
     ):
         return
@@ -135,9 +140,8 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
 
 def _settled(site: Site, name: str) -> bool:
     """Whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
-    return bool(
-        re.search(rf"(dist_backend\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text)
-    )
+    ours = re.escape(spell("accel.dist_backend", site.module.names))
+    return bool(re.search(rf"({ours}\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text))
 
 
 def _handed_on(site: Site, call: ast.Call) -> Iterator[Finding]:

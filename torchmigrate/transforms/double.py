@@ -19,11 +19,11 @@ def double(site: Site) -> Iterator[Finding]:
         return
     if not site.module.facts.uses_torch(site.module):
         return
-    if not moved(site.module, site.call) and not _on_cpu(site.module, site.ref.value, site.module.scope(site.ref)):
+    if not moved(site.module, site.call) and not on_cpu(site.module, site.ref.value, site.module.scope(site.ref)):
         yield site.note()
 
 
-def _on_cpu(module: Module, node: ast.expr, scope: Scope) -> bool:
+def on_cpu(module: Module, node: ast.expr, scope: Scope) -> bool:
     """`x.cpu().sum()`, `torch.zeros(3)`, and a name that is only ever given such."""
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Call) and (chain_of(node.func) or _last(node.func)).rpartition(".")[2] in _ON_CPU:
@@ -48,7 +48,7 @@ def _given_cpu(module: Module, name: str, scope: Scope) -> bool:
     values = [binding.value for binding in found[1]] if found else []
     if not values:
         return False
-    return all(isinstance(v, ast.Call) and name not in _names(v) and _on_cpu(module, v, scope) for v in values)
+    return all(isinstance(v, ast.Call) and name not in _names(v) and on_cpu(module, v, scope) for v in values)
 
 
 def _names(node: ast.expr) -> set[str]:

@@ -5,27 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from torchmigrate.counterparts import VARIABLES
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
-
-_ELSEWHERE = {
-    "CUDA_VISIBLE_DEVICES": (
-        "CUDA and ROCm alone heed it; ZE_AFFINITY_MASK is Intel's (XPU), ASCEND_RT_VISIBLE_DEVICES Huawei's (NPU), "
-        "MPS has one device"
-    ),
-    "CUDA_LAUNCH_BLOCKING": (
-        "CUDA and ROCm alone heed it; ASCEND_LAUNCH_BLOCKING is Huawei's (NPU), UR_L0_SERIALIZE=2 Intel's (XPU)"
-    ),
-    "PYTORCH_CUDA_ALLOC_CONF": (
-        "CUDA and ROCm alone heed it; since torch 2.9 it is PYTORCH_ALLOC_CONF for every accelerator, before that "
-        "PYTORCH_NPU_ALLOC_CONF is Huawei's; MPS has PYTORCH_MPS_HIGH_WATERMARK_RATIO"
-    ),
-}
 
 
 def environment(site: Site) -> Iterator[Finding]:
     name = site.node.value if isinstance(site.node, ast.Constant) else ""
-    text = _ELSEWHERE.get(name) if isinstance(name, str) else None
+    text = VARIABLES.get(name) if isinstance(name, str) else None
     if text and _in_environment(site):
         yield site.note(f"`{name!s}`: {text}")
 

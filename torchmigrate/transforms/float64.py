@@ -23,7 +23,7 @@ def float64(site: Site) -> Iterator[Finding]:
 
 def moved(module: Module, node: ast.AST) -> bool:
     """Whether a call of the same chain, or the call that takes this dtype, names a device."""
-    return any(_names_device(n) for n in (*_below(node), *_above(module, node)))
+    return any(names_device(n) for n in (*_below(node), *_above(module, node)))
 
 
 def _above(module: Module, node: ast.AST) -> Iterator[ast.Call]:
@@ -51,7 +51,7 @@ def _below(node: ast.AST) -> Iterator[ast.Call]:
         node = node.func if isinstance(node, ast.Call) else node.value
 
 
-def _names_device(call: ast.Call) -> bool:
+def names_device(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name == "cuda" or chain_of(call.func) in _HELPERS:
         return True

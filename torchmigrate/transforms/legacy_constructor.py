@@ -61,7 +61,7 @@ def _leaves(site: Site, call: ast.Call) -> bool:
         if isinstance(up, ast.Attribute) and up.attr in ("to", "type"):
             return not _is_dtype(site, site.module.parent(up))
         if isinstance(up, ast.Call) and up.func is not node:
-            return chain_of(up.func) == f"{site.module.names['accel']}.cast"
+            return site.module.helper_function(up.func) == "cast"
         if not isinstance(up, (ast.Attribute, ast.Subscript, ast.Call)):
             return False
         node = up

@@ -5,21 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from torchmigrate.counterparts import LIBRARIES
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
-
-_INSTEAD = {
-    "apex": "torch.amp, torch.optim's `fused=True` and DistributedDataParallel do what most of it did",
-    "flash_attn": "torch.nn.functional.scaled_dot_product_attention runs everywhere and picks flash attention on CUDA",
-    "xformers": "torch.nn.functional.scaled_dot_product_attention replaces memory_efficient_attention on every device",
-    "triton": "XPU has its own build of Triton, MPS and most CPUs none: keep a path in plain torch beside the kernels",
-    "bitsandbytes": "recent releases have XPU, HPU and CPU backends, MPS has none: make quantisation optional",
-    "pynvml": "it asks NVIDIA's driver: `accel.mem_get_info()` and `accel.get_device_name()` are portable",
-    "cupy": "its arrays live on CUDA and ROCm: torch has most of NumPy's functions on every device",
-    "tensorrt": "ONNX Runtime or torch.compile are portable ways to a faster model",
-    "transformer_engine": "its layers need CUDA: fall back to torch.nn's",
-    "deep_gemm": "its kernels need CUDA: fall back to torch.matmul",
-}
 
 
 def nvidia_library(site: Site) -> Iterator[Finding]:
@@ -28,9 +16,9 @@ def nvidia_library(site: Site) -> Iterator[Finding]:
     if _guarded(site):
         return
     for library in dict.fromkeys(_libraries(node)):
-        if library in _INSTEAD and _first(site, library) is node and not _own(site, library):
+        if library in LIBRARIES and _first(site, library) is node and not _own(site, library):
             yield site.note(
-                f"`{library}` needs NVIDIA's software: {_INSTEAD[library]}; import it where it is used, in a `try`"
+                f"`{library}` needs NVIDIA's software: {LIBRARIES[library]}; import it where it is used, in a `try`"
             )
 
 

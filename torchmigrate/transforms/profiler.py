@@ -1,25 +1,33 @@
-"""Profilers that are told to record CUDA: they record nothing of other devices, and alone they refuse to start."""
+"""Profilers that are told which device to record: they record nothing of others, and alone they refuse to start."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 
+_OLD = (
+    "records CUDA alone and warns elsewhere: torch.profiler.profile() without `activities=` records what the build can"
+)
+
 
 def profiler(site: Site) -> Iterator[Finding]:
     if isinstance(site.parent, ast.alias):
         return
-    if (site.qualified or "").endswith("ProfilerActivity.CUDA"):
-        if "ProfilerActivity.XPU" not in site.module.source.text:
+    if ".ProfilerActivity." in (site.qualified or ""):
+        kinds = set(re.findall(r"ProfilerActivity\.(CUDA|XPU|MTIA|HPU|PrivateUse1)\b", site.module.source.text))
+        if len(kinds) < 2 and "supported_activities" not in site.module.source.text:
             yield site.note()
-    elif site.call is not None and any(k.arg == "use_cuda" and not _is_false(k.value) for k in site.call.keywords):
-        yield site.note(
-            "`use_cuda=` records CUDA alone: `use_device=accel.device_type()` names the device (torch >= 2.1)"
-        )
+    elif site.call is not None:
+        given = {k.arg: k.value for k in site.call.keywords}
+        if "use_cuda" in given and not _is(given["use_cuda"], False, None):
+            yield site.note(f"`use_cuda=` {_OLD}")
+        elif _is(given.get("use_device"), "cuda"):
+            yield site.note(f"`use_device=` {_OLD}")
 
 
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
+def _is(node: ast.expr | None, *values: object) -> bool:
+    return isinstance(node, ast.Constant) and any(node.value is v or node.value == v for v in values)

@@ -18,11 +18,12 @@ def seed(site: Site) -> Iterator[Finding]:
     if site.call is None:
         if not isinstance(site.parent, (ast.alias, ast.Attribute)):
             yield site.replace(site.ref, f"accel.{name}")
-    elif not _seeded_beside(site, site.call):
+    elif not seeded_beside(site, site.call):
         yield site.rewrite(f"{site.qualified}($$args)", f"accel.{name}($$args)") or site.note()
 
 
-def _seeded_beside(site: Site, call: ast.Call) -> bool:
+def seeded_beside(site: Site, call: ast.Call) -> bool:
+    """Whether `torch.manual_seed`, which seeds every device, certainly runs with the same seed."""
     module = site.module
     owner = module.function(call) or module.tree
     wanted = _values(call)

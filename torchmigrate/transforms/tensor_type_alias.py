@@ -60,7 +60,7 @@ def _is_cuda_type(site: Site, value: ast.expr) -> bool:
             resolved = site.module.resolver.dotted(name, site.scope) or ""
             if resolved.startswith("torch.cuda.") and resolved.endswith("Tensor") and ".sparse." not in resolved:
                 return True
-            if name == f"{site.module.names['accel']}.tensor_type":
+            if site.module.helper_function(node) == "tensor_type":
                 return True
     return False
 

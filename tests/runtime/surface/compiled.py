@@ -61,6 +61,18 @@ def either(condition: Function) -> Function:
     return lambda x: x + 1 if condition(x) else x - 1
 
 
+def caught(kind: Callable[[], Any]) -> Function:
+    """As code that runs out of memory is written."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x + 1
+        except kind():
+            return x - 1
+
+    return function
+
+
 cuda = torch.cuda
 # dynamo takes torch.mtia's streams for nothing at all, and knows torch.npu's only once torch_npu has told it
 MTIA, NPU, BOTH = ("mtia",), ("npu",), ("npu", "mtia")
@@ -158,6 +170,65 @@ CASES = {
     "reset_peak_memory_stats": Case(
         after(lambda x: accel.reset_peak_memory_stats()), after(lambda x: cuda.reset_peak_memory_stats()), breaks=BOTH
     ),
+    "get_device_name": Case(
+        after(lambda x: accel.get_device_name()), after(lambda x: cuda.get_device_name()), traces=False
+    ),
+    "get_rng_state": Case(after(lambda x: accel.get_rng_state()), after(lambda x: cuda.get_rng_state()), traces=False),
+    "get_rng_state_all": Case(
+        after(lambda x: accel.get_rng_state_all()), after(lambda x: cuda.get_rng_state_all()), traces=False
+    ),
+    "initial_seed": Case(after(lambda x: accel.initial_seed()), after(lambda x: cuda.initial_seed()), traces=False),
+    "manual_seed": Case(after(lambda x: accel.manual_seed(1)), after(lambda x: cuda.manual_seed(1)), traces=False),
+    "manual_seed_all": Case(
+        after(lambda x: accel.manual_seed_all(1)), after(lambda x: cuda.manual_seed_all(1)), traces=False
+    ),
+    "seed": Case(after(lambda x: accel.seed()), after(lambda x: cuda.seed()), breaks=BOTH),
+    "seed_all": Case(after(lambda x: accel.seed_all()), after(lambda x: cuda.seed_all()), breaks=BOTH),
+    "memory_allocated": Case(
+        after(lambda x: accel.memory_allocated()), after(lambda x: cuda.memory_allocated()), traces=False
+    ),
+    "max_memory_allocated": Case(
+        after(lambda x: accel.max_memory_allocated()), after(lambda x: cuda.max_memory_allocated()), traces=False
+    ),
+    "memory_reserved": Case(
+        after(lambda x: accel.memory_reserved()), after(lambda x: cuda.memory_reserved()), traces=False
+    ),
+    "max_memory_reserved": Case(
+        after(lambda x: accel.max_memory_reserved()), after(lambda x: cuda.max_memory_reserved()), traces=False
+    ),
+    "memory_stats": Case(after(lambda x: accel.memory_stats()), after(lambda x: cuda.memory_stats()), traces=False),
+    "memory_summary": Case(
+        after(lambda x: accel.memory_summary()), after(lambda x: cuda.memory_summary()), traces=False
+    ),
+    "reset_accumulated_memory_stats": Case(
+        after(lambda x: accel.reset_accumulated_memory_stats()),
+        after(lambda x: cuda.reset_accumulated_memory_stats()),
+        breaks=BOTH,
+    ),
+    "set_per_process_memory_fraction": Case(
+        after(lambda x: accel.set_per_process_memory_fraction(1.0)),
+        after(lambda x: cuda.set_per_process_memory_fraction(1.0)),
+        breaks=("xpu",),
+    ),
+    "range_push": Case(
+        after(lambda x: accel.nvtx.range_push("a")), after(lambda x: cuda.nvtx.range_push("a")), traces=False
+    ),
+    "range_pop": Case(after(lambda x: accel.nvtx.range_pop()), after(lambda x: cuda.nvtx.range_pop()), traces=False),
+    "grad_scaler": Case(
+        after(lambda x: accel.grad_scaler()), after(lambda x: torch.amp.GradScaler("cuda")), traces=False
+    ),
+    "map_location": Case(either(lambda x: accel.map_location() is None), either(lambda x: True)),
+    "tensor_type": Case(
+        after(lambda x: accel.tensor_type(torch.float32)),
+        after(lambda x: torch.cuda.FloatTensor),
+        breaks=("mps", "xpu", "npu", "mtia"),  # a class of the helper's, made there
+    ),
+    "sparse_tensor": Case(
+        after(lambda x: accel.sparse_tensor(x.long(), x[0], (2, 2))),
+        after(lambda x: cuda.sparse.FloatTensor(x.long(), x[0], (2, 2))),
+        traces=False,
+    ),
+    "OutOfMemoryError": Case(caught(lambda: accel.OutOfMemoryError), caught(lambda: cuda.OutOfMemoryError)),
     "mem_get_info": Case(after(lambda x: accel.mem_get_info()), after(lambda x: cuda.mem_get_info()), breaks=NPU),
 }
 

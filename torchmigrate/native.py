@@ -1,0 +1,124 @@
+"""`--style native`: what this run wrote in the helper's words, said with torch.accelerator wherever that is the same.
+
+The one place that maps the helper's functions to torch's; rules add theirs by `native` in a `[[rewrite]]`. Measured on
+torch 2.13: all of torch.accelerator but `_TOTAL` raises on a machine without an accelerator, so the rest is native only
+where the code does not run there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchmigrate.accelerated import is_guarded, parented
+from torchmigrate.edits import Edit, flatten
+from torchmigrate.module import Module
+from torchmigrate.scan import Table
+from torchmigrate.spelling import spell
+
+_TOTAL = ("is_available", "device_count")
+_TYPE = "torch.accelerator.current_accelerator().type"
+_OR_CPU = 'torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")'
+# None moves nothing, and without an accelerator all is on the CPU; not for a class with a `to()` of its own
+_MOVE = "torch.accelerator.current_accelerator(check_available=True)"
+_ANYWHERE = {
+    "is_available": "torch.accelerator.is_available()",
+    "device_count": "torch.accelerator.device_count()",
+    "device": _OR_CPU,
+    "device_type": f'{_TYPE} if torch.accelerator.is_available() else "cpu"',
+}
+_GUARDED = {
+    "device": "torch.accelerator.current_accelerator()",
+    "device_type": _TYPE,
+    "autocast_type": _TYPE,  # these two differ from it on the CPU and on MPS before torch 2.8
+    "scaler_type": _TYPE,
+}
+# is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
+_FORKS = re.compile(rb"^[ \t]*(import|from)\b.*\bmultiprocessing\b|\bos\.fork\(|[\"']CUDA_VISIBLE_DEVICES[\"']", re.M)
+_SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
+_ASKED = re.compile(rb"\bis_available\b")
+_OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A span of the new text that this run wrote, and what stood there."""
+
+    start: int
+    end: int
+    before: bytes
+
+
+def written(original: bytes, passes: Sequence[Sequence[Edit]]) -> Iterator[Written]:
+    shift = 0
+    for edit in flatten(passes, len(original)):
+        size = len(edit.text.encode())
+        yield Written(edit.start + shift, edit.start + shift + size, original[edit.start : edit.end])
+        shift += size - (edit.end - edit.start)
+
+
+def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterator[Edit]:
+    """Edits to a migrated module, in each span that this run wrote."""
+    names = _of_rules(module, rules)
+    parented(module)
+    for node in ast.walk(module.tree):
+        own = module.helper_function(node)
+        if own is None:
+            continue
+        start = module.span(node)[0]
+        span = next((s for s in spans if s.start <= start < s.end), None)
+        if span is None or any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
+            continue  # an f-string cannot hold the quotes before Python 3.12
+        call = module.parent(node)
+        if isinstance(call, ast.Call) and call.func is node:
+            text = None if call.args or call.keywords else _called(module, own, call, span, names)
+        else:
+            call, text = node, names.get(own) if _is_total(names.get(own, "torch.accelerator.")) else None
+        if text:
+            yield Edit(*module.span(call), spell(_enclosed(module, call, text), module.names))
+
+
+def _of_rules(module: Module, rules: Table) -> Mapping[str, str]:
+    """By the helper's name, what `[[rewrite]]` tables name as native, where the project's torch has it."""
+    found = {}
+    for rule in {rule.id: rule for handlers in rules.by_key.values() for rule, _ in handlers}.values():
+        for rewrite in rule.rewrites:
+            if rewrite.helper and rewrite.native and module.facts.torch_at_least(rewrite.torch):
+                found[rewrite.helper] = rewrite.native
+    return found
+
+
+def _is_total(native: str) -> bool:
+    """Whether it runs on a machine without an accelerator."""
+    return not native.startswith("torch.accelerator.") or native.endswith(_TOTAL)
+
+
+def _called(module: Module, name: str, call: ast.Call, span: Written, names: Mapping[str, str]) -> str | None:
+    native = names.get(name)
+    if native is not None:
+        compiled = bool(_SKIPPED.search(native)) and b"compile" in module.source.utf8
+        fits = _is_total(native) or (not compiled and is_guarded(module, call))
+        return f"{native}()" if fits else None
+    if name in _GUARDED and is_guarded(module, call):
+        return _GUARDED[name]
+    if name == "device" and _is_moved(module, call):
+        return _OR_CPU if b"def to(" in module.source.utf8 else _MOVE
+    asks_anew = name.startswith("device") and name not in _TOTAL and not _ASKED.search(span.before)
+    return None if asks_anew and _FORKS.search(module.source.utf8) else _ANYWHERE.get(name)
+
+
+def _is_moved(module: Module, node: ast.Call) -> bool:
+    """`x.to(device)`, which asks the driver at once anyway."""
+    up = module.parent(node)
+    owner = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "device" else up
+    moves = isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr == "to"
+    return moves and (up is not owner or owner.args[:1] == [node])  # type: ignore[union-attr]
+
+
+def _enclosed(module: Module, node: ast.AST, text: str) -> str:
+    """In parentheses where the place would read it differently."""
+    up = module.parent(node)
+    is_open = isinstance(up, _OPEN) or (isinstance(up, ast.Call) and up.func is not node)
+    return f"({text})" if re.search(r" (or|if) ", text) and not is_open else text

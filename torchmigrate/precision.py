@@ -1,0 +1,67 @@
+"""TF32 by the old switches (`allow_tf32`) and by the new ones (`fp32_precision`): which files run in one process with
+the old ones. Torch raises RuntimeError where the old ones are read after the new ones are set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.default_type import together
+from torchmigrate.project import MARKER
+from torchmigrate.scope import Resolver
+from torchmigrate.scopes import build
+
+if TYPE_CHECKING:
+    from torchmigrate.imports import ImportIndex
+
+Resolve = Callable[[ast.AST], str | None]
+OLD = frozenset(
+    {
+        "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32",
+        "torch.set_float32_matmul_precision", "torch.get_float32_matmul_precision",
+    }
+)  # fmt: skip
+_LAST = {name.rpartition(".")[2] for name in OLD}
+
+
+def survey(files: Iterable[str], index: ImportIndex) -> Mapping[str, tuple[str, ast.expr]]:
+    """For each file, the first old switch (its file and place) that runs in one process with it."""
+    found = {path: place for path in sorted(files) if (place := _first_old(path)) is not None}
+    beside: dict[str, tuple[str, ast.expr]] = {}
+    for path, place in found.items():
+        for other in together({path}, index):
+            beside.setdefault(other, (path, place))
+    return beside
+
+
+def _first_old(path: str) -> ast.expr | None:
+    try:
+        raw = Path(path).read_bytes() if path.endswith(".py") else b""
+    except OSError:
+        return None
+    if raw.startswith(MARKER) or not any(name.encode() in raw for name in _LAST):
+        return None
+    try:
+        scopes = build(ast.parse(raw))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    resolver = Resolver()
+    for statement in scopes.statements:
+        scope = scopes.scope_of[statement]
+        found = first_old(statement, lambda node, scope=scope: resolver.resolve(node, scope))  # type: ignore[misc]
+        if found is not None:
+            return found
+    return None
+
+
+def first_old(statement: ast.stmt, resolve: Resolve) -> ast.expr | None:
+    """In a statement's own header."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.Attribute, ast.Name)) and resolve(node) in OLD:
+            return node
+        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+    return None

@@ -1,0 +1,59 @@
+"""Fully sharded models: the device that FSDP moves a module to, and where there is no FSDP at all."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding, Safety
+from torchmigrate.module import Module, Site
+from torchmigrate.scope import chain_of
+from torchmigrate.transforms.device_expression import wrapped
+
+_INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
+_MPS = "MPS has no collectives and raises AttributeError"
+_WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
+
+
+def fsdp(site: Site) -> Iterator[Finding]:
+    call = site.call
+    name = (site.qualified or "").rpartition(".")[2]
+    if call is None or (name != "fully_shard" and any(k.arg is None for k in call.keywords)):
+        return
+    if name == "ShardedGradScaler":
+        if not call.args and not any(k.arg == "device" for k in call.keywords):
+            yield site.note("its `device` is CUDA's: elsewhere it warns and scales nothing; name it, `device=...`")
+        return
+    given = next((k.value for k in call.keywords if k.arg == "device_id"), None)
+    if name == "FullyShardedDataParallel" and given is not None:
+        yield from _device_id(site, given)
+    elif _is_first(site):
+        yield site.note(_WITHOUT if name == "FullyShardedDataParallel" else f"{_MPS}: leave `fully_shard` out there")
+
+
+def _device_id(site: Site, given: ast.expr) -> Iterator[Finding]:
+    """An index is an accelerator's; None means where the module is, and must stay None."""
+    edits = wrapped(site.module, given, "accel.device(")
+    if _is_index(site.module, given):
+        yield site.fix(edits)
+    elif _INDEX.search((chain_of(given) or "").rpartition(".")[2]):
+        why = f"{site.rule.message}; where `{site.module.text(given)}` is None, this moves what stayed"
+        yield site.fix(edits, Safety.UNSAFE, why)
+
+
+def _is_index(module: Module, node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(int()):
+            return True
+        case ast.Call(func):
+            own = chain_of(func) == f"{module.names['accel']}.current_device"
+            return own or (module.resolve(func) or chain_of(func)) in ("int", "torch.cuda.current_device")
+    return False
+
+
+def _is_first(site: Site) -> bool:
+    """One finding says it for the whole file."""
+    module = site.module
+    calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and module.resolve(n.func) == site.qualified]
+    return min(calls, key=module.span, default=None) is site.call

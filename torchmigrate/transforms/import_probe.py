@@ -1,0 +1,30 @@
+"""What starts the accelerator's driver when a module is imported: a process that forks afterwards cannot use it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Module, Site
+from torchmigrate.scope import FUNCTIONS
+from torchmigrate.transforms.guarded import for_nvidia
+
+
+def import_probe(site: Site) -> Iterator[Finding]:
+    if site.call is None or not _is_imported(site.module) or for_nvidia(site):
+        return
+    below: ast.AST = site.node
+    for up in site.module.ancestors(site.node):
+        if isinstance(up, ast.Lambda) or (isinstance(up, FUNCTIONS) and below in up.body):
+            return
+        if isinstance(up, ast.If) and "__name__" in ast.unparse(up.test):
+            return
+        below = up
+    yield site.note()
+
+
+def _is_imported(module: Module) -> bool:
+    """A file with a relative import is a part of a package: it cannot be run itself."""
+    imports = (s for s in module.scopes.statements if isinstance(s, ast.ImportFrom))
+    return module.facts.is_imported(module) or any(s.level for s in imports)

@@ -1,0 +1,90 @@
+"""A number of devices that decides how much is done: 0 where there is no accelerator, and then nothing is, in silence.
+
+device/count makes it at least 1 where it only divides or only starts processes; what is left is told here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.edits import Finding
+from torchmigrate.module import Module, Site
+from torchmigrate.scope import chain_of
+from torchmigrate.transforms.device_count import divides_or_spawns
+
+_STARTS = re.compile(r"\b(Popen|Process|submit|apply_async|check_call)\(|\bsubprocess\.run\(")
+_PROCESSES = {"nprocs", "num_processes", "processes"}
+_NOTHING = "is 0 without an accelerator: no process is started, nothing is done, and the exit status is 0"
+_DIVIDES = "is 0 without an accelerator: ZeroDivisionError on the CPU"
+_WAY_OUT = "`max(1, ...)` does one device's work there"
+
+
+def worker_count(site: Site) -> Iterator[Finding]:
+    if site.call is None or (site.qualified == "torch.cuda.device_count" and divides_or_spawns(site)):
+        return
+    found = _meaning(site.module, site.call)
+    target = _target(site)
+    if found is None and target:
+        found = _of_variable(site.module, target, site.module.function(site.call))
+    if found is not None:
+        yield site.note(f"the number of devices {found}: {_WAY_OUT}")
+
+
+def _target(site: Site) -> str | None:
+    match site.parent:
+        case ast.Assign([target], value) if value is site.node:
+            return chain_of(target)
+    return None
+
+
+def _of_variable(module: Module, name: str, owner: ast.AST | None) -> str | None:
+    """What the function (or the file, for a name of its top level) does with it, unless it asks whether it is 0."""
+    word = rf"(?<![\w.]){re.escape(name)}(?!\w)"
+    if re.search(
+        rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>)\s*{word}|\b(if|not|and|or|assert|while)\s+{word}", _text(module)
+    ):
+        return None
+    for statement in module.scopes.statements:
+        if module.function(statement) is not owner:
+            continue
+        for node in _loads(statement, name):
+            found = _meaning_at(statement, node)
+            if found:
+                return found
+    return None
+
+
+def _text(module: Module) -> str:
+    return module.source.text
+
+
+def _loads(statement: ast.stmt, name: str) -> Iterator[ast.expr]:
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and chain_of(node) == name:
+            yield node
+
+
+def _meaning(module: Module, node: ast.expr) -> str | None:
+    return _meaning_at(module.statement(node), node)
+
+
+def _meaning_at(statement: ast.stmt, node: ast.expr) -> str | None:
+    """What 0 would do at this place."""
+    if isinstance(statement, ast.For) and _is_range_of(statement.iter, node):
+        starts = any(_STARTS.search(ast.unparse(s)) for s in statement.body)
+        return _NOTHING if starts else None
+    for up in ast.walk(statement):
+        match up:
+            case ast.BinOp(left, ast.Div() | ast.FloorDiv() | ast.Mod(), right) if right is node:
+                return None if isinstance(left, (ast.JoinedStr, ast.Constant)) else _DIVIDES
+            case ast.keyword(arg, value) if value is node and arg in _PROCESSES:
+                return _NOTHING
+            case ast.comprehension(iter=iterated) if _is_range_of(iterated, node):
+                return _NOTHING if _STARTS.search(ast.unparse(statement)) else None
+    return None
+
+
+def _is_range_of(node: ast.expr, count: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and chain_of(node.func) == "range" and node.args[-1:] == [count]
