@@ -22,7 +22,8 @@ from torchmigrate.pack import PackError
 from torchmigrate.rule import Rule, Ruleset
 from torchmigrate.table import Table, table
 from torchmigrate.text_file import TextFile, decode
-from torchmigrate.text_rules import LIMIT, _also
+from torchmigrate.text_findings import _also
+from torchmigrate.text_rules import LIMIT
 
 Cli = Callable[..., Ran]
 PYTHON = "import torch\nx = 1\n"
