@@ -385,6 +385,11 @@ def test_the_report_shows_the_line(cli: Cli, here: Path) -> None:
     assert "  2 | bitsandbytes\n    | ^^^^^^^^^^^^\n    = matters on: cpu, mps, xpu, npu\n" in cli("check", ".").out
 
 
+def test_the_portability_report_counts_all_files(cli: Cli, here: Path) -> None:
+    write_tree(here, {"requirements.txt": BAD, "Dockerfile": "FROM nvidia/cuda:12\n", "b.py": "y = 1\n"})
+    assert "2 device-bound sites in 2 of 3 files." in cli("report", ".").out
+
+
 def test_a_named_file_is_no_python_whatever_is_selected(cli: Cli, here: Path) -> None:
     write_tree(here, {"requirements.txt": BAD, "notes.txt": "not Python\n"})
     assert cli("check", "--select", "device", "requirements.txt").last == "No findings in 1 file that is not Python."
