@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import own_helper, scopes
-from torchmigrate.edits import Edit, Finding, Fix, Safety
+from torchmigrate.edits import Edit, Finding, Fix, Safety, Status
 from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, chain_of
 from torchmigrate.source import Source
 from torchmigrate.spelling import identifiers, spell
@@ -163,6 +163,11 @@ class Site:
     def note(self, message: str = "", **changes: object) -> Finding:
         """A finding without a fix."""
         return self.finding(message, None, **changes)  # type: ignore[arg-type]
+
+    def left(self, reason: str) -> Finding:
+        """What is right as it is: told with -v and in JSON, no finding otherwise."""
+        found = self.note(blocks=False)
+        return replace(found, status=Status.LEFT, message=f"{found.message} (left alone: {reason})")
 
     def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
         """A finding with edits; what they need is read off their own text and `text`."""

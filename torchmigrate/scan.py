@@ -6,8 +6,9 @@ import ast
 import bisect
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from torchmigrate.edits import Finding
+from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import HELPER, Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule
 from torchmigrate.scope import Scope, canonical, literal_getattr
@@ -137,8 +138,18 @@ class Scan:
         name: str | None,
     ) -> Iterator[Finding]:
         for rule, handler in handlers:
-            if rule.id not in self.asleep:
-                yield from handler(Site(self.module, rule, node, ref, scope, name))
+            found = handler(Site(self.module, rule, node, ref, scope, name))
+            yield from map(_unsure, found) if rule.id in self.asleep else found
+
+
+def _unsure(finding: Finding) -> Finding:
+    """A fix in a file that does not mention what its rule is about: nothing in it shows that it is for CUDA."""
+    if finding.fix is None or finding.fix.safety is not Safety.SAFE:
+        return finding
+    fix = replace(finding.fix, safety=Safety.UNSAFE)
+    return replace(
+        finding, fix=fix, safety=Safety.UNSAFE, message=f"{finding.message} (this file does not mention CUDA)"
+    )
 
 
 def _is_variable(node: ast.Name, scope: Scope) -> bool:

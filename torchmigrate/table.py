@@ -38,8 +38,8 @@ class Table:
         return any(literal in raw for literal in self.literals)
 
     def asleep(self, raw: bytes) -> frozenset[str]:
-        """Rules that speak only in a file with a word of their own, which this one lacks: that of another rule's does
-        not wake them, so that files without a mention of CUDA stay as they are."""
+        """Rules that wait for a word of theirs, which this file lacks: another rule's woke it. Their fixes are unsafe
+        there, so that files without a mention of CUDA stay as they are."""
         return frozenset(name for name, words in self.words.items() if not any(word in raw for word in words))
 
     def may_have_work(self, raw: bytes) -> bool:

@@ -24,6 +24,8 @@ def device_test(site: Site) -> Iterator[Finding]:
         test = site.ref, "$x.is_cuda", "accel.is_accelerated($x)"
     else:
         return
+    if test is None and _asks_for_a_prefix(site):
+        yield site.left("what it asks is not known to be a device")
     if test and '"' in test[2] and in_fstring(site.module, site.node):
         return  # before Python 3.12 an f-string cannot hold the quotes
     found = test and site.rewrite(test[1], test[2], test[0])
@@ -31,6 +33,12 @@ def device_test(site: Site) -> Iterator[Finding]:
         up = site.module.parent(test[0])
         option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
         yield found if option else replace(found, follows=True)
+
+
+def _asks_for_a_prefix(site: Site) -> bool:
+    """`text.startswith("cuda")` of anything."""
+    up = site.parent
+    return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
 
 
 def _is_flag(site: Site, owner: ast.expr) -> bool:

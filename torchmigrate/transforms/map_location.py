@@ -21,15 +21,14 @@ def map_location(site: Site) -> Iterator[Finding]:
         (k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None
     )
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
-        if _may_hold_cuda(site) and (call.args or call.keywords):
+        if not site.module.facts.mentions_cuda or not (call.args or call.keywords):
+            return
+        if "torch.accelerator" in site.module.source.text:
+            yield site.left("a file that asks torch.accelerator is portable by its own means")
+        else:
             yield site.replace(given, _KEPT) if given else _missing(site, call)
     elif isinstance(given, ast.Lambda):
         yield from _function(site, given)
-
-
-def _may_hold_cuda(site: Site) -> bool:
-    """Whether the project saves on CUDA; a file that asks torch.accelerator is portable by its own means."""
-    return site.module.facts.mentions_cuda and "torch.accelerator" not in site.module.source.text
 
 
 def _missing(site: Site, call: ast.Call) -> Finding:

@@ -30,7 +30,10 @@ _NONE_LEFT = (
 
 
 def sdp_kernel(site: Site) -> Iterator[Finding]:
-    if site.call is None or for_nvidia(site):
+    if site.call is None:
+        yield from _named_only(site)
+        return
+    if for_nvidia(site):
         return
     if site.qualified == "torch.backends.cuda.enable_math_sdp":
         if _is_off(site.call) and _FLASH_OFF.search(site.module.source.text):
@@ -42,6 +45,16 @@ def sdp_kernel(site: Site) -> Iterator[Finding]:
             yield site.note(_NONE_LEFT, blocks=False)
         return
     yield _successor(site, site.call)
+
+
+def _named_only(site: Site) -> Iterator[Finding]:
+    """`partial(torch.backends.cuda.sdp_kernel, **options)`."""
+    if site.qualified != "torch.backends.cuda.sdp_kernel" or isinstance(site.parent, ast.alias):
+        return
+    if "nn.attention" in site.module.source.text:
+        yield site.left("its successor stands beside it")
+    else:
+        yield site.note("deprecated: torch.nn.attention.sdpa_kernel takes a list of SDPBackend", blocks=False)
 
 
 def _successor(site: Site, call: ast.Call) -> Finding:

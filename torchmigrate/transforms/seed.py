@@ -18,7 +18,9 @@ def seed(site: Site) -> Iterator[Finding]:
     if site.call is None:
         if not isinstance(site.parent, (ast.alias, ast.Attribute)):
             yield site.replace(site.ref, f"accel.{name}")
-    elif not seeded_beside(site, site.call):
+    elif seeded_beside(site, site.call):
+        yield site.left("torch.manual_seed beside it seeds every device with the same seed")
+    else:
         yield site.rewrite(f"{site.qualified}($$args)", f"accel.{name}($$args)") or site.note()
 
 
