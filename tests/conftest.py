@@ -17,8 +17,8 @@ from torchmigrate.config import Settings
 from torchmigrate.edits import Changed, Failed, FileResult
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
-from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
+from torchmigrate.table import Table, table
 from torchmigrate.verify.backends import BUILD
 
 ROOT = Path(__file__).parent.parent

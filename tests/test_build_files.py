@@ -20,9 +20,10 @@ from torchmigrate.edits import Failed, Finding, Skipped, Status, Unchanged
 from torchmigrate.names import Names
 from torchmigrate.pack import PackError
 from torchmigrate.rule import Rule, Ruleset
-from torchmigrate.scan import Table, table
+from torchmigrate.table import Table, table
 from torchmigrate.text_file import TextFile, decode
-from torchmigrate.text_rules import LIMIT, _also
+from torchmigrate.text_findings import _also
+from torchmigrate.text_rules import LIMIT
 
 Cli = Callable[..., Ran]
 PYTHON = "import torch\nx = 1\n"
@@ -382,6 +383,11 @@ def test_exit_statuses(cli: Cli, here: Path) -> None:
 def test_the_report_shows_the_line(cli: Cli, here: Path) -> None:
     write_tree(here, {"requirements.txt": BAD})
     assert "  2 | bitsandbytes\n    | ^^^^^^^^^^^^\n    = matters on: cpu, mps, xpu, npu\n" in cli("check", ".").out
+
+
+def test_the_portability_report_counts_all_files(cli: Cli, here: Path) -> None:
+    write_tree(here, {"requirements.txt": BAD, "Dockerfile": "FROM nvidia/cuda:12\n", "b.py": "y = 1\n"})
+    assert "2 device-bound sites in 2 of 3 files." in cli("report", ".").out
 
 
 def test_a_named_file_is_no_python_whatever_is_selected(cli: Cli, here: Path) -> None:

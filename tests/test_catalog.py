@@ -341,6 +341,18 @@ def test_a_row_that_cannot_be_read_is_the_users_to_mend(own: Path, cli: Cli) -> 
     assert cli("explain", "stream/stream").status == 0
 
 
+def test_a_row_may_name_the_users_own_rules(own: Path, cli: Cli) -> None:
+    text = ROWS.replace('"memory/statistics"', '"ours/statistics"')
+    (own / "mine" / "catalog" / "zzz.toml").write_text(text, encoding="utf-8")
+    ran = cli("catalog", "torch.zzz")
+    assert ran.status == 2
+    assert re.search(r"zzz\.toml:18: `torch\.zzz\.figure`: unknown rule `ours/statistics`\nhelp: ", ran.err)
+    rule = 'summary = "x"\nsafety = "safe"\nwhy = "x"\n[[rewrite]]\nmatch = "torch.zzz.figure()"\nwith = "1"\n'
+    write_tree(own, {"mine/ours/statistics.toml": rule})
+    assert "-> ours/statistics" in cli("catalog", "torch.zzz").out
+    assert "\nours/statistics\n  x\n" in cli("explain", "torch.zzz.figure").out
+
+
 # ---- explain
 
 

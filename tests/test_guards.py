@@ -8,7 +8,7 @@ import pytest
 
 from torchmigrate.cases import migrate
 from torchmigrate.edits import Status
-from torchmigrate.scan import Table
+from torchmigrate.table import Table
 
 Migrated = Callable[..., str]
 HEAD = "import torch\n"

@@ -19,8 +19,8 @@ from torchmigrate.edits import Changed, Edit, Finding, Status, compose, flatten
 from torchmigrate.module import Site
 from torchmigrate.project import Facts
 from torchmigrate.rewrite import RewriteError, rewrite
-from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
+from torchmigrate.table import Table, table
 
 FIXTURES = sorted(
     p.name for p in (ROOT / "fixtures").iterdir() if p.is_dir() and p.name not in ("expected", "__pycache__")

@@ -12,12 +12,13 @@ from conftest import ROOT, Ran, planned, texts_after, write_tree
 
 from torchmigrate import cases, native, pack
 from torchmigrate.edits import Changed
-from torchmigrate.scan import Table
+from torchmigrate.table import Table
 
 CURRENT = "torch.accelerator.current_accelerator()"
 MOVE = "torch.accelerator.current_accelerator(check_available=True)"
 OR_CPU = f'{MOVE} or torch.device("cpu")'
 TYPE = f'{CURRENT}.type if torch.accelerator.is_available() else "cpu"'
+ZERO = 'torch.device(0) if torch.accelerator.is_available() else torch.device("cpu")'
 Cli = Callable[..., Ran]
 
 
@@ -35,6 +36,9 @@ def natively(rules: Table, text: str) -> str:
         ("d = torch.device('cuda')", f"d = {OR_CPU}"),
         ("z = torch.device('cuda').type", f"z = ({OR_CPU}).type"),
         ("device = 'cuda' if torch.cuda.is_available() else 'cpu'", f"device = {TYPE}"),
+        ("d = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')", f"d = {ZERO}"),
+        ("x.cuda(0)", f"x.to({ZERO})"),
+        ("name = 'cuda:0' if torch.cuda.is_available() else 'cpu'", f"name = str({ZERO})"),
         ("ok = torch.cuda.is_available()", "ok = torch.accelerator.is_available()"),
         ("n = torch.cuda.device_count()", "n = torch.accelerator.device_count()"),
         ("OOM = torch.cuda.OutOfMemoryError", "OOM = torch.OutOfMemoryError"),
@@ -50,6 +54,7 @@ def test_the_same_anywhere(rules: Table, before: str, after: str) -> None:
     [
         "torch.cuda.synchronize()", "torch.cuda.empty_cache()", "i = torch.cuda.current_device()",
         "m = torch.cuda.memory_allocated()", "x = x.cuda()",
+        "x = x.cuda(0)",
     ],
 )  # fmt: skip
 def test_what_raises_without_an_accelerator_only_behind_a_test(rules: Table, line: str) -> None:
@@ -57,7 +62,8 @@ def test_what_raises_without_an_accelerator_only_behind_a_test(rules: Table, lin
     guarded = natively(rules, f"import torch\nif torch.cuda.is_available():\n    {line}\n")
     assert "import accel\n" not in guarded
     assert "check_available" not in guarded
-    assert "import accel\n" in bare or "check_available=True" in bare
+    assert ZERO not in guarded
+    assert "import accel\n" in bare or "check_available=True" in bare or ZERO in bare
 
 
 _WAIT = "torch.cuda.synchronize()"
@@ -245,7 +251,7 @@ def test_torch_compile_traces_it() -> None:
     torch = pytest.importorskip("torch")
     from torch._dynamo import reset
 
-    for form in (native._MOVE, native._OR_CPU, f"torch.device({native._ANYWHERE['device_type']})"):
+    for form in (native._MOVE, native._OR_CPU, ZERO, f"torch.device({native._ANYWHERE['device_type']})"):
         reset()
         code = f"lambda x: x.to({form}) + 1"
         function = torch.compile(eval(code, {"torch": torch}), backend="eager", fullgraph=True)

@@ -13,8 +13,8 @@ from torchmigrate.edits import Safety, Status, compose, flatten
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.rewrite import Outcome, inspect, rewrite, with_import
-from torchmigrate.scan import Table, table
 from torchmigrate.source import Source, decode
+from torchmigrate.table import Table, table
 
 HEAD = 'summary = "s"\nsafety = "safe"\nwhy = "w"\n'
 

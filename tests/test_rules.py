@@ -16,7 +16,7 @@ from torchmigrate.cases import SHAPES, check_case
 from torchmigrate.edits import Safety
 from torchmigrate.pattern import check_template, compile_pattern
 from torchmigrate.rule import Case, Rule, Ruleset
-from torchmigrate.scan import Table, table
+from torchmigrate.table import Table, table
 
 RULES = pack.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]

@@ -20,7 +20,8 @@ def meaning(text: str, reexport: Callable[..., str | None] | None = None) -> str
     if reexport:
         found.resolver._reexport = reexport
     from torchmigrate.rule import Ruleset
-    from torchmigrate.scan import Scan, table
+    from torchmigrate.scan import Scan
+    from torchmigrate.table import table
 
     scan = Scan(found, table(Ruleset({})))
     for statement in found.scopes.statements:

@@ -17,16 +17,15 @@ _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _DEEP = 5  # flags of flags
 
 
-def parented(module: Module) -> Module:
-    """The module with the parent of each expression known."""
+def know_parents(module: Module) -> None:
+    """Fill in the parent of each expression."""
     for node in ast.walk(module.tree):
         for child in ast.iter_child_nodes(node):
             module.scopes.parent.setdefault(child, node)
-    return module
 
 
 def is_guarded(module: Module, node: ast.AST) -> bool:
-    """Whether `node`, of a module that is `parented`, runs only where an accelerator is available."""
+    """Whether `node`, of a module after `know_parents`, runs only where an accelerator is available."""
     below = node
     for up in module.ancestors(node):
         match up:

@@ -14,8 +14,8 @@ from torchmigrate.edits import Edit, Finding, Unchanged, compose
 from torchmigrate.project import Facts, cuda_classes
 from torchmigrate.rewrite import RewriteError, rewrite, with_import
 from torchmigrate.rule import Case, Rule, Ruleset
-from torchmigrate.scan import Table, table
 from torchmigrate.source import decode
+from torchmigrate.table import Table, table
 
 Shape = Callable[[str], bytes]
 _NEW = ">=2.13"

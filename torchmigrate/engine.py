@@ -21,7 +21,7 @@ from torchmigrate.errors import UserError
 from torchmigrate.helper import Vendored
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
-from torchmigrate.scan import Table, table
+from torchmigrate.table import Table, table
 from torchmigrate.worker import Done, Job, Worker
 
 POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured; performance.md)

@@ -26,8 +26,9 @@ HELPER = "accel"
 class Module:
     """A file's text and tree. Raises SyntaxError, ValueError or RecursionError where it is not Python 3."""
 
-    def __init__(self, path: Path, source: Source, facts: Facts) -> None:
+    def __init__(self, path: Path, source: Source, facts: Facts, original: bytes = b"") -> None:
         self.path, self.source, self.facts = path, source, facts
+        self.original = original or source.utf8  # before the first pass
         self.tree = ast.parse(source.text)
         self.scopes = scopes.build(self.tree, b":=" in source.utf8)
         self.resolver = Resolver(lambda *local: facts.reexport(path, *local))

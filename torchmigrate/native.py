@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from torchmigrate.accelerated import is_guarded, parented
+from torchmigrate.accelerated import is_guarded, know_parents
 from torchmigrate.edits import Edit, flatten
 from torchmigrate.module import Module
-from torchmigrate.scan import Table
 from torchmigrate.spelling import spell
+from torchmigrate.table import Table
 
 _TOTAL = ("is_available", "device_count")
 _TYPE = "torch.accelerator.current_accelerator().type"
@@ -27,9 +27,11 @@ _ANYWHERE = {
     "is_available": "torch.accelerator.is_available()",
     "device_count": "torch.accelerator.device_count()",
     "device": _OR_CPU,
+    "device(0)": 'torch.device(0) if torch.accelerator.is_available() else torch.device("cpu")',
     "device_type": f'{_TYPE} if torch.accelerator.is_available() else "cpu"',
 }
 _GUARDED = {
+    "device(0)": "torch.device(0)",  # the accelerator's, whichever it is; another index is none of MPS's
     "device": "torch.accelerator.current_accelerator()",
     "device_type": _TYPE,
     "autocast_type": _TYPE,  # these two differ from it on the CPU and on MPS before torch 2.8
@@ -62,7 +64,7 @@ def written(original: bytes, passes: Sequence[Sequence[Edit]]) -> Iterator[Writt
 def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterator[Edit]:
     """Edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
-    parented(module)
+    know_parents(module)
     for node in ast.walk(module.tree):
         own = module.helper_function(node)
         if own is None:
@@ -73,7 +75,7 @@ def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterato
             continue  # an f-string cannot hold the quotes before Python 3.12
         call = module.parent(node)
         if isinstance(call, ast.Call) and call.func is node:
-            text = None if call.args or call.keywords else _called(module, own, call, span, names)
+            text = _called(module, own + _index(call), call, span, names)
         else:
             call, text = node, names.get(own) if _is_total(names.get(own, "torch.accelerator.")) else None
         if text:
@@ -107,6 +109,16 @@ def _called(module: Module, name: str, call: ast.Call, span: Written, names: Map
         return _OR_CPU if b"def to(" in module.source.utf8 else _MOVE
     asks_anew = name.startswith("device") and name not in _TOTAL and not _ASKED.search(span.before)
     return None if asks_anew and _FORKS.search(module.source.utf8) else _ANYWHERE.get(name)
+
+
+def _index(call: ast.Call) -> str:
+    """The arguments, of which none and index 0 have native forms."""
+    match call:
+        case ast.Call(_, [], []):
+            return ""
+        case ast.Call(_, [ast.Constant(int(0))], []):
+            return "(0)"
+    return "(...)"
 
 
 def _is_moved(module: Module, node: ast.Call) -> bool:

@@ -211,7 +211,8 @@ def refusal(module: Module, own: OwnHelper, edits: Sequence[Edit]) -> str:
     if not used:
         return ""
     if str(module.path) in module.facts.of_own_helper:
-        return f"`{own.name}` is this file, or imports it, and so cannot be called from here"
+        is_itself = str(module.path) == own.path
+        return f"`{own.name}` {'is' if is_itself else 'imports'} this file, and so cannot be called from here"
     missing = sorted(theirs for theirs in used.values() if theirs not in own.offers)
     if missing:
         return f"`{own.name}` has no `{missing[0]}`: add it, or name yours in `helper-map`"

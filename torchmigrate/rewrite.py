@@ -11,8 +11,9 @@ from torchmigrate import bindings, guards, suppress
 from torchmigrate.edits import Edit, Finding, Safety, Status, choose, compose, original_offset
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
-from torchmigrate.scan import Scan, Table
+from torchmigrate.scan import Scan
 from torchmigrate.source import Source
+from torchmigrate.table import Table
 
 PASSES = 10
 
@@ -129,7 +130,7 @@ def _preference(finding: Finding) -> tuple[int, int]:
 def _next(module: Module, edits: Sequence[Edit], findings: Sequence[Finding]) -> Module:
     text = compose(module.source.utf8, edits)
     try:
-        return Module(module.path, replace(module.source, utf8=text), module.facts)
+        return Module(module.path, replace(module.source, utf8=text), module.facts, module.original)
     except (SyntaxError, ValueError) as error:
         raise RewriteError(f"would no longer parse ({error}); rules: {_names(findings)}") from None
 

@@ -1,22 +1,19 @@
-"""Bytes to candidates: is there work in a file at all, and one walk that asks one dispatch table for all rules."""
+"""A module to candidates: one walk that asks one dispatch table for all rules."""
 
 from __future__ import annotations
 
 import ast
 import bisect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 
-from torchmigrate.edits import Finding, Safety
+from torchmigrate.edits import Finding
 from torchmigrate.module import HELPER, Module, Site
-from torchmigrate.rule import NODE_KINDS, Rule, Ruleset, literals_of, pattern_key
+from torchmigrate.rule import NODE_KINDS, Rule
 from torchmigrate.scope import Scope, canonical, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
-from torchmigrate.text_rules import NONE, TextRules, text_rules
+from torchmigrate.table import Handler, Table
 
-Handler = Callable[[Site], Iterator[Finding]]
 DEVICE = re.compile(r"cuda(:(\d+)?)?")
 TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
@@ -31,85 +28,12 @@ _STRINGS = {
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
-@dataclass(frozen=True)
-class Table:
-    """All rules by what they are called for; `wide` holds the `torch.cuda.*` forms, longest first."""
-
-    by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
-    wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
-    literals: tuple[bytes, ...]
-    active: frozenset[str] = frozenset()  # names of the rules and packs in it
-    known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
-    texts: TextRules = NONE  # about files that are not Python
-
-    @cached_property
-    def needles(self) -> frozenset[bytes]:
-        """One of which a line must hold, or a name that its file imports."""
-        methods = {f"{key}(".encode() for key in self.by_key if key.startswith(".")}
-        plain = (key for key in self.by_key if key.startswith("torch.") and "cuda" not in key)
-        calls = {f"{key.rpartition('.')[2]}(".encode() for key in plain}
-        return frozenset({*self.literals, *methods, *calls, b".is_cuda"})
-
-    def has_work(self, raw: bytes) -> bool:
-        return any(literal in raw for literal in self.literals)
-
-    def may_have_work(self, raw: bytes) -> bool:
-        """Whether there is work if the file runs with a CUDA tensor type as the default (default_type.py)."""
-        return b"Tensor(" in raw and bool(self.by_key.get("torch.Tensor"))
-
-    def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
-        exact = self.by_key.get(name)
-        if exact is not None:
-            return exact
-        return next((handlers for prefix, handlers in self.wide if name.startswith(prefix)), ())
-
-
-def table(ruleset: Ruleset) -> Table:
-    """One dispatch table for all rules. Raises PackError where a rule names a transform that does not exist."""
-    from torchmigrate import transforms
-
-    entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
-    for rule in ruleset.rules.values():
-        handlers: dict[str, Handler] = dict.fromkeys(rule.pattern_keys(), rewrite_by_patterns)
-        if rule.transform:
-            handlers |= dict.fromkeys(rule.on, transforms.find(rule))
-        for key, handler in handlers.items():
-            entries.setdefault(key, []).append((rule, handler))
-    wide = [(key[:-1], tuple(found)) for key, found in entries.items() if key.endswith(".*")]
-    exact = {key: tuple(found) for key, found in entries.items() if not key.endswith(".*")}
-    rules = list(ruleset.rules.values())
-    active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
-    longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
-    triggers = (*literals_of(rules), b"torchmigrate:")  # a comment of ours may be wrong in a file without work
-    return Table(exact, longest, triggers, active, active | ruleset.names, text_rules(ruleset))
-
-
-def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
-    """What a rule without a transform does: the first `[[rewrite]]` that matches."""
-    for rewrite in site.rule.rewrites:
-        if site.qualified not in (None, pattern_key(rewrite.match)):
-            continue  # another of the rule's functions, which an f-string may hold as well
-        template = rewrite.template
-        node = None if rewrite.match.endswith(")") else site.ref
-        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
-            template = rewrite.native
-        if template is None:
-            found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
-            found = found and site.note(rewrite.message)
-        else:
-            found = site.rewrite(rewrite.match, template, node, rewrite.safety, rewrite.message, rewrite.where)
-            if found and rewrite.safety is Safety.DISPLAY:
-                found = site.note(rewrite.message)
-        if found:
-            yield replace(found, backends=rewrite.backends)
-            return
-
-
 class Scan:
     """Walks the statements that hold a trigger and yields (rule, handler, site) for each candidate."""
 
     def __init__(self, module: Module, rules: Table) -> None:
         self.module, self.rules = module, rules
+        self.asleep = rules.asleep(module.original)
         self.parent = module.scopes.parent
         self.hot = _hot_offsets(module, rules)
 
@@ -213,7 +137,8 @@ class Scan:
         name: str | None,
     ) -> Iterator[Finding]:
         for rule, handler in handlers:
-            yield from handler(Site(self.module, rule, node, ref, scope, name))
+            if rule.id not in self.asleep:
+                yield from handler(Site(self.module, rule, node, ref, scope, name))
 
 
 def _is_variable(node: ast.Name, scope: Scope) -> bool:

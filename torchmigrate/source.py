@@ -10,6 +10,7 @@ import tokenize
 from dataclasses import dataclass
 from functools import cached_property
 
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # of text that is no source: PowerShell's `>`
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from torchmigrate.source import UTF16
+
 LONGEST = 4_000  # characters of a line, its continuations included: what is longer is data
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"(?:[^\r\n\\]+|\\(?:\r?\n(?:[ \t]*\r?\n)*)?)+")
 _QUOTED = r""""(?:[^"\\\r\n]|\\.)*"|(?<!\w)'[^'\r\n]*'"""  # not the apostrophe of `it's`

@@ -13,8 +13,8 @@ from torchmigrate.helper import Unbound, placed
 from torchmigrate.notebook import Notebook, UnreadableNotebook
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
-from torchmigrate.scan import Table, table
 from torchmigrate.source import UnreadableSource
+from torchmigrate.table import Table, table
 
 if TYPE_CHECKING:
     from torchmigrate.rewrite import Outcome

@@ -16,6 +16,7 @@ CASES_FILE = Path(__file__).parent / "surface" / "compiled.py"
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
 # written where nothing is compiled, or where torch itself ends the process
 NOT_COMPILED = {
+    "data_parallel": "wraps a model before it is compiled",
     "set_default_tensor_type": "sets up a program",
     "set_rng_state": "traced with a state, torch.mps.set_rng_state crashes inside torch (2.13)",
     "set_rng_state_all": "traced with a state, torch.cuda.set_rng_state_all crashes inside torch (2.13)",

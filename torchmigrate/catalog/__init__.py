@@ -51,8 +51,9 @@ class Catalog:
 def load(rule_paths: Sequence[Path] = ()) -> Catalog:
     """Read `catalog/*.toml` below the built-in rules and `rule_paths`. Raises PackError."""
     ours = builtin()
-    roots = (ours, *(path for path in rule_paths if path.resolve() != ours.resolve()))
-    return gather(path for root in roots for path in sorted((root / "catalog").glob("*.toml")))
+    roots = [ours, *(path for path in rule_paths if path.resolve() != ours.resolve())]
+    rules = {f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml")}
+    return gather((path for root in roots for path in sorted((root / "catalog").glob("*.toml"))), rules)
 
 
 def gather(files: Iterable[Path], rules: Collection[str] | None = None) -> Catalog:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +12,14 @@ from torchmigrate import files, notebook, project, source, suppress
 from torchmigrate.catalog import Catalog
 from torchmigrate.config import Settings
 from torchmigrate.edits import Failed, FileResult, Finding, Safety, Skipped, Unchanged
+from torchmigrate.engine import project_root
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.receiver import Kind, receiver_kind
 from torchmigrate.rule import Ruleset
-from torchmigrate.scan import Scan, Table
+from torchmigrate.scan import Scan
 from torchmigrate.scope import Scope, literal_getattr
+from torchmigrate.table import Table
 from torchmigrate.transforms.device_expression import DEVICE_NAME, carrier
 from torchmigrate.worker import Done, Job, Worker
 
@@ -42,7 +43,7 @@ class Usage:
 
 def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
     """Read the files that `check` would read. Raises UserError."""
-    results = list(_results(path, settings, catalog))
+    results = sorted(_results(path, settings, catalog), key=lambda result: str(result.path))
     places: dict[str, list[tuple[Path, Finding]]] = {}
     for result in results:
         for finding in result.findings if isinstance(result, Unchanged) else ():
@@ -71,8 +72,7 @@ def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileR
             except OSError as error:
                 yield Failed(item.path, f"cannot be read: {error.strerror or error}")
     classes = frozenset().union(*(project.cuda_classes(job.raw) for job in jobs))
-    root = Path(os.path.realpath(path))
-    facts = Facts(root if root.is_dir() else root.parent, settings, tuple(job.path for job in jobs), classes)
+    facts = Facts(project_root([path]), settings, tuple(job.path for job in jobs), classes)
     surveyor = _Surveyor(catalog, facts)
     yield from (surveyor(job)[0] for job in jobs)
 

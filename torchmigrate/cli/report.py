@@ -118,7 +118,7 @@ def _survey(
         root=root,
         command=command,
         torch=settings.torch or (inferred[0] if inferred else None),
-        files=max(0, plans[0].files_seen - len(apart.skipped) - len(errors)),
+        files=max(0, plans[0].files_seen + len(plans[0].others) - len(apart.skipped) - len(errors)),
         sites=sites,
         rules=pack.load(settings.rule_paths, cases=False).rules,
         apart=apart,

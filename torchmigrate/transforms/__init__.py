@@ -18,9 +18,9 @@ NAMES = frozenset(
         "cuda_namespace", "default_tensor_type", "device_count", "device_id", "device_idiom", "device_ids",
         "device_index", "device_string", "device_test", "distributed_backend", "double", "environment", "float64",
         "fsdp", "graph_break", "helper_class", "import_probe", "legacy_constructor", "library_ops", "map_location",
-        "move_to_device", "mps_checkpoint", "mps_operator", "nested", "non_blocking", "nvidia_library", "other_backend",
-        "pin_memory", "profiler", "provider", "quantization", "record_stream", "saved_program", "sdp_kernel", "seed",
-        "shared_memory", "sparse", "stream", "tensor_type", "tf32", "worker_count",
+        "move_to_device", "mps_checkpoint", "mps_operator", "nested", "non_blocking", "nvidia_library",
+        "other_backend", "pin_memory", "profiler", "provider", "quantization", "record_stream", "saved_program",
+        "sdp_kernel", "seed", "shared_memory", "sparse", "stream", "tensor_type", "tf32", "worker_count",
     }
 )  # fmt: skip
 

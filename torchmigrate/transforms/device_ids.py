@@ -21,10 +21,10 @@ def device_ids(site: Site) -> Iterator[Finding]:
     for name in ("device_ids", "output_device"):
         node = given.get(name)
         if node is not None and not _is_none(node) and not _is_ours(site, node):
-            yield site.fix(ids_wrapped(site, node, name))
+            yield site.fix(_wrapped(site, node, name))
 
 
-def ids_wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
+def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
     """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
     start, end = site.module.span(node)
     opening = spell(f"accel.{name}(", site.module.names)

@@ -73,10 +73,9 @@ def _target(target: ast.expr) -> str:
 
 
 def _composed(site: Site) -> Finding:
-    name = site.module.names["accel"]
-    per_device = f'f"cpu:gloo,{{{name}.device_type()}}:{{{name}.dist_backend()}}"'
+    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', site.module.names)
     return site.note(
-        f'a composed backend: {per_device} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
+        f'a composed backend: {here} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
     )
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
+from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import wrapped
+from torchmigrate.transforms.once import first_call
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
 _MPS = "MPS has no collectives and raises AttributeError"
@@ -28,7 +30,7 @@ def fsdp(site: Site) -> Iterator[Finding]:
     given = next((k.value for k in call.keywords if k.arg == "device_id"), None)
     if name == "FullyShardedDataParallel" and given is not None:
         yield from _device_id(site, given)
-    elif _is_first(site):
+    elif first_call(site.module, {site.qualified or ""}) is call:
         yield site.note(_WITHOUT if name == "FullyShardedDataParallel" else f"{_MPS}: leave `fully_shard` out there")
 
 
@@ -47,13 +49,6 @@ def _is_index(module: Module, node: ast.expr) -> bool:
         case ast.Constant(int()):
             return True
         case ast.Call(func):
-            own = chain_of(func) == f"{module.names['accel']}.current_device"
+            own = chain_of(func) == spell("accel.current_device", module.names)
             return own or (module.resolve(func) or chain_of(func)) in ("int", "torch.cuda.current_device")
     return False
-
-
-def _is_first(site: Site) -> bool:
-    """One finding says it for the whole file."""
-    module = site.module
-    calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and module.resolve(n.func) == site.qualified]
-    return min(calls, key=module.span, default=None) is site.call

@@ -12,6 +12,7 @@ from torchmigrate.module import Module, Site
 
 _EVERY = "CompositeExplicitAutograd"
 _CPU, _ACCELERATORS = frozenset({"cpu"}), frozenset({"mps", "xpu", "npu"})
+_NAMES = {"cpu": "the CPU", "mps": "MPS", "xpu": "XPU", "npu": "NPU"}
 _KEYS = {  # a dispatch key or a device type -> (what is registered, the devices that it is for)
     "cuda": ("kernel", "cuda"), "cpu": ("kernel", "cpu"), "mps": ("kernel", "mps"), "xpu": ("kernel", "xpu"),
     "npu": ("kernel", "npu"), "privateuse1": ("kernel", "npu"), "compositeexplicitautograd": ("kernel", "all"),
@@ -50,8 +51,8 @@ class Registration:
 def library_ops(site: Site) -> Iterator[Finding]:
     call = site.call
     found = _registration(site.module, call) if call is not None else None
-    if call is None or found is None:
-        return
+    if call is None or found is None or found.label.startswith("aten::"):
+        return  # torch's own operators have kernels for other devices
     others = [r for r in _all(site.module) if r.names & found.names]
     has = frozenset[str]().union(*(r.devices for r in others if r.kind == found.kind), found.devices)
     if found.kind == "triton":
@@ -78,7 +79,8 @@ def _message(module: Module, call: ast.Call, found: Registration, has: frozenset
         return f"autocast casts the inputs of `{found.label}` on CUDA alone: add {more}, and so for each other device"
     if found.kind == "autograd":
         return f'`{found.label}` has a gradient on CUDA alone: register it for "Autograd", which serves every device'
-    where = "CUDA alone" if not has & _CPU else "CUDA and the CPU"
+    others = [name for device, name in _NAMES.items() if device in has]
+    where = " and ".join(["CUDA", *others]) if others else "CUDA alone"
     more = _spelled(module, call, found, "None")
     text = f"`{found.label}` has kernels for {where} here, so others raise: add {more} in plain torch for the rest"
     return text if fake else f"{text}, and {_fake(module, call, found)} for torch.compile"
@@ -187,13 +189,24 @@ def _devices(given: ast.expr | None, kind: str) -> tuple[str, frozenset[str]]:
 
 
 def _library(module: Module, node: ast.expr) -> ast.Call | None:
-    """The `torch.library.Library(...)` that a name stands for, or an unknown name, which is no operator's."""
+    """The `torch.library.Library(...)` that a name stands for, by assignment or in a `with`."""
     if isinstance(node, ast.Call):
         return node
     found = module.scope(node).find(node.id) if isinstance(node, ast.Name) else None
     value = found[1][0].value if found and len(found[1]) == 1 else None
-    is_library = isinstance(value, ast.Call) and module.resolve(value.func) == "torch.library.Library"
+    if found and value is None and isinstance(node, ast.Name):
+        value = _entered(module, node.id)
+    is_library = isinstance(value, ast.Call) and module.resolve(value.func) in _LIBRARIES
     return value if is_library and isinstance(value, ast.Call) else None
+
+
+def _entered(module: Module, name: str) -> ast.expr | None:
+    items = (item for s in module.scopes.statements if isinstance(s, ast.With) for item in s.items)
+    named = [i.context_expr for i in items if isinstance(i.optional_vars, ast.Name) and i.optional_vars.id == name]
+    return named[0] if len(named) == 1 else None
+
+
+_LIBRARIES = ("torch.library.Library", "torch.library._scoped_library")
 
 
 def _namespace(module: Module, call: ast.Call, owner: ast.expr | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
+from torchmigrate.transforms.once import first_call
 
 _ATTENTION = ("scaled_dot_product_attention", "MultiheadAttention", "to_padded_tensor")
 _STRIDED = "MPS has no nested tensors of the strided layout and raises: `layout=torch.jagged`, or padded tensors, there"
@@ -30,6 +31,9 @@ def nested(site: Site) -> Iterator[Finding]:
         return
     if name in ("TransformerEncoder", "Transformer"):
         yield from _encoder(site, call, name)
+    elif name == "to_padded_tensor":
+        if _is_first(site):
+            yield site.note(_JAGGED)
     elif not _is_jagged(site, given.get("layout"), name):
         yield site.note(_STRIDED)
     elif any(word in site.module.source.text for word in _ATTENTION) and _is_first(site):
@@ -48,26 +52,17 @@ def _is_jagged(site: Site, layout: ast.expr | None, name: str) -> bool:
 
 
 def _is_first(site: Site) -> bool:
-    """One finding says it for the whole file."""
-    names = set(site.rule.on)
-    calls = (n for n in ast.walk(site.module.tree) if isinstance(n, ast.Call))
-    ours = [c for c in calls if (site.module.resolve(c.func) or "") in names]
-    return min(ours, key=site.module.span, default=None) is site.call
+    return first_call(site.module, [name for name in site.rule.on if name.startswith("torch.nested.")]) is site.call
 
 
 def _encoder(site: Site, call: ast.Call, name: str) -> Iterator[Finding]:
     """The nested path is for batches that come first, of layers that normalise last, in evaluation."""
     layer = call if name == "Transformer" else _layer(site.module, call)
     given = {k.arg: k.value for k in layer.keywords} if layer is not None else {}
-    if (
-        layer is None
-        or "src_key_padding_mask" not in site.module.source.text
-        or not _is(given.get("batch_first"), True)
-    ):
+    nested = next((k.value for k in call.keywords if k.arg == "enable_nested_tensor"), None)
+    if not _is(given.get("batch_first"), True) or _is(given.get("norm_first"), True):
         return
-    if _is(given.get("norm_first"), True) or any(
-        k.arg == "enable_nested_tensor" and not _is(k.value, True) for k in call.keywords
-    ):
+    if "src_key_padding_mask" not in site.module.source.text or not (nested is None or _is(nested, True)):
         return
     remedy = "`enable_nested_tensor=False`" if name == "TransformerEncoder" else "`encoder.use_nested_tensor = False`"
     yield site.note(f"{_ENCODER}{remedy} keeps to padded tensors")

@@ -35,6 +35,7 @@ _ASKED = {
     "memory", "random", "streams", "profiler", "event", "is_built", "is_macos_or_newer", "is_macos13_or_newer",
 }  # fmt: skip
 _LEAVES = (ast.Raise, ast.Continue, ast.Break)
+_ENDS = re.compile(r"^(\w+\.)*(_?exit|quit|skip|skipTest)\(")
 
 
 def other_backend(site: Site) -> Iterator[Finding]:
@@ -63,7 +64,7 @@ def _kind(site: Site) -> str:
 def _is_asked_for(module: Module, node: ast.AST, kind: str) -> bool:
     """Whether a test, a name or a fallback around it says that it is about this backend."""
     named = re.compile(rf"(?<![A-Za-z]){kind}(?![A-Za-z])|{kind.upper()}|{kind.capitalize()}")
-    any_ = re.compile(rf"cuda|\b{module.names['accel']}\.", re.I)  # CUDA's own, before a rewrite and after
+    any_ = re.compile(rf"cuda|accelerator|\b{module.names['accel']}\.", re.I)  # CUDA's own, before a rewrite and after
     if named.search(str(module.path).removeprefix(str(module.facts.root))):
         return True
     below = node
@@ -114,7 +115,7 @@ def _refuses(module: Module, statement: ast.stmt, named: re.Pattern[str]) -> boo
             return _asks(module, test, named)
         case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
             return _asks(module, test, named) or _chooses(test)
-        case ast.If(test, [*_, last]) if isinstance(last, (*_LEAVES, ast.Expr)):
+        case ast.If(test, [*_, last]) if isinstance(last, _LEAVES) or _ENDS.search(ast.unparse(last)):
             return _asks(module, test, named)
     return False
 
@@ -138,7 +139,8 @@ def _function(site: Site, kind: str, name: str) -> Iterator[Finding]:
     elif ours not in {*_SAME, *_RENAMED.values()} or (kind == "mps" and ours.endswith(("stream", "Stream"))):
         yield site.note(f"`{site.qualified}` has no portable counterpart: ask whether {title} is there, above it")
     elif site.call is not None and any(_names_backend(n) for n in ast.walk(site.call)):
-        yield site.note(f"for {title} alone, twice: `accel.{ours}(accel.device(...))` is for the accelerator here")
+        why = f"`{site.qualified}` and its argument are for {title} alone"
+        yield site.note(f"{why}: `accel.{ours}(accel.device(...))` is for the accelerator that is there")
     else:
         why = f"`{site.qualified}` is for {title} alone: `accel.{ours}` is for the accelerator that is there"
         yield site.replace(site.ref, f"accel.{ours}", Safety.UNSAFE, why)

@@ -18,8 +18,7 @@ def profiler(site: Site) -> Iterator[Finding]:
     if isinstance(site.parent, ast.alias):
         return
     if ".ProfilerActivity." in (site.qualified or ""):
-        kinds = set(re.findall(r"ProfilerActivity\.(CUDA|XPU|MTIA|HPU|PrivateUse1)\b", site.module.source.text))
-        if len(kinds) < 2 and "supported_activities" not in site.module.source.text:
+        if not _is_choice(site):
             yield site.note()
     elif site.call is not None:
         given = {k.arg: k.value for k in site.call.keywords}
@@ -27,6 +26,14 @@ def profiler(site: Site) -> Iterator[Finding]:
             yield site.note(f"`use_cuda=` {_OLD}")
         elif _is(given.get("use_device"), "cuda"):
             yield site.note(f"`use_device=` {_OLD}")
+
+
+def _is_choice(site: Site) -> bool:
+    """Whether the file names two kinds of device, or asks which the build supports."""
+    text = site.module.source.text
+    owner = site.module.text(site.ref.value) if isinstance(site.ref, ast.Attribute) else "ProfilerActivity"
+    kinds = re.findall(rf"(?:{re.escape(owner)}|ProfilerActivity)\.(CUDA|XPU|MTIA|HPU|PrivateUse1)\b", text)
+    return len(set(kinds)) > 1 or "supported_activities" in text
 
 
 def _is(node: ast.expr | None, *values: object) -> bool:

@@ -29,6 +29,11 @@ def provider(site: Site) -> Iterator[Finding]:
             yield site.note()
         case ast.Assign([target]) | ast.AnnAssign(target) if _NAMED.search(_name(target)):
             yield site.note()
+        case ast.Dict(keys, values) if any(
+            v is outer and isinstance(k, ast.Constant) and _NAMED.search(str(k.value))
+            for k, v in zip(keys, values, strict=True)
+        ):
+            yield site.note()
         case ast.arguments() if any(_NAMED.search(a.arg) for a in (*up.args, *up.kwonlyargs)):
             yield site.note()
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 from torchmigrate.transforms.double import on_cpu
+from torchmigrate.transforms.once import first_call, is_for_devices
 
 _INTEL = ("fbgemm", "x86")
 _ENGINE = (
@@ -31,9 +32,10 @@ def quantization(site: Site) -> Iterator[Finding]:
     elif "int4pack" in name:
         if not re.search("int4pack(_mm)?_for_cpu", site.module.source.text):
             yield replace(site.note(_INT4), backends=("cpu", "xpu", "npu"))
-    elif site.call is not None and site.module.facts.mentions_cuda:
-        if "qat" in name or "fake" in name.lower():
-            if _is_first(site):
+    elif site.call is not None and is_for_devices(site.module):
+        training = [n for n in site.rule.on if "qat" in n or "fake" in n.lower()]
+        if name in training:
+            if first_call(site.module, training) is site.call:
                 yield replace(site.note(_FAKE), backends=("mps",))
         elif not any(on_cpu(site.module, a, site.module.scope(site.ref)) for a in site.call.args[:1]):
             yield replace(site.note(_TENSOR), backends=("mps",))
@@ -45,11 +47,3 @@ def _engine(site: Site) -> Iterator[Finding]:
         case ast.Assign(targets, ast.Constant(value)) if site.ref in targets and value in _INTEL:
             if "supported_engines" not in site.module.source.text:
                 yield replace(site.note(_ENGINE.format(value)), backends=("mps",))
-
-
-def _is_first(site: Site) -> bool:
-    """One finding says it for the whole file."""
-    module = site.module
-    calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call)]
-    ours = [c for c in calls if (n := module.resolve(c.func)) in site.rule.on and ("qat" in n or "fake" in n.lower())]
-    return min(ours, key=module.span, default=None) is site.call

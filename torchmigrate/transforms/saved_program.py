@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.transforms.once import is_for_devices
 
 _SAVES = re.compile(r"(?<!torch)\.save\(")
 
@@ -17,7 +18,7 @@ def saved_program(site: Site) -> Iterator[Finding]:
     text = module.source.text
     if call is None or not (call.args or call.keywords) or any(k.arg is None for k in call.keywords):
         return
-    if not module.facts.mentions_cuda or "torch.accelerator" in text:
+    if not is_for_devices(module) or "torch.accelerator" in text:
         return
     if site.qualified == "torch.jit.load":
         given = next((k.value for k in call.keywords if k.arg == "map_location"), next(iter(call.args[1:2]), None))

@@ -34,12 +34,12 @@ def sdp_kernel(site: Site) -> Iterator[Finding]:
         return
     if site.qualified == "torch.backends.cuda.enable_math_sdp":
         if _is_off(site.call) and _FLASH_OFF.search(site.module.source.text):
-            yield site.note(_NONE_LEFT)
+            yield site.note(_NONE_LEFT, blocks=False)
         return
     if site.qualified == "torch.nn.attention.sdpa_kernel":
         chosen = _named(site.module, site.call)
         if chosen and chosen <= _ONLY_CUDA:
-            yield site.note(_NONE_LEFT)
+            yield site.note(_NONE_LEFT, blocks=False)
         return
     yield _successor(site, site.call)
 
@@ -49,15 +49,18 @@ def _successor(site: Site, call: ast.Call) -> Finding:
     if flags is None:
         return site.note(
             "deprecated, and what it chooses is not written out: use `torch.nn.attention.sdpa_kernel([...])`, with "
-            "SDPBackend.MATH among them, as the CPU has no kernel for the memory-efficient one or cuDNN's"
+            "SDPBackend.MATH among them, as the CPU has no kernel for the memory-efficient one or cuDNN's",
+            blocks=False,
         )
     names = [name for flag, name in _BACKENDS.items() if flags[flag]]
     if set(names) <= _ONLY_CUDA:
-        return site.note(_NONE_LEFT)
+        return site.note(_NONE_LEFT, blocks=False)
     listed = ", ".join(f"torch.nn.attention.SDPBackend.{name}" for name in names)
     if not site.module.facts.torch_at_least(_FLOOR) or "#" in site.module.text(call):
         short = ", ".join(f"SDPBackend.{name}" for name in names)
-        return site.note(f"deprecated: `torch.nn.attention.sdpa_kernel([{short}])` is the same from torch 2.6 on")
+        return site.note(
+            f"deprecated: `torch.nn.attention.sdpa_kernel([{short}])` is the same from torch 2.6 on", blocks=False
+        )
     return site.replace(call, f"torch.nn.attention.sdpa_kernel([{listed}])")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
@@ -21,12 +22,11 @@ _CUDA_ALONE = {
 def sparse(site: Site) -> Iterator[Finding]:
     name = site.qualified or ""
     if name in _CUDA_ALONE:
-        if site.call is not None or not isinstance(site.parent, ast.Attribute):
-            yield site.note(
-                f"{_CUDA_ALONE[name]} is CUDA's alone and raises elsewhere: keep it dense there", blocks=True
-            )
+        if site.call is not None or isinstance(site.parent, ast.Attribute):  # a class that is named asks for nothing
+            what = f"{_CUDA_ALONE[name]} is CUDA's alone and raises elsewhere: keep it dense there"
+            yield site.note(what, blocks=True)
     elif site.call is not None and not _on_cpu(site, site.call):
-        yield site.note()
+        yield replace(site.note(), backends=("mps",))
 
 
 def _on_cpu(site: Site, call: ast.Call) -> bool:

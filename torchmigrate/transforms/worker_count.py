@@ -42,9 +42,8 @@ def _target(site: Site) -> str | None:
 def _of_variable(module: Module, name: str, owner: ast.AST | None) -> str | None:
     """What the function (or the file, for a name of its top level) does with it, unless it asks whether it is 0."""
     word = rf"(?<![\w.]){re.escape(name)}(?!\w)"
-    if re.search(
-        rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>)\s*{word}|\b(if|not|and|or|assert|while)\s+{word}", _text(module)
-    ):
+    asked = rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>)\s*{word}|\b(if|not|and|or|assert|while)\s+{word}"
+    if re.search(asked, module.source.text):
         return None
     for statement in module.scopes.statements:
         if module.function(statement) is not owner:
@@ -54,10 +53,6 @@ def _of_variable(module: Module, name: str, owner: ast.AST | None) -> str | None
             if found:
                 return found
     return None
-
-
-def _text(module: Module) -> str:
-    return module.source.text
 
 
 def _loads(statement: ast.stmt, name: str) -> Iterator[ast.expr]:

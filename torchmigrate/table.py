@@ -1,0 +1,99 @@
+"""All rules by what they are called for, and by which bytes a file must hold for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from torchmigrate.edits import Finding, Safety
+from torchmigrate.module import Site
+from torchmigrate.rule import Rule, Ruleset, literals_of, pattern_key
+from torchmigrate.text_rules import NONE, TextRules, text_rules
+
+Handler = Callable[[Site], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rules by what they are called for; `wide` holds the `torch.cuda.*` forms, longest first."""
+
+    by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
+    wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
+    literals: tuple[bytes, ...]
+    active: frozenset[str] = frozenset()  # names of the rules and packs in it
+    known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
+    texts: TextRules = NONE  # about files that are not Python
+    words: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)  # of which a file must hold one, by rule
+
+    @cached_property
+    def needles(self) -> frozenset[bytes]:
+        """One of which a line must hold, or a name that its file imports."""
+        methods = {f"{key}(".encode() for key in self.by_key if key.startswith(".")}
+        plain = (key for key in self.by_key if key.startswith("torch.") and "cuda" not in key)
+        calls = {f"{key.rpartition('.')[2]}(".encode() for key in plain}
+        return frozenset({*self.literals, *methods, *calls, b".is_cuda"})
+
+    def has_work(self, raw: bytes) -> bool:
+        return any(literal in raw for literal in self.literals)
+
+    def asleep(self, raw: bytes) -> frozenset[str]:
+        """Rules that speak only in a file with a word of their own, which this one lacks: that of another rule's does
+        not wake them, so that files without a mention of CUDA stay as they are."""
+        return frozenset(name for name, words in self.words.items() if not any(word in raw for word in words))
+
+    def may_have_work(self, raw: bytes) -> bool:
+        """Whether there is work if the file runs with a CUDA tensor type as the default (default_type.py)."""
+        return b"Tensor(" in raw and bool(self.by_key.get("torch.Tensor"))
+
+    def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
+        exact = self.by_key.get(name)
+        if exact is not None:
+            return exact
+        return next((handlers for prefix, handlers in self.wide if name.startswith(prefix)), ())
+
+
+def table(ruleset: Ruleset) -> Table:
+    """One dispatch table for all rules. Raises PackError where a rule names a transform that does not exist."""
+    from torchmigrate import transforms
+
+    entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
+    for rule in ruleset.rules.values():
+        handlers: dict[str, Handler] = dict.fromkeys(rule.pattern_keys(), rewrite_by_patterns)
+        if rule.transform:
+            handlers |= dict.fromkeys(rule.on, transforms.find(rule))
+        for key, handler in handlers.items():
+            entries.setdefault(key, []).append((rule, handler))
+    wide = [(key[:-1], tuple(found)) for key, found in entries.items() if key.endswith(".*")]
+    exact = {key: tuple(found) for key, found in entries.items() if not key.endswith(".*")}
+    rules = list(ruleset.rules.values())
+    active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
+    longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
+    triggers = (*literals_of(rules), b"torchmigrate:")  # a comment of ours may be wrong in a file without work
+    return Table(exact, longest, triggers, active, active | ruleset.names, text_rules(ruleset), _words(rules))
+
+
+def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
+    """What a rule without a transform does: the first `[[rewrite]]` that matches."""
+    for rewrite in site.rule.rewrites:
+        if site.qualified not in (None, pattern_key(rewrite.match)):
+            continue  # another of the rule's functions, which an f-string may hold as well
+        template = rewrite.template
+        node = None if rewrite.match.endswith(")") else site.ref
+        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
+            template = rewrite.native
+        if template is None:
+            found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
+            found = found and site.note(rewrite.message)
+        else:
+            found = site.rewrite(rewrite.match, template, node, rewrite.safety, rewrite.message, rewrite.where)
+            if found and rewrite.safety is Safety.DISPLAY:
+                found = site.note(rewrite.message)
+        if found:
+            yield replace(found, backends=rewrite.backends)
+            return
+
+
+def _words(rules: Sequence[Rule]) -> dict[str, tuple[bytes, ...]]:
+    """Of those that ask for a mention of CUDA. Others may speak of a file for what its importers do."""
+    return {rule.id: tuple(word.encode() for word in rule.literals) for rule in rules if "cuda" in rule.literals}
