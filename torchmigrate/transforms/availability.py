@@ -24,7 +24,11 @@ def availability(site: Site) -> Iterator[Finding]:
         if not isinstance(up, (ast.Attribute, ast.Expr)):
             yield site.note("handed on as a function: it asks for CUDA alone")
         return
-    if _told(site) or _pins(site):
+    if _told(site):
+        yield site.left("its answer is only told")
+        return
+    if _pins(site):
+        yield site.left("it decides over pinning, which MPS cannot")
         return
     refusal = _refuses(site)
     asked = "is_usable" if refusal else "is_available"
