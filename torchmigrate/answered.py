@@ -10,7 +10,7 @@ from torchmigrate.edits import Finding, Status
 from torchmigrate.module import Module
 from torchmigrate.regions import Region, Span, cover_branch
 
-_NVIDIA = re.compile(r"\bis_nvidia\(\)|\btorch\.version\.cuda\b")
+_NVIDIA = re.compile(r"\bis_nvidia\(\)|\btorch\.version\.cuda\b|\bget_device_capability\(")
 _DENIES = re.compile(r"\bnot\b(?! None)|\bis None\b|==|!=")
 _MPS = re.compile(r"\b(is_)?mps\b")
 
@@ -38,6 +38,10 @@ def _behind_nvidia(module: Module) -> Iterator[Span]:
     for choice in _choices(module):
         if (needed := _needs_nvidia(choice.test)) is not None:
             yield module.span(choice.body if needed else choice.orelse)
+    for chain in (n for n in list(module.scopes.parent) if isinstance(n, ast.BoolOp)):
+        asked = [_needs_nvidia(value) is isinstance(chain.op, ast.And) for value in chain.values]
+        if True in asked:
+            yield from map(module.span, chain.values[asked.index(True) + 1 :])
 
 
 def _needs_nvidia(test: ast.expr) -> bool | None:

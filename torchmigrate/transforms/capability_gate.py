@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
-from torchmigrate.transforms.guarded import for_nvidia
 
 _MORE = (ast.GtE, ast.Gt)
 
 
 def capability_gate(site: Site) -> Iterator[Finding]:
-    if site.call is None or for_nvidia(site) or "version.hip" in site.module.source.text:
+    if site.call is None or "version.hip" in site.module.source.text:
         return
     names = _names(site)
     owner = site.module.function(site.call)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
-from torchmigrate.transforms.guarded import for_nvidia
 
 _CONFIG = "torch._inductor.config."
 _BACKENDS = {
@@ -19,8 +18,6 @@ Setting = tuple[str, ast.expr]
 
 
 def compile_options(site: Site) -> Iterator[Finding]:
-    if for_nvidia(site):
-        return
     for name, value in _settings(site):
         message = _wrong(site.rule.id, name, value)
         if message:

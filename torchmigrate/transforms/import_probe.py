@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import FUNCTIONS
-from torchmigrate.transforms.guarded import for_nvidia
 
 
 def import_probe(site: Site) -> Iterator[Finding]:
-    if site.call is None or not _is_imported(site.module) or for_nvidia(site):
+    if site.call is None or not _is_imported(site.module):
         return
     below: ast.AST = site.node
     for up in site.module.ancestors(site.node):

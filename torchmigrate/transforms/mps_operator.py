@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 from torchmigrate.transforms.double import on_cpu
-from torchmigrate.transforms.guarded import for_nvidia
 
 # the first release whose list has an MPS kernel, where a later one than 2.13 was read
 _SINCE = {
@@ -23,7 +22,7 @@ _FACTORIES = {"torch.logspace"}
 
 def mps_operator(site: Site) -> Iterator[Finding]:
     call = site.call
-    if call is None or for_nvidia(site):
+    if call is None:
         return
     if site.qualified is None and not site.module.facts.uses_torch(site.module):
         return

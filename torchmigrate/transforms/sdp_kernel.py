@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
-from torchmigrate.transforms.guarded import for_nvidia
 
 _FLAGS = ("enable_flash", "enable_math", "enable_mem_efficient", "enable_cudnn")
 # in the order in which torch collects them
@@ -32,8 +31,6 @@ _NONE_LEFT = (
 def sdp_kernel(site: Site) -> Iterator[Finding]:
     if site.call is None:
         yield from _named_only(site)
-        return
-    if for_nvidia(site):
         return
     if site.qualified == "torch.backends.cuda.enable_math_sdp":
         if _is_off(site.call) and _FLASH_OFF.search(site.module.source.text):
