@@ -220,7 +220,7 @@ def test_the_run_says_what_still_calls_the_helper(cli: Cli, here: Path) -> None:
 
 def test_every_case_comes_to_rest(rules: Table) -> None:
     for rule in pack.load().rules.values():
-        for case in rule.cases:
+        for case in (case for case in rule.cases if not case.file):
             raw = case.before.lstrip("\n").encode()
             once, _ = cases.migrate(raw, rules, case.unsafe, "native")
             ast.parse(once)
