@@ -126,6 +126,12 @@ class Rule:
         """Which files a text rule reads."""
         return (glob for where in self.where for glob in where.files)
 
+    @property
+    def names_torch(self) -> bool:
+        """Whether a file that it speaks about imports torch: it knows functions of torch, no imports and no text."""
+        keys = list(self.keys())
+        return any(key.startswith("torch.") for key in keys) and all("." in key for key in keys)
+
     def pattern_keys(self) -> Iterator[str]:
         """What its `[[rewrite]]` tables match; `on` is for its transform."""
         yield from (pattern_key(r.match) for r in self.rewrites)

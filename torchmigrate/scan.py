@@ -173,7 +173,7 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
 def _hot_offsets(module: Module, rules: Table) -> list[int]:
     """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
     source = module.source
-    needles = {*rules.needles, *(n.encode() for n in _aliases(module, rules))}
+    needles = {*rules.needles(source.utf8), *(n.encode() for n in _aliases(module, rules))}
     lines: set[int] = set()
     for needle in needles:
         at = source.utf8.find(needle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from torchmigrate.module import Site
 from torchmigrate.rule import Rule, Ruleset, literals_of, pattern_key
 from torchmigrate.text_rules import NONE, TextRules, text_rules
 
+_WORD = re.compile(rb"\w+")
 Handler = Callable[[Site], Iterator[Finding]]
 
 
@@ -21,21 +23,29 @@ class Table:
     by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
     wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
     literals: tuple[bytes, ...]
+    of_torch: tuple[bytes, ...] = ()  # more of them, of which a file must hold one beside the word torch
     active: frozenset[str] = frozenset()  # names of the rules and packs in it
     known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
     texts: TextRules = NONE  # about files that are not Python
     words: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)  # of which a file must hold one, by rule
 
     @cached_property
-    def needles(self) -> frozenset[bytes]:
-        """One of which a line must hold, or a name that its file imports."""
-        methods = {f"{key}(".encode() for key in self.by_key if key.startswith(".")}
-        plain = (key for key in self.by_key if key.startswith("torch.") and "cuda" not in key)
-        calls = {f"{key.rpartition('.')[2]}(".encode() for key in plain}
-        return frozenset({*self.literals, *methods, *calls, b".is_cuda"})
+    def _calls(self) -> Mapping[bytes, bytes]:
+        """`name(` and `.method(` by their word."""
+        plain = (key for key in self.by_key if key.startswith(("torch.", ".")) and "cuda" not in key)
+        last = ((key.rpartition(".")[2], "." * key.startswith(".")) for key in plain)
+        return {name.encode(): f"{dot}{name}(".encode() for name, dot in last}
+
+    def needles(self, raw: bytes) -> set[bytes]:
+        """One of which a line of this file must hold, or a name that it imports."""
+        calls = self._calls
+        called = {calls[word] for word in calls.keys() & set(_WORD.findall(raw))}
+        return {*self.literals, *self.of_torch, *called, b".is_cuda"}
 
     def has_work(self, raw: bytes) -> bool:
-        return any(literal in raw for literal in self.literals)
+        if any(literal in raw for literal in self.literals):
+            return True
+        return b"torch" in raw and any(literal in raw for literal in self.of_torch)
 
     def asleep(self, raw: bytes) -> frozenset[str]:
         """Rules that wait for a word of theirs, which this file lacks: another rule's woke it. Their fixes are unsafe
@@ -69,8 +79,7 @@ def table(ruleset: Ruleset) -> Table:
     rules = list(ruleset.rules.values())
     active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
     longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
-    triggers = (*literals_of(rules), b"torchmigrate:")  # a comment of ours may be wrong in a file without work
-    return Table(exact, longest, triggers, active, active | ruleset.names, text_rules(ruleset), _words(rules))
+    return Table(exact, longest, *_triggers(rules), active, active | ruleset.names, text_rules(ruleset), _words(rules))
 
 
 def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
@@ -92,6 +101,13 @@ def rewrite_by_patterns(site: Site) -> Iterator[Finding]:
         if found:
             yield replace(found, backends=rewrite.backends)
             return
+
+
+def _triggers(rules: Sequence[Rule]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """What a file must hold for any of them; apart what counts only in one that speaks of torch."""
+    anywhere = literals_of([rule for rule in rules if "cuda" in rule.literals or not rule.names_torch])
+    more = [word for word in literals_of(rules) if not any(known in word for known in anywhere)]
+    return (*anywhere, b"torchmigrate:"), tuple(more)  # a comment of ours may be wrong in a file without work
 
 
 def _words(rules: Sequence[Rule]) -> dict[str, tuple[bytes, ...]]:

@@ -11,7 +11,7 @@ from torchmigrate.scope import FUNCTIONS
 
 
 def import_probe(site: Site) -> Iterator[Finding]:
-    if site.call is None or not _is_imported(site.module):
+    if site.call is None:
         return
     below: ast.AST = site.node
     for up in site.module.ancestors(site.node):
@@ -20,7 +20,8 @@ def import_probe(site: Site) -> Iterator[Finding]:
         if isinstance(up, ast.If) and "__name__" in ast.unparse(up.test):
             return
         below = up
-    yield site.note()
+    if _is_imported(site.module):
+        yield site.note()
 
 
 def _is_imported(module: Module) -> bool:
