@@ -10,6 +10,7 @@ from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
 from torchmigrate.transforms.device_expression import is_cpu, parse, parse_device
 
+_FLAG = re.compile(r"(not )?([\w.]+\.)?(use_|no_)?cuda")
 _OTHERS = re.compile(r"\b(is_)?(mps|xpu|npu|hpu|mlu|musa)\b|accelerator")
 
 
@@ -18,6 +19,10 @@ def device_idiom(site: Site) -> Iterator[Finding]:
     assert isinstance(node, ast.IfExp)
     arms = _arms(site.module, node)
     if arms is None:
+        if _FLAG.fullmatch(ast.unparse(node.test)) and not any(
+            "cuda" in ast.unparse(side) for side in (node.body, node.orelse)
+        ):
+            yield site.left("a choice by a flag of the project's, neither side of which names CUDA")
         return
     cuda, other = arms
     if _backend(cuda) == "nccl" and _backend(other) == "gloo":

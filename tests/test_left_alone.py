@@ -1,0 +1,54 @@
+"""Nothing is passed over in silence: what is right as it is says so, and is no finding for anybody who did not ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Ran, planned, write_tree
+
+from torchmigrate.edits import Status
+
+LEFT = {
+    "random/manual-seed": "torch.manual_seed(1)\ntorch.cuda.manual_seed(1)\n",
+    "device/map-location": "device = torch.accelerator.current_accelerator()\nx = torch.load('f')\n",
+    "device/is-available": "print('cuda:', torch.cuda.is_available())\n",
+    "device/device-test": "def f(node):\n    return str(node.value()).startswith('cuda')\n",
+    "device/device-idiom": "def f(net, use_cuda):\n    return net.module if use_cuda else net\n",
+    "device/device-index": "d = torch.device(0) if torch.accelerator.is_available() else None  # not cuda\n",
+    "backends/sdp-kernel": "a = torch.nn.attention.sdpa_kernel\nb = torch.backends.cuda.sdp_kernel\n",
+}
+
+
+@pytest.mark.parametrize(("rule", "text"), LEFT.items(), ids=list(LEFT))
+def test_it_says_why(rule: str, text: str, tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"a.py": f"import torch\n{text}", "b.py": "import torch\nx = torch.zeros(1).cuda()\n"})
+    found = planned(root, "check")["a.py"].findings  # type: ignore[union-attr]
+    assert [(f.rule, f.status) for f in found] == [(rule, Status.LEFT)]
+    assert "(left alone: " in found[0].message
+    assert found[0].fix is None
+
+
+def test_pinning_is_cudas(tmp_path: Path) -> None:
+    text = "import torch\nloader = torch.utils.data.DataLoader([], pin_memory=torch.cuda.is_available())\n"
+    (found,) = planned(write_tree(tmp_path, {"a.py": text}), "check")["a.py"].findings  # type: ignore[union-attr]
+    assert found.status is Status.LEFT
+
+
+def test_only_v_tells(here: Path, cli: Callable[..., Ran]) -> None:
+    write_tree(here, {"a.py": f"import torch\n{LEFT['random/manual-seed']}"})
+    quiet, told = cli("check", "."), cli("check", "-v", ".")
+    assert (quiet.status, told.status) == (0, 0)
+    assert "random/manual-seed" not in quiet.out + quiet.err
+    assert "torch.manual_seed beside it seeds every device" in told.err
+
+
+def test_a_fix_is_unsafe_in_a_file_that_does_not_mention_cuda(tmp_path: Path) -> None:
+    """Another rule's word wakes the file; nothing in it shows that it is for CUDA."""
+    text = "import torch\nmodel = torch.nn.DataParallel(model)\nx = torch.load('f')\n"
+    root = write_tree(tmp_path, {"a.py": text, "b.py": "import torch\nx = torch.zeros(1).cuda()\n"})
+    found = {f.rule: f for f in planned(root, "check")["a.py"].findings}  # type: ignore[union-attr]
+    assert found["device/data-parallel"].status is Status.HELD
+    assert "does not mention CUDA" in found["device/data-parallel"].message
+    assert found["device/map-location"].status is Status.OPEN
