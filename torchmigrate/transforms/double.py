@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import Scope, chain_of
-from torchmigrate.transforms.float64 import moved
+from torchmigrate.transforms.float64 import NOT_DEVICES, moved
 
 _ON_CPU = ("cpu", "numpy", "from_numpy")
 _FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "rand", "randn", "randperm", "eye")
@@ -30,8 +30,19 @@ def on_cpu(module: Module, node: ast.expr, scope: Scope) -> bool:
             return True
         if isinstance(node, ast.Call) and _makes_cpu_tensor(module, node, scope):
             return True
+        if isinstance(node, ast.Call) and _moves(node):
+            return False
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name) and _given_cpu(module, node.id, scope)
+
+
+def _moves(call: ast.Call) -> bool:
+    """`.cuda()`, and `.to(...)` unless all that it names is a dtype."""
+    name = _last(call.func)
+    given = [*call.args, *(k.value for k in call.keywords if k.arg != "dtype")]
+    return name == "cuda" or (
+        name == "to" and any((chain_of(a) or "").rpartition(".")[2] not in NOT_DEVICES for a in given)
+    )
 
 
 def _last(node: ast.expr) -> str:
