@@ -43,12 +43,13 @@ class Facts:
     helper: str = "accel"
     torch: str | None = None
     own: OwnHelper | None = None
+    texts: Mapping[str, bytes] = field(default_factory=dict)  # by path, of files that are not on disk as they are read
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def index(self) -> ImportIndex:
-        return ImportIndex(self.root, self.files)
+        return ImportIndex(self.root, self.files, self.texts)
 
     @cached_property
     def under_default(self) -> UnderDefault:
@@ -119,7 +120,7 @@ class Facts:
         """Whether the module binds the name to that alone: no fallback, no function of the same name."""
         if target not in self._scopes:
             try:
-                self._scopes[target] = build(ast.parse(Path(target).read_bytes())).module
+                self._scopes[target] = build(ast.parse(self.index.read(target))).module
             except (OSError, SyntaxError, ValueError, RecursionError):
                 self._scopes[target] = None
         scope = self._scopes[target]
