@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_keeps_its_entries(adopted: Path, cli: Cli) -
 
 
 def test_backends_write_what_they_report(here: Path, cli: Cli) -> None:
-    write_tree(here, {"a.py": "import torch\n\nx = torch.ones(3).cuda()\ny = x.double()\n"})
+    write_tree(here, {"a.py": "import torch\n\nx = torch.zeros(3, dtype=torch.float64).cuda()\n"})
     reported = json.loads(cli("check", "--backends", "npu", "--output-format", "json").out)["summary"]["findings"]
     everything = json.loads(cli("check", "--output-format", "json").out)["summary"]["findings"]
     assert 0 < reported < everything
