@@ -65,9 +65,8 @@ def plan(
     if not todo and not maybe:  # nothing that holds a trigger: no facts, no LibCST, no git
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
     inside = _whole_project(paths, found, settings)
-    known = {str(item.path) for item in mine}
-    around = _read([files.DiscoveredFile(Path(p)) for p in inside if p not in known], rules, mode, {})[1]
-    facts, notes = _facts(paths, inside, [job.raw for job in (*todo, *around)], settings, only.texts)
+    around = project.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
+    facts, notes = _facts(paths, inside, [*(job.raw for job in todo), *around], settings, only.texts)
     if settings.style == "native" and mode != "check":
         _refuse_old_torch(facts.torch, notes)
     if maybe:
