@@ -33,8 +33,12 @@ class _Scope:
 
     def covers(self, entry: Entry, directory: Path) -> bool:
         path = os.path.normpath(directory / entry.file)
-        below = any(path == top or path.startswith(top.rstrip(os.sep) + os.sep) for top in self.tops)
-        return below and self.only.names(path) and path not in self.unread and entry.rule not in self.idle
+        looked_at = _lies_in(path, self.tops) and self.only.names(path) and not _lies_in(path, self.unread)
+        return looked_at and entry.rule not in self.idle
+
+
+def _lies_in(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip(os.sep) + os.sep) for place in places)
 
 
 def settle(
