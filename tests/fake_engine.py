@@ -23,6 +23,7 @@ from torchmigrate.edits import (
     compose,
 )
 from torchmigrate.engine import Plan
+from torchmigrate.selection import EVERYTHING, Selection
 
 RULES = (
     (rb"\.cuda\(\)", "device/tensor-cuda", Safety.SAFE, ".to(accel.device())"),
@@ -40,8 +41,9 @@ def plan(
     jobs: int,
     mode: str,
     on_progress: Callable[[int, int], None] | None = None,
+    only: Selection = EVERYTHING,
 ) -> Plan:
-    found = files.discover(paths, settings)
+    found = [file for file in files.discover(paths, settings) if only.holds(file)]
     results = [_one(file, settings, mode) for file in found]
     return Plan(results, len(found), ["torch 1.10 inferred from requirements.txt"])
 

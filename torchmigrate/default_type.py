@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.project import MARKER, NAMES
@@ -33,18 +32,18 @@ class UnderDefault:
 
 
 def survey(files: Iterable[str], index: ImportIndex) -> UnderDefault:
-    setters = {path for path in files if makes_default(_read(path))}
+    setters = {path for path in files if makes_default(_read(path, index))}
     if not setters:
         return UnderDefault()
     under = together(setters, index)
-    devices = {path for path in under if sets_device(_read(path))}
+    devices = {path for path in under if sets_device(_read(path, index))}
     return UnderDefault(frozenset(under), frozenset(together(devices, index)))
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, index: ImportIndex) -> bytes:
     """A file's text; the helper sets defaults for others."""
     try:
-        raw = Path(path).read_bytes() if path.endswith(".py") else b""
+        raw = index.read(path) if path.endswith(".py") else b""
     except OSError:
         return b""
     return b"" if raw.startswith(MARKER) else raw

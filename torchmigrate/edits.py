@@ -25,7 +25,7 @@ class Status(str, Enum):
     """What became of a finding.
 
     HELD: unsafe and not asked for. DROPPED: it overlapped another. LEFT: right as it is (a portable ladder, a guard
-    over what only NVIDIA has), told with -v and in json, no finding for exit statuses.
+    over what only NVIDIA has), told with -v and in json, no finding for exit statuses. KNOWN: in the baseline.
     """
 
     OPEN = "open"
@@ -34,6 +34,7 @@ class Status(str, Enum):
     DROPPED = "dropped"
     SUPPRESSED = "suppressed"
     LEFT = "left"
+    KNOWN = "known"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,6 +86,7 @@ class Unchanged:
 
     path: Path
     findings: tuple[Finding, ...] = ()
+    text: bytes | None = None  # what was read, where that is not what the file holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from torchmigrate.errors import UserError
 from torchmigrate.helper import Vendored
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
+from torchmigrate.selection import EVERYTHING, Selection
 from torchmigrate.table import Table, table
 from torchmigrate.worker import Done, Job, Worker
 
@@ -43,18 +44,29 @@ class Plan:
     others: frozenset[str] = frozenset()
 
 
-def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None = None) -> Plan:
-    """Find and, for `apply`, rewrite in memory. Writes nothing. Raises PackError, UserError."""
+def plan(
+    paths: Sequence[Path],
+    settings: Settings,
+    jobs: int,
+    mode: str,
+    on_progress: Progress | None = None,
+    only: Selection = EVERYTHING,
+) -> Plan:
+    """Find and, for `apply`, rewrite in memory; facts are gathered from all files, results are of `only` these.
+    Writes nothing. Raises PackError, UserError."""
     ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     rules = table(ruleset)
-    found = files.discover(paths, settings, rules.texts)
-    results, todo, maybe = _read([item for item in found if not item.text], rules, mode)
-    about_texts, others = rules.texts.read([item for item in found if item.text], settings)
-    seen = sum(not item.text for item in found) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
+    found = only.completed(files.discover(paths, settings, rules.texts), rules.texts)
+    mine = [item for item in found if only.holds(item)]
+    results, todo, maybe = _read([item for item in mine if not item.text], rules, mode, only.texts)
+    about_texts, others = rules.texts.read([item for item in mine if item.text], settings, only.texts)
+    seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
     results += about_texts
     if not todo and not maybe:  # nothing that holds a trigger: no facts, no LibCST, no git
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
-    facts, notes = _facts(paths, found, todo, settings)
+    inside = _whole_project(paths, found, settings)
+    around = project.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
+    facts, notes = _facts(paths, inside, [*(job.raw for job in todo), *around], settings, only.texts)
     if settings.style == "native" and mode != "check":
         _refuse_old_torch(facts.torch, notes)
     if maybe:
@@ -71,7 +83,7 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
 
 
 def _read(
-    found: Sequence[files.DiscoveredFile], rules: Table, mode: str
+    found: Sequence[files.DiscoveredFile], rules: Table, mode: str, texts: Mapping[str, bytes]
 ) -> tuple[list[FileResult], list[Job], list[Job]]:
     """Results of what is not looked into, jobs, and jobs for files that may turn out to have work."""
     results: list[FileResult] = []
@@ -83,31 +95,38 @@ def _read(
         elif item.skipped_reason is not None:
             results.append(Skipped(item.path, item.skipped_reason))
         else:
-            _read_one(str(item.path), rules, mode, results, todo, maybe)
+            _sort(item.path, texts.get(str(item.path)), rules, mode, results, todo, maybe)
     return results, todo, maybe
 
 
-def _read_one(path: str, rules: Table, mode: str, results: list[FileResult], todo: list[Job], maybe: list[Job]) -> None:
-    try:
-        with open(path, "rb", buffering=0) as stream:
-            raw = stream.read()
-    except OSError as error:
-        results.append(Failed(Path(path), f"cannot be read: {error.strerror or error}"))
-        return
+def _sort(
+    path: Path,
+    raw: bytes | None,
+    rules: Table,
+    mode: str,
+    results: list[FileResult],
+    todo: list[Job],
+    maybe: list[Job],
+) -> None:
+    if raw is None:
+        try:
+            with open(path, "rb", buffering=0) as stream:
+                raw = stream.read()
+        except OSError as error:
+            results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
+            return
     if raw.startswith(project.MARKER):
         return
     if rules.has_work(raw):
-        todo.append(Job(path, raw, mode))
+        todo.append(Job(str(path), raw, mode))
     elif rules.may_have_work(raw):
-        maybe.append(Job(path, raw, mode))
+        maybe.append(Job(str(path), raw, mode))
 
 
 def _facts(
-    paths: Sequence[Path], found: Sequence[files.DiscoveredFile], todo: Sequence[Job], settings: Settings
+    paths: Sequence[Path], inside: list[str], texts: list[bytes], settings: Settings, standing_in: Mapping[str, bytes]
 ) -> tuple[Facts, list[str]]:
     root = project_root(paths)
-    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
-    inside = _whole_project(root, paths, listed, settings)
     notes = []
     floor = settings.torch
     if floor is None and (inferred := project.torch_floor(root)):
@@ -116,7 +135,6 @@ def _facts(
     own = own_helper.load(settings, inside)
     if own is None and (project.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
         notes.append("the helper needs torch >=2.1, which is more than this project asks for")
-    texts = [job.raw for job in todo]
     facts = Facts(
         root=root,
         settings=settings,
@@ -126,6 +144,7 @@ def _facts(
         helper=project.helper_name(inside, texts),
         torch=floor,
         own=own,
+        texts=standing_in,
     )
     return facts, notes
 
@@ -163,12 +182,14 @@ def project_root(paths: Sequence[Path]) -> Path:
     return base
 
 
-def _whole_project(root: Path, paths: Sequence[Path], listed: list[str], settings: Settings) -> list[str]:
+def _whole_project(paths: Sequence[Path], found: Sequence[files.DiscoveredFile], settings: Settings) -> list[str]:
     """All Python files of the project, also those that this run was not asked to rewrite."""
+    root = project_root(paths)
+    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
     if all(p.resolve() == root for p in paths):
         return listed
-    found = files.discover([root], replace(settings, root=root))
-    return sorted({*(str(f.path) for f in found if f.skipped_reason is None), *listed})
+    around = files.discover([root], replace(settings, root=root)) if root.is_dir() else []
+    return sorted({*(str(f.path) for f in around if f.skipped_reason is None), *listed})
 
 
 def _run(

@@ -77,6 +77,12 @@ def discover(paths: Sequence[Path], settings: Settings, rules: TextRules | None 
     return sorted(collector.found.values(), key=lambda file: os.fspath(file.path))
 
 
+def exclusion(path: Path, settings: Settings) -> str | None:
+    """The pattern that excludes a path, which need not exist."""
+    collector = _Collector(settings, None)
+    return collector.excluded(os.path.abspath(path)) or collector.excluded(os.path.realpath(path))
+
+
 class _Collector:
     def __init__(self, settings: Settings, rules: TextRules | None) -> None:
         self.rules = rules
@@ -91,8 +97,9 @@ class _Collector:
         real = os.path.realpath(path)
         if not os.path.exists(real):
             broken = os.path.islink(path)
-            self._refuse(os.path.abspath(path), _broken(path) if broken else "no such file or directory")
-        elif excluded := self._excluded(os.path.abspath(path)) or self._excluded(real):
+            error = _broken(path) if broken else "no such file or directory"
+            self.found[os.path.abspath(path)] = DiscoveredFile(Path(os.path.abspath(path)), error=error, named=True)
+        elif excluded := self.excluded(os.path.abspath(path)) or self.excluded(real):
             self._skip(real, excluded)
         elif os.path.isdir(real):
             self._directory(real)
@@ -105,7 +112,7 @@ class _Collector:
     def _wants(self, name: str) -> bool:
         return name.endswith(SUFFIXES) or (self.rules is not None and self.rules.wanted.match(name))
 
-    def _excluded(self, path: str) -> str | None:
+    def excluded(self, path: str) -> str | None:
         inside = os.path.relpath(path, self.root).replace(os.sep, "/")
         if inside == "." or inside.startswith(".."):
             return None
@@ -177,7 +184,7 @@ class _Collector:
         elif os.path.isfile(real):
             if not self._is_inside(real):
                 self.found[path] = DiscoveredFile(Path(path), f"a link out of the tree, to {real}")
-            elif excluded := self._excluded(real):
+            elif excluded := self.excluded(real):
                 self._skip(real, excluded)
             else:
                 self._take(real, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 _REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
 _NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
@@ -35,15 +36,14 @@ class Import:
         return self.module if self.alias else self.module.partition(".")[0]
 
 
-def read_imports(path: str) -> Iterator[Import]:
-    """The imports of one file; a file that cannot be read has none."""
+def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
+    """The imports of one file, or of the text that stands in for it; a file that cannot be read has none."""
     try:
-        with open(path, "rb") as stream:
-            raw = b"\n" + stream.read()
-            if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
-                raw = _JSON_LINE.sub(rb"\n\1", raw).replace(b"\\n", b"\n")
+        raw = b"\n" + (Path(path).read_bytes() if text is None else text)
     except OSError:
         return
+    if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
+        raw = _JSON_LINE.sub(rb"\n\1", raw).replace(b"\\n", b"\n")
     for dots, module, names, plain in _IMPORT.findall(raw):
         words = [part.split() for part in _NOISE.sub(b" ", plain or names).decode(errors="replace").split(",")]
         for word in filter(None, words):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -37,10 +37,11 @@ class Placement:
 
 
 class ImportIndex:
-    """The project's import graph. Paths are strings, absolute."""
+    """The project's import graph. Paths are strings, absolute. `texts` stand in for what is on disk."""
 
-    def __init__(self, root: Path, files: Sequence[str]) -> None:
+    def __init__(self, root: Path, files: Sequence[str], texts: Mapping[str, bytes] | None = None) -> None:
         self.root = str(root)
+        self.texts = texts or {}
         self.files = frozenset(files)
         self._by_tail: dict[str, list[str]] = {}
         for path in (f for f in files if f.endswith(".py")):
@@ -48,7 +49,12 @@ class ImportIndex:
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
-        return {path: list(read_imports(path)) for path in sorted(self.files)}
+        return {path: list(read_imports(path, self.texts.get(path))) for path in sorted(self.files)}
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises OSError."""
+        text = self.texts.get(path)
+        return Path(path).read_bytes() if text is None else text
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:
@@ -86,7 +92,7 @@ class ImportIndex:
             if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
                 return True
         try:
-            return f".{name}".encode() in Path(importer).read_bytes()  # `import common`, then `common.name`
+            return f".{name}".encode() in self.read(importer)  # `import common`, then `common.name`
         except OSError:
             return True
 
@@ -145,7 +151,14 @@ class ImportIndex:
         while self._is_package(os.path.dirname(top)):
             top = os.path.dirname(top)
         known = top in self._tops or is_installable(os.path.dirname(top))
-        return known and not siblings and not _runs_itself(path)
+        return known and not siblings and not self._runs_itself(path)
+
+    def _runs_itself(self, path: str) -> bool:
+        try:
+            raw = self.read(path)
+        except OSError:
+            return False
+        return any(sign in raw for sign in (b"__main__", b"argparse", b"sys.argv"))
 
     def _is_relative(self, directory: str, own: list[Import], uses: list[Use]) -> bool:
         """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
@@ -198,14 +211,6 @@ class ImportIndex:
 def _stem(path: str) -> str:
     """A module's path as imports spell it: without ".py", a package's is its folder."""
     return os.path.dirname(path) if path.endswith("/__init__.py") else path.removesuffix(".py")
-
-
-def _runs_itself(path: str) -> bool:
-    try:
-        raw = Path(path).read_bytes()
-    except OSError:
-        return False
-    return any(sign in raw for sign in (b"__main__", b"argparse", b"sys.argv"))
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.default_type import together
@@ -28,7 +27,7 @@ _LAST = {name.rpartition(".")[2] for name in OLD}
 
 def survey(files: Iterable[str], index: ImportIndex) -> Mapping[str, tuple[str, ast.expr]]:
     """For each file, the first old switch (its file and place) that runs in one process with it."""
-    found = {path: place for path in sorted(files) if (place := _first_old(path)) is not None}
+    found = {path: place for path in sorted(files) if (place := _first_old(path, index)) is not None}
     beside: dict[str, tuple[str, ast.expr]] = {}
     for path, place in found.items():
         for other in together({path}, index):
@@ -36,9 +35,9 @@ def survey(files: Iterable[str], index: ImportIndex) -> Mapping[str, tuple[str, 
     return beside
 
 
-def _first_old(path: str) -> ast.expr | None:
+def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
     try:
-        raw = Path(path).read_bytes() if path.endswith(".py") else b""
+        raw = index.read(path) if path.endswith(".py") else b""
     except OSError:
         return None
     if raw.startswith(MARKER) or not any(name.encode() in raw for name in _LAST):

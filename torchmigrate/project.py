@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import codecs
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -43,12 +43,13 @@ class Facts:
     helper: str = "accel"
     torch: str | None = None
     own: OwnHelper | None = None
+    texts: Mapping[str, bytes] = field(default_factory=dict)  # by path, of files that are not on disk as they are read
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def index(self) -> ImportIndex:
-        return ImportIndex(self.root, self.files)
+        return ImportIndex(self.root, self.files, self.texts)
 
     @cached_property
     def under_default(self) -> UnderDefault:
@@ -119,7 +120,7 @@ class Facts:
         """Whether the module binds the name to that alone: no fallback, no function of the same name."""
         if target not in self._scopes:
             try:
-                self._scopes[target] = build(ast.parse(Path(target).read_bytes())).module
+                self._scopes[target] = build(ast.parse(self.index.read(target))).module
             except (OSError, SyntaxError, ValueError, RecursionError):
                 self._scopes[target] = None
         scope = self._scopes[target]
@@ -155,6 +156,18 @@ def cuda_classes(raw: bytes) -> set[str]:
         return set()
     classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
     return {c.name for c in classes if any(isinstance(f, ast.FunctionDef) and f.name == "cuda" for f in c.body)}
+
+
+def telling(paths: Iterable[str], has_work: Callable[[bytes], bool]) -> Iterator[bytes]:
+    """The texts of files that this run does not rewrite, where facts are made of what they say."""
+    for path in sorted(paths):
+        try:
+            raw = Path(path).read_bytes()
+        except OSError:
+            continue
+        mentions = b"cuda" in raw or NAMES[0].encode() in raw  # most do not: cheaper than to look for work
+        if mentions and not raw.startswith(MARKER) and has_work(raw):
+            yield raw
 
 
 def helper_name(files: Iterable[str], texts: Iterable[bytes]) -> str:

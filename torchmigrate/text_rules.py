@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +42,15 @@ class TextRules:
     wanted: Names  # by the rules of this run
     readable: Names  # by all rules: what such a file is, whatever the run selects
 
-    def read(self, found: Iterable[DiscoveredFile], settings: Settings) -> tuple[list[FileResult], frozenset[str]]:
+    def read(
+        self, found: Iterable[DiscoveredFile], settings: Settings, texts: Mapping[str, bytes] | None = None
+    ) -> tuple[list[FileResult], frozenset[str]]:
         """Results of files that have something to say, and the paths of all that were read. What is no text or too
-        large is none of ours, unless it was named."""
+        large is none of ours, unless it was named. `texts` stand in for what is on disk."""
         results: list[FileResult] = []
         seen: set[str] = set()
         for item in found:
-            result = self._one(item, settings)
+            result = self._one(item, settings, (texts or {}).get(str(item.path)))
             if isinstance(result, (Skipped, Failed)):
                 if item.named or isinstance(result, Failed) or result.reason == _SKIP_FILE:
                     results.append(result)
@@ -57,10 +59,9 @@ class TextRules:
             results += [result] if result else []
         return results, frozenset(seen)
 
-    def _one(self, item: DiscoveredFile, settings: Settings) -> Unchanged | Skipped | Failed | None:
+    def _one(self, item: DiscoveredFile, settings: Settings, text: bytes | None) -> Unchanged | Skipped | Failed | None:
         try:
-            with open(item.path, "rb", buffering=0) as stream:
-                raw = stream.read(LIMIT + 1) or b""
+            raw = _first_bytes(item.path) if text is None else text
         except OSError as error:
             return Failed(item.path, f"cannot be read: {error.strerror or error}")
         if len(raw) > LIMIT:
@@ -85,6 +86,11 @@ class TextRules:
         found = [f for rule in rules for f in text_findings.of_rule(rule, name, file, hidden)]
         found += text_findings.idle(file, hidden, self.known, {*self.active} - {*ignored})
         return Unchanged(path, tuple(sorted(found, key=lambda f: (f.start, f.end, f.rule)))) if found else None
+
+
+def _first_bytes(path: Path) -> bytes:
+    with open(path, "rb", buffering=0) as stream:
+        return stream.read(LIMIT + 1) or b""
 
 
 NONE = TextRules((), (), (), Names(()), Names(()))

@@ -10,6 +10,8 @@ from typing import Any
 
 # No hook runs, no lock is taken, no daemon is started for what we ask.
 QUIET = ("--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+# A renamed file counts by its new name, a deleted one not at all.
+_NAMES = ("--name-only", "-z", "--no-renames", "--diff-filter=d", "--no-ext-diff", "--no-relative")
 _CHUNK = 400  # paths per git command: below every platform's limit
 
 
@@ -53,6 +55,41 @@ class Repository:
         slash."""
         output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all")
         return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry.startswith(b"!! ")]
+
+    def commit(self, name: str) -> str | None:
+        """The commit that a branch, a tag or an abbreviation means here."""
+        return self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or None
+
+    def common(self, commit: str) -> str | None:
+        """Where HEAD and another commit parted. None where their histories have nothing in common here."""
+        return self._line("merge-base", commit, "HEAD") or None
+
+    def branches(self) -> list[str]:
+        """Short names of branches, remote ones too, and of tags."""
+        return self._line("for-each-ref", "--format=%(refname:short)").split()
+
+    @property
+    def is_shallow(self) -> bool:
+        return self._line("rev-parse", "--is-shallow-repository") == "true"
+
+    def changed(self, since: str) -> list[Path]:
+        """Files in the work tree that are not as that commit has them, untracked ones too; not what is ignored."""
+        untracked = self.run("ls-files", "-z", "--others", "--exclude-standard")
+        return self._paths(self.run("diff", *_NAMES, since, "--") + untracked)
+
+    def staged(self) -> list[Path]:
+        """Files that the next commit would add or change."""
+        return self._paths(self.run("diff", *_NAMES, "--cached", "--"))
+
+    def _paths(self, output: bytes) -> list[Path]:
+        names = sorted({os.fsdecode(name) for name in output.split(b"\0") if name})
+        return [Path(os.path.realpath(self.top / name)) for name in names]
+
+    def _line(self, *arguments: str) -> str:
+        """What git prints, or "" where it fails."""
+        command = ["git", *QUIET, *arguments]
+        _, output, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
+        return str(output).strip()
 
     def dirty(self, paths: Sequence[Path]) -> list[Dirty]:
         """Those of the paths that have unstaged changes or that git does not track. Staged is fine."""

@@ -39,7 +39,10 @@ class Style(str, Enum):
     NATIVE = "native"
 
 
-Paths = Annotated[list[Path] | None, Argument(help="Files and directories.", show_default="the current directory")]
+Paths = Annotated[
+    list[Path] | None,
+    Argument(help="Files and directories; `-`: standard input.", show_default="the current directory"),
+]
 Names = Annotated[list[str] | None, Option(metavar="NAMES", help="Only these packs or rules (comma or repeated).")]
 Ignore = Annotated[list[str] | None, Option(metavar="NAMES", help="Not these packs or rules (comma or repeated).")]
 Exclude = Annotated[list[str] | None, Option(metavar="GLOB", help="Leave these files out, too. Repeatable.")]
@@ -54,6 +57,16 @@ Quiet = Annotated[bool, Option("-q", "--quiet", help="Findings and errors only."
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Say what was rewritten and what was left out, too.")]
 NoCache = Annotated[bool, Option("--no-cache", help="Neither read nor write the cache.")]
 ExitZero = Annotated[bool, Option("--exit-zero", help="Exit 0 with findings, too. Errors still exit 2.")]
+Since = Annotated[str | None, Option(metavar="REV", help="Only files that changed since REV, untracked ones too.")]
+Staged = Annotated[bool, Option("--staged", help="Only files that are staged for the next commit.")]
+BaselineOption = Annotated[
+    Path | None, Option("--baseline", metavar="FILE", help="Only findings that are not in FILE count.")
+]
+NoBaseline = Annotated[Path | None, Option("--baseline", hidden=True)]  # to say that it is for `check`
+WriteBaseline = Annotated[bool, Option("--write-baseline", help="Put today's findings into the --baseline FILE.")]
+StdinFilename = Annotated[
+    Path | None, Option(metavar="P", help="With `-`: the file that standard input stands in for. It need not exist.")
+]
 Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]
 RuntimeOption = Annotated[
     Runtime | None, Option(help="Copy the helper into the project, or import torchmigrate.runtime.")
@@ -88,6 +101,10 @@ def apply(
     no_cache: NoCache = False,
     exit_zero: ExitZero = False,
     statistics: Statistics = False,
+    since: Since = None,
+    staged: Staged = False,
+    stdin_filename: StdinFilename = None,
+    baseline: NoBaseline = None,
 ) -> int:
     """Rewrite in place."""
     given = locals()
@@ -113,6 +130,11 @@ def check(
     no_cache: NoCache = False,
     exit_zero: ExitZero = False,
     statistics: Statistics = False,
+    since: Since = None,
+    staged: Staged = False,
+    stdin_filename: StdinFilename = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaseline = False,
 ) -> int:
     """Report, write nothing."""
     given = locals()

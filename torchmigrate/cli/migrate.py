@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from torchmigrate import config as config_
+from torchmigrate.cli import options
 from torchmigrate.edits import Changed, Failed, FileResult
 from torchmigrate.errors import Interrupted, UserError
 from torchmigrate.progress import Progress
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
     from torchmigrate.rule import Ruleset
+    from torchmigrate.selection import Selection
 
 _LISTED = 20  # files that the dirty guard names
 
@@ -39,6 +41,11 @@ class Request:
     exit_zero: bool
     statistics: bool
     allow_dirty: bool = False
+    since: str | None = None
+    staged: bool = False
+    baseline: Path | None = None
+    write_baseline: bool = False
+    stdin_filename: Path | None = None
 
     def say(self, *lines: str) -> None:
         """To stderr, unless `-q`."""
@@ -50,13 +57,16 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     """One `check`, `apply` or `apply --dry-run`; its exit status."""
     own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
     request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
+    options.check(request)
+    if options.reads_stdin(request):
+        from torchmigrate.cli import stdin
+
+        return stdin.run(request, given)
+    only = options.selection(request)
     settings = settings_for(request.paths, **given)
-    with pack_errors():
-        plan = _plan(request, settings)
+    plan = planned(request, settings, only)
     results = _write(plan.results, request) if command == "apply" else plan.results
-    here = Path(os.path.realpath(os.curdir))
-    report = Report(results, plan.files_seen, command, here, settings.backends, plan.others)
-    return _report(report, plan.notes, request, settings)
+    return tell(replace(plan, results=list(results)), request, settings, only)
 
 
 def settings_for(
@@ -144,12 +154,13 @@ def known(ruleset: Ruleset, names: Sequence[str]) -> None:
         )
 
 
-def _plan(request: Request, settings: Settings) -> Plan:
+def planned(request: Request, settings: Settings, only: Selection) -> Plan:
+    """What the command found and would write."""
     from torchmigrate import engine
 
     mode = "check" if request.command == "check" else "apply"
-    with Progress(shown=not request.quiet) as progress:
-        return engine.plan(request.paths, settings, request.jobs, mode, progress)
+    with pack_errors(), Progress(shown=not request.quiet) as progress:
+        return engine.plan(request.paths, settings, request.jobs, mode, progress, only)
 
 
 def _write(results: Sequence[FileResult], request: Request) -> list[FileResult]:
@@ -192,12 +203,20 @@ def _refuse_dirty(dirty: Sequence[Any]) -> None:
     )
 
 
-def _report(report: Report, notes: Sequence[str], request: Request, settings: Settings) -> int:
+def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
+    """The report, to stdout unless another stream is given; the exit status."""
     from torchmigrate.cli import output
 
-    if notes:
-        request.say(*(f"note: {note}" for note in notes))
-    output.emit(output.body(report, request, settings), request.output)
+    results: Sequence[FileResult] = plan.results
+    if request.baseline:
+        from torchmigrate.cli import adopt
+
+        results = adopt.settle(results, request, settings, only)
+    here = Path(os.path.realpath(os.curdir))
+    report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
+    if plan.notes:
+        request.say(*(f"note: {note}" for note in plan.notes))
+    output.emit(output.body(report, request, settings), request.output, stream)
     if request.verbose:
         request.say(*output.details(report))
     for failed in report.failed:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from torchmigrate import diff
 from torchmigrate.errors import UserError
@@ -79,8 +79,8 @@ def details(report: Report) -> Iterator[str]:
         yield f"skipped {report.name(skipped.path)}: {skipped.reason}"
 
 
-def emit(parts: Iterable[bytes], file: Path | None) -> None:
-    """To stdout as bytes (a diff has the encodings of its files), or to a file in one step."""
+def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None) -> None:
+    """To stdout, or another stream, as bytes (a diff has the encodings of its files), or to a file in one step."""
     if file is not None:
         from torchmigrate import write
 
@@ -89,7 +89,8 @@ def emit(parts: Iterable[bytes], file: Path | None) -> None:
         except OSError as error:
             raise UserError(f"cannot write {file}: {(error.strerror or str(error)).lower()}") from None
         return
-    sys.stdout.flush()
+    stream = stream or sys.stdout
+    stream.flush()
     for part in parts:
-        sys.stdout.buffer.write(part)
-    sys.stdout.flush()
+        stream.buffer.write(part)
+    stream.flush()

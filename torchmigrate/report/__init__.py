@@ -72,8 +72,16 @@ class Report:
 
     @cached_property
     def suppressed(self) -> int:
+        return self._count(Status.SUPPRESSED)
+
+    @cached_property
+    def known(self) -> int:
+        """Findings that the baseline has."""
+        return self._count(Status.KNOWN)
+
+    def _count(self, status: Status) -> int:
         kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
-        return sum(f.status is Status.SUPPRESSED for r in kept for f in r.findings)
+        return sum(f.status is status for r in kept for f in r.findings)
 
     @cached_property
     def left(self) -> list[tuple[FileResult, Finding]]:
@@ -129,6 +137,8 @@ class Report:
             yield f"{len(self.left)} left alone (-v)."
         if self.suppressed:
             yield f"{self.suppressed} suppressed."
+        if self.known:
+            yield f"{self.known} known (baseline)."
         if self.skipped:
             yield f"{len(self.skipped)} skipped."
         if self.failed:
@@ -138,9 +148,10 @@ class Report:
         if not self.read and not self.others:
             return "No Python files read."
         if not self.findings:
-            return f"No findings in {self._among()}."
+            return f"No {'new ' if self.known else ''}findings in {self._among()}."
         paths = {str(result.path) for result, _ in self.findings}
-        return f"Found {counted(len(self.findings), 'problem')} in {self._among(paths)}."
+        what = counted(len(self.findings), "new problem" if self.known else "problem")
+        return f"Found {what} in {self._among(paths)}."
 
     def _among(self, paths: Collection[str] | None = None) -> str:
         """`12 files`, `3 of 12 files`; where others than Python were read, `3 of 12 Python files and 1 of 7 others`."""
@@ -166,7 +177,7 @@ class Report:
         return f"{verb} {len(old)} of {files}{added}: {edits}."
 
 
-_SETTLED = (Status.SUPPRESSED, Status.LEFT)
+_SETTLED = (Status.SUPPRESSED, Status.LEFT, Status.KNOWN)
 
 
 def kind(finding: Finding) -> str:

@@ -41,6 +41,7 @@ def _summary(report: Report) -> dict[str, Any]:
         "needs_you": counts["yours"],
         "left": len(report.left),
         "suppressed": report.suppressed,
+        "known": report.known,
         "errors": len(report.failed),
         "rules": {rule: done + left for rule, done, left in report.statistics()},
     }

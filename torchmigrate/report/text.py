@@ -9,7 +9,7 @@ from functools import cached_property
 
 from typer import style
 
-from torchmigrate.edits import Changed, FileResult, Finding
+from torchmigrate.edits import Changed, FileResult, Finding, Unchanged
 from torchmigrate.report import Report, kind, place
 
 _ADVICE = {
@@ -76,6 +76,8 @@ class SourceLines:
     def _raw(self) -> bytes:
         if isinstance(self.result, Changed):
             return self.result.before if self.before else self.result.after
+        if isinstance(self.result, Unchanged) and self.result.text is not None:
+            return self.result.text
         try:
             return self.result.path.read_bytes()
         except OSError:
@@ -108,6 +110,11 @@ class SourceLines:
             found = self._cells[finding.cell - 1] if finding.cell <= len(self._cells) else []
         near = range(max(1, finding.line - more), min(len(found), finding.line + more) + 1)
         return [(number, found[number - 1].rstrip()) for number in near]
+
+    def own(self, finding: Finding) -> list[str]:
+        """All lines of a finding."""
+        more = max(finding.line, finding.end_line) - finding.line
+        return [line for number, line in self.around(finding, more) if number >= finding.line]
 
 
 def _split(text: str) -> list[str]:

@@ -1,0 +1,71 @@
+"""`-`: standard input in place of a file of a project. `apply` answers with the text, rewritten or as it came."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchmigrate.cli import migrate, output
+from torchmigrate.edits import Changed, FileResult, Skipped, Unchanged
+from torchmigrate.selection import Selection
+
+if TYPE_CHECKING:
+    from torchmigrate.cli.migrate import Request
+    from torchmigrate.config import Settings
+    from torchmigrate.engine import Plan
+
+_UNNAMED = Path("stdin.py")  # in the current directory, where nobody says
+
+
+def run(request: Request, given: dict[str, Any]) -> int:
+    """One `check`, `apply` or `apply --dry-run` of what comes in; its exit status."""
+    path = Path(os.path.realpath(request.stdin_filename or _UNNAMED))
+    request = replace(request, paths=(path,))
+    raw = sys.stdin.buffer.read()
+    answer = raw
+    try:
+        settings = migrate.settings_for(request.paths, **given)
+        only = Selection(frozenset({str(path)}), {str(path): raw})
+        plan = _plan(request, settings, only)
+        if request.command != "apply":
+            return migrate.tell(plan, request, settings, only)
+        answer = next((r.after for r in plan.results if isinstance(r, Changed)), raw)
+        return migrate.tell(plan, request, settings, only, sys.stderr)
+    finally:  # whatever went wrong: an editor puts this in place of what it sent
+        if request.command == "apply":
+            output.emit([answer], None)
+
+
+def _plan(request: Request, settings: Settings, only: Selection) -> Plan:
+    """Facts are those of the project around the file; the helper is not written, and said not to be."""
+    from torchmigrate import files
+    from torchmigrate.engine import Plan
+
+    (path,) = request.paths
+    if pattern := files.exclusion(path, settings):
+        return Plan([Skipped(path, f"excluded by `{pattern}`")], 1, [])
+    plan = migrate.planned(request, settings, only)
+    notes = [*plan.notes, *_unwritten(plan.results, path)]
+    return replace(plan, results=list(_of_text(plan.results, only)), notes=notes)
+
+
+def _of_text(results: Sequence[FileResult], only: Selection) -> Iterator[FileResult]:
+    for result in results:
+        if isinstance(result, Unchanged):
+            yield replace(result, text=only.texts[str(result.path)])
+        elif not isinstance(result, Changed) or only.names(str(result.path)):
+            yield result
+
+
+def _unwritten(results: Sequence[FileResult], path: Path) -> Iterator[str]:
+    for result in results:
+        if isinstance(result, Changed) and result.path != path:
+            what = "which this imports," if result.new else "which is outdated,"
+            yield (
+                f"{os.path.relpath(result.path)}, {what} is not written with `-`;"
+                f" `torchmigrate apply {os.path.relpath(path)}` writes it, if run before this is saved"
+            )
