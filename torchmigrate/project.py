@@ -43,6 +43,7 @@ class Facts:
     helper: str = "accel"
     torch: str | None = None
     own: OwnHelper | None = None
+    fixing: frozenset[str] | None = None  # packs whose fixes are applied; None: all (split.py)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 

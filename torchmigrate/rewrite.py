@@ -64,10 +64,11 @@ def _placed(module: Module, finding: Finding) -> Finding:
 
 
 def _held(finding: Finding, facts: Facts) -> Finding:
-    unsafe = finding.fix is not None and finding.fix.safety is not Safety.SAFE
-    if unsafe and finding.status is Status.OPEN and not facts.settings.unsafe_fixes:
-        return finding.with_status(Status.HELD)
-    return finding
+    if finding.fix is None or finding.status is not Status.OPEN:
+        return finding
+    unsafe = finding.fix.safety is not Safety.SAFE and not facts.settings.unsafe_fixes
+    waits = facts.fixing is not None and finding.rule.partition("/")[0] not in facts.fixing
+    return finding.with_status(Status.HELD) if unsafe or waits else finding
 
 
 def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:

@@ -18,9 +18,13 @@ from torchmigrate.report import Report
 
 if TYPE_CHECKING:
     from torchmigrate.cli.commands import Format, Runtime, Style
+    from torchmigrate.cli.commit import Commits
+    from torchmigrate.commits import Target
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
+    from torchmigrate.journal import Journal
     from torchmigrate.rule import Ruleset
+    from torchmigrate.vcs import Dirty
 
 _LISTED = 20  # files that the dirty guard names
 
@@ -39,6 +43,8 @@ class Request:
     exit_zero: bool
     statistics: bool
     allow_dirty: bool = False
+    commit: bool = False
+    branch: str | None = None
 
     def say(self, *lines: str) -> None:
         """To stderr, unless `-q`."""
@@ -51,12 +57,29 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
     request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
     settings = settings_for(request.paths, **given)
+    commits = None
+    target = _target(request)
     with pack_errors():
         plan = _plan(request, settings)
-    results = _write(plan.results, request) if command == "apply" else plan.results
+    if target:
+        from torchmigrate.cli import commit
+
+        commits = commit.prepare(plan, target, settings, command == "dry-run")
+    results = _write(plan.results, request, commits) if command == "apply" else plan.results
     here = Path(os.path.realpath(os.curdir))
     report = Report(results, plan.files_seen, command, here, settings.backends, plan.others)
-    return _report(report, plan.notes, request, settings)
+    status = _report(report, plan.notes, request, settings)
+    if commits:
+        request.say(*commits.told())
+    return status
+
+
+def _target(request: Request) -> Target | None:
+    if not request.commit and request.branch is None:
+        return None
+    from torchmigrate.cli import commit
+
+    return commit.target(request.paths, request.branch, request.allow_dirty)
 
 
 def settings_for(
@@ -152,7 +175,7 @@ def _plan(request: Request, settings: Settings) -> Plan:
         return engine.plan(request.paths, settings, request.jobs, mode, progress)
 
 
-def _write(results: Sequence[FileResult], request: Request) -> list[FileResult]:
+def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Everything planned, or an error of its own for each file that could not be written."""
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
@@ -173,23 +196,36 @@ def _write(results: Sequence[FileResult], request: Request) -> list[FileResult]:
         what = f"{written} of {len(changes)} files were written, each of them whole"
         raise Interrupted(what, "`torchmigrate undo` puts them back") from None
     saved.finish([outcome for outcome in outcomes if isinstance(outcome, Changed)])
+    if commits:
+        _publish(commits, saved, outcomes)
     by_path = {outcome.path: outcome for outcome in outcomes}
     return [by_path.get(result.path, result) for result in results]
 
 
-def _refuse_dirty(dirty: Sequence[Any]) -> None:
-    if not dirty:
-        return
+def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Failed]) -> None:
+    lost = next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)
+    if lost:
+        what = f"nothing was committed: {lost.path.name} was {lost.error}"
+        raise UserError(what, "`torchmigrate undo` puts back the files that were written")
+    commits.publish(saved)
+
+
+def named(dirty: Sequence[Dirty]) -> str:
+    """A line for each file, the first of many."""
     here = Path(os.path.realpath(os.curdir))
     names = [os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED]]
     width = max(map(len, names)) + 3
     rows = [f"\n  {name:<{width}}({d.why})" for name, d in zip(names, dirty, strict=False)]
     more = [f"\n  and {len(dirty) - _LISTED} more"] if len(dirty) > _LISTED else []
+    return "".join([*rows, *more])
+
+
+def _refuse_dirty(dirty: Sequence[Dirty]) -> None:
+    if not dirty:
+        return
     one = len(dirty) == 1
     what = f"{len(dirty)} file{' has' if one else 's have'} changes git could not restore; torchmigrate would overwrite"
-    raise UserError(
-        f"{what} {'it' if one else 'them'}{''.join([*rows, *more])}", "commit or stash them, or pass --allow-dirty"
-    )
+    raise UserError(f"{what} {'it' if one else 'them'}{named(dirty)}", "commit or stash them, or pass --allow-dirty")
 
 
 def _report(report: Report, notes: Sequence[str], request: Request, settings: Settings) -> int:
