@@ -39,12 +39,13 @@ class Outcome:
         yield from (_in_original(finding, self.passes, source) for finding in self.remaining)
 
 
-def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
-    """All findings of one pass, guarded regions and suppressions decided, none applied."""
+def inspect(module: Module, rules: Table, facts: Facts, passes: Sequence[tuple[Edit, ...]] = ()) -> list[Finding]:
+    """All findings of one pass after `passes`, guarded regions and suppressions decided, none applied."""
     raw = list(dict.fromkeys(f for f in Scan(module, rules).findings() if f))
     hidden = suppress.find(module.source, module.tree)
     placed = [_placed(module, finding) for finding in raw]
-    settled = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else _held(f, facts) for f in placed]
+    placed = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else f for f in placed]
+    settled = [_held(f, module.path, facts, passes) for f in placed]
     found = [*guards.decide(module, settled), *_idle_comments(module, hidden, rules)]
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 
@@ -63,12 +64,22 @@ def _placed(module: Module, finding: Finding) -> Finding:
     return replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
 
 
-def _held(finding: Finding, facts: Facts) -> Finding:
+def _held(finding: Finding, path: Path, facts: Facts, passes: Sequence[tuple[Edit, ...]]) -> Finding:
     if finding.fix is None or finding.status is not Status.OPEN:
         return finding
     unsafe = finding.fix.safety is not Safety.SAFE and not facts.settings.unsafe_fixes
     waits = facts.fixing is not None and finding.rule.partition("/")[0] not in facts.fixing
+    waits = waits or not _accepted(finding, path, facts, passes)
     return finding.with_status(Status.HELD) if unsafe or waits else finding
+
+
+def _accepted(finding: Finding, path: Path, facts: Facts, passes: Sequence[tuple[Edit, ...]]) -> bool:
+    if facts.accepted is None:
+        return True
+    start = finding.start
+    for edits in reversed(passes):
+        start = original_offset(edits, start)
+    return (finding.rule, start) in facts.accepted.get(str(path), ())
 
 
 def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
@@ -77,7 +88,7 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     applied: list[Finding] = []
     passes: list[tuple[Edit, ...]] = []
     for _ in range(PASSES):
-        findings = inspect(module, rules, facts)
+        findings = inspect(module, rules, facts, passes)
         ready = [f for f in findings if f.fix and f.status is Status.OPEN]
         chosen, _ = choose(sorted(ready, key=_preference))
         if not chosen:
@@ -98,7 +109,7 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
-    remaining = findings if module is seen else inspect(module, rules, facts)
+    remaining = findings if module is seen else inspect(module, rules, facts, passes)
     torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 

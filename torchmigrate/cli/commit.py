@@ -71,7 +71,7 @@ def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Co
     helpers = _helpers(changes, plan.facts, target)
     _refuse_foreign([*(change.path for change in changes), *helpers], target)
     if not dry_run:
-        _refuse_changed([change.path for change in changes], target)
+        refuse_changed([change.path for change in changes], target)
     ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     steps = split.steps(changes, helpers, plan.facts, ruleset)
     if dry_run:
@@ -105,7 +105,7 @@ def _refuse_foreign(paths: Sequence[Path], target: Target) -> None:
         raise UserError(what, "run --commit in each repository, on its files alone")
 
 
-def _refuse_changed(paths: Sequence[Path], target: Target) -> None:
+def refuse_changed(paths: Sequence[Path], target: Target) -> None:
     """A file with changes of the user's, staged or not, cannot be committed without them."""
     dirty = target.repository.dirty([Path(os.path.realpath(path)) for path in paths], staged=True)
     if dirty:

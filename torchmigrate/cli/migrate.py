@@ -45,6 +45,7 @@ class Request:
     allow_dirty: bool = False
     commit: bool = False
     branch: str | None = None
+    interactive: bool = False
 
     def say(self, *lines: str) -> None:
         """To stderr, unless `-q`."""
@@ -59,19 +60,34 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     settings = settings_for(request.paths, **given)
     commits = None
     target = _target(request)
+    if request.interactive:
+        _refuse_interactive(request)
     with pack_errors():
         plan = _plan(request, settings)
+    here = Path(os.path.realpath(os.curdir))
+    if request.interactive:
+        from torchmigrate.cli import interactive
+
+        _guard([result for result in plan.results if isinstance(result, Changed)], request, target)
+        plan = interactive.ask(plan, settings, Report(plan.results, plan.files_seen, command, here).name)
     if target:
         from torchmigrate.cli import commit
 
         commits = commit.prepare(plan, target, settings, command == "dry-run")
     results = _write(plan.results, request, commits) if command == "apply" else plan.results
-    here = Path(os.path.realpath(os.curdir))
     report = Report(results, plan.files_seen, command, here, settings.backends, plan.others)
     status = _report(report, plan.notes, request, settings)
     if commits:
         request.say(*commits.told())
     return status
+
+
+def _refuse_interactive(request: Request) -> None:
+    from torchmigrate.cli import interactive
+
+    if request.command == "dry-run":
+        raise UserError("--interactive writes what you say yes to; --dry-run writes nothing", "pass one of them")
+    interactive.refuse_without_terminal()
 
 
 def _target(request: Request) -> Target | None:
@@ -180,10 +196,9 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
-    from torchmigrate import journal, vcs, write
+    from torchmigrate import journal, write
 
-    if not request.allow_dirty:
-        _refuse_dirty(vcs.dirty([change.path for change in changes if not change.new]))
+    _guard(changes, request)
     saved = journal.begin(changes)
     if not saved.in_git:
         request.say("note: not in git; `torchmigrate undo` puts everything back")
@@ -200,6 +215,18 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
         _publish(commits, saved, outcomes)
     by_path = {outcome.path: outcome for outcome in outcomes}
     return [by_path.get(result.path, result) for result in results]
+
+
+def _guard(changes: Sequence[Changed], request: Request, target: Target | None = None) -> None:
+    """Refuse to write over what git could not give back, or to commit what is the user's."""
+    from torchmigrate import vcs
+
+    if target:
+        from torchmigrate.cli import commit
+
+        commit.refuse_changed([change.path for change in changes], target)
+    elif not request.allow_dirty:
+        _refuse_dirty(vcs.dirty([change.path for change in changes if not change.new]))
 
 
 def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Failed]) -> None:
