@@ -29,7 +29,7 @@ if torch.cuda.is_available():
     other = other.cuda()
     torch.cuda.synchronize()
 """
-WAIT = 60.0  # seconds for one question
+WAIT = 20.0  # seconds for one question
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def inspect(module: Module, rules: Table, facts: Facts, passes: Sequence[tuple[E
     hidden = suppress.find(module.source, module.tree)
     placed = [_placed(module, finding) for finding in raw]
     placed = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else f for f in placed]
-    settled = [_held(f, module.path, facts, passes) for f in placed]
+    wanted = _wanted(placed, module.path, facts, passes)
+    settled = [_held(f, facts, wanted) for f in placed]
     found = [*guards.decide(module, settled), *_idle_comments(module, hidden, rules)]
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 
@@ -64,22 +65,31 @@ def _placed(module: Module, finding: Finding) -> Finding:
     return replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
 
 
-def _held(finding: Finding, path: Path, facts: Facts, passes: Sequence[tuple[Edit, ...]]) -> Finding:
+def _held(finding: Finding, facts: Facts, wanted: Sequence[Finding] | None) -> Finding:
     if finding.fix is None or finding.status is not Status.OPEN:
         return finding
     unsafe = finding.fix.safety is not Safety.SAFE and not facts.settings.unsafe_fixes
     waits = facts.fixing is not None and finding.rule.partition("/")[0] not in facts.fixing
-    waits = waits or not _accepted(finding, path, facts, passes)
+    if wanted is not None:  # what lies in a wanted finding gives way to it, or goes with it
+        waits = waits or not any(w.start <= finding.start and finding.end <= w.end for w in wanted)
     return finding.with_status(Status.HELD) if unsafe or waits else finding
 
 
-def _accepted(finding: Finding, path: Path, facts: Facts, passes: Sequence[tuple[Edit, ...]]) -> bool:
+def _wanted(
+    findings: Sequence[Finding], path: Path, facts: Facts, passes: Sequence[tuple[Edit, ...]]
+) -> list[Finding] | None:
+    """Those that the user said yes to; None where nobody was asked."""
     if facts.accepted is None:
-        return True
+        return None
+    keys = facts.accepted.get(str(path), frozenset())
+    return [f for f in findings if f.fix and (f.rule, _original_start(f, passes)) in keys]
+
+
+def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int:
     start = finding.start
     for edits in reversed(passes):
         start = original_offset(edits, start)
-    return (finding.rule, start) in facts.accepted.get(str(path), ())
+    return start
 
 
 def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:

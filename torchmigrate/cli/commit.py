@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import commits, pack, split, vcs
+from torchmigrate.cli.dirty import named
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError
 from torchmigrate.helper import placement, runtime_source
@@ -109,8 +110,6 @@ def refuse_changed(paths: Sequence[Path], target: Target) -> None:
     """A file with changes of the user's, staged or not, cannot be committed without them."""
     dirty = target.repository.dirty([Path(os.path.realpath(path)) for path in paths], staged=True)
     if dirty:
-        from torchmigrate.cli.migrate import named
-
         one = len(dirty) == 1
         what = f"{len(dirty)} file{' has' if one else 's have'} changes of yours, which would get into the commits"
         raise UserError(f"{what}{named(dirty)}", "commit or stash them first")

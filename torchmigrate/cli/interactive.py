@@ -29,12 +29,13 @@ q  no more questions: write what had a yes
 Ctrl-C ends without writing anything."""
 
 
-def refuse_without_terminal() -> None:
-    """Raises UserError where nobody can be asked."""
+def refuse(dry_run: bool) -> None:
+    """Raises UserError where nobody can be asked, or nothing would be done with the answers."""
+    if dry_run:
+        raise UserError("--interactive writes what you say yes to; --dry-run writes nothing", "pass one of them")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(
-            "--interactive needs a terminal to ask on", "leave it out, or see what would change with --dry-run"
-        )
+        help = "leave it out, or see what would change with --dry-run"
+        raise UserError("--interactive needs a terminal to ask on", help)
 
 
 def ask(plan: Plan, settings: Settings, name: Callable[[Path], str]) -> Plan:

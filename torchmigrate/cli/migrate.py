@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchmigrate import config as config_
+from torchmigrate.cli import dirty
 from torchmigrate.edits import Changed, Failed, FileResult
 from torchmigrate.errors import Interrupted, UserError
 from torchmigrate.progress import Progress
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from torchmigrate.engine import Plan
     from torchmigrate.journal import Journal
     from torchmigrate.rule import Ruleset
-    from torchmigrate.vcs import Dirty
-
-_LISTED = 20  # files that the dirty guard names
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +59,14 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     commits = None
     target = _target(request)
     if request.interactive:
-        _refuse_interactive(request)
+        from torchmigrate.cli import interactive
+
+        interactive.refuse(command == "dry-run")
     with pack_errors():
         plan = _plan(request, settings)
     here = Path(os.path.realpath(os.curdir))
     if request.interactive:
-        from torchmigrate.cli import interactive
-
-        _guard([result for result in plan.results if isinstance(result, Changed)], request, target)
+        dirty.guard([result for result in plan.results if isinstance(result, Changed)], request, target)
         plan = interactive.ask(plan, settings, Report(plan.results, plan.files_seen, command, here).name)
     if target:
         from torchmigrate.cli import commit
@@ -80,14 +78,6 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     if commits:
         request.say(*commits.told())
     return status
-
-
-def _refuse_interactive(request: Request) -> None:
-    from torchmigrate.cli import interactive
-
-    if request.command == "dry-run":
-        raise UserError("--interactive writes what you say yes to; --dry-run writes nothing", "pass one of them")
-    interactive.refuse_without_terminal()
 
 
 def _target(request: Request) -> Target | None:
@@ -198,7 +188,7 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
         return list(results)
     from torchmigrate import journal, write
 
-    _guard(changes, request)
+    dirty.guard(changes, request)
     saved = journal.begin(changes)
     if not saved.in_git:
         request.say("note: not in git; `torchmigrate undo` puts everything back")
@@ -217,42 +207,12 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
     return [by_path.get(result.path, result) for result in results]
 
 
-def _guard(changes: Sequence[Changed], request: Request, target: Target | None = None) -> None:
-    """Refuse to write over what git could not give back, or to commit what is the user's."""
-    from torchmigrate import vcs
-
-    if target:
-        from torchmigrate.cli import commit
-
-        commit.refuse_changed([change.path for change in changes], target)
-    elif not request.allow_dirty:
-        _refuse_dirty(vcs.dirty([change.path for change in changes if not change.new]))
-
-
 def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Failed]) -> None:
     lost = next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)
     if lost:
         what = f"nothing was committed: {lost.path.name} was {lost.error}"
         raise UserError(what, "`torchmigrate undo` puts back the files that were written")
     commits.publish(saved)
-
-
-def named(dirty: Sequence[Dirty]) -> str:
-    """A line for each file, the first of many."""
-    here = Path(os.path.realpath(os.curdir))
-    names = [os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED]]
-    width = max(map(len, names)) + 3
-    rows = [f"\n  {name:<{width}}({d.why})" for name, d in zip(names, dirty, strict=False)]
-    more = [f"\n  and {len(dirty) - _LISTED} more"] if len(dirty) > _LISTED else []
-    return "".join([*rows, *more])
-
-
-def _refuse_dirty(dirty: Sequence[Dirty]) -> None:
-    if not dirty:
-        return
-    one = len(dirty) == 1
-    what = f"{len(dirty)} file{' has' if one else 's have'} changes git could not restore; torchmigrate would overwrite"
-    raise UserError(f"{what} {'it' if one else 'them'}{named(dirty)}", "commit or stash them, or pass --allow-dirty")
 
 
 def _report(report: Report, notes: Sequence[str], request: Request, settings: Settings) -> int:
