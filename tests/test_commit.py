@@ -183,6 +183,9 @@ def test_branch_is_made_and_the_old_one_stays(project: Path, cli: Cli) -> None:
     assert git(project, "branch", "--show-current") == "portable\n"
     assert git(project, "rev-parse", "main").strip() == base
     assert subjects(project, base) == SUBJECTS and git(project, "status", "--porcelain") == ""
+    assert ran.last == "`git switch -` goes back to where you were, which is as it was"
+    git(project, "switch", "-q", "-")
+    assert head(project) == base and (project / "train.py").read_text() == TRAIN
     again = cli("apply", "--branch", "portable")
     assert again.status == 2 and "there is a branch `portable` already" in again.err
     bad = cli("apply", "--branch", "a..b")

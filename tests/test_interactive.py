@@ -123,6 +123,15 @@ def test_a_guarded_region_is_one_question(project: Path) -> None:
     assert "device/is-available: " in last and "stream/synchronize: " in last
 
 
+def test_an_idiom_that_holds_other_findings_is_one_question(here: Path) -> None:
+    chosen = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    write_tree(here, {"train.py": f"import torch\n\ndevice = {chosen}\nmodel = torch.nn.Linear(2, 2).cuda()\n"})
+    done = talk(here, ["y\n", "n\n"])
+    assert len(done.questions) == 2
+    after = rewritten(here)
+    assert "device = accel.device()\n" in after and after.endswith("model = torch.nn.Linear(2, 2).cuda()\n")
+
+
 def test_all_the_rest_of_a_rule(project: Path) -> None:
     done = talk(project, ["a\n", "n\n", "n\n"])  # the model; empty_cache; the region, which takes other rules too
     assert len(done.questions) == 3, done.shown

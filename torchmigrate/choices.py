@@ -119,4 +119,5 @@ def _joined(count: int, members: Sequence[set[int]]) -> list[set[int]]:
 
 
 def answered(groups: Mapping[Path, frozenset[Key]]) -> Accepted:
+    """What had a yes, as rewrite.py looks it up."""
     return {str(path): keys for path, keys in groups.items()}

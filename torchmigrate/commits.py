@@ -36,6 +36,7 @@ class Target:
     branch: str
     head: str
     creates: bool
+    left: str  # the branch or commit that HEAD was at
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def target(directory: Path, branch: str | None) -> Target:
                 "git does not know who makes the commits",
                 "`git config user.name NAME` and `git config user.email ADDRESS`",
             )
-    return Target(repository, branch or current or "", head, branch is not None)
+    return Target(repository, branch or current or "", head, branch is not None, current or head)
 
 
 def _check_new(repository: Repository, branch: str) -> None:
@@ -153,7 +154,8 @@ def _publish(made: Made) -> None:
     run("update-index", "-z", "--index-info", stdin=b"\0".join(made.entries) + b"\0")
     run("update-ref", "-m", "torchmigrate: apply --commit", ref, last, _ZERO if target.creates else target.head)
     if target.creates:
-        run("symbolic-ref", "-m", f"torchmigrate: moving to {target.branch}", "HEAD", ref)
+        # in git's own words, which `git switch -` reads
+        run("symbolic-ref", "-m", f"checkout: moving from {target.left} to {target.branch}", "HEAD", ref)
     _ask(target.repository, "update-index", "-q", "--refresh")
 
 

@@ -48,6 +48,8 @@ class Commits:
         rows = [f"  {name[:10]} {subject}" for name, subject in self.made.commits]
         n, old = len(rows), self.target.head[:10]
         head = f"{n} commit{'s' if n > 1 else ''} on {self.target.branch}, without the repository's hooks:"
+        if self.target.creates:
+            return [head, *rows, "`git switch -` goes back to where you were, which is as it was"]
         return [head, *rows, f"`git reset --keep {old}` takes {'them' if n > 1 else 'it'} back"]
 
 
