@@ -42,6 +42,7 @@ class Plan:
     files_seen: int
     notes: list[str]
     others: frozenset[str] = frozenset()
+    facts: Facts | None = None  # None: no file had work
 
 
 def plan(
@@ -79,7 +80,7 @@ def plan(
     results += vendored.files()
     if settings.style == "native":
         notes += _kept_helper(results, facts)
-    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others)
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts)
 
 
 def _read(

@@ -55,6 +55,11 @@ class Journal:
         done = {_inside(change.path, self.base) for change in written}
         self.keep([entry for entry in self.entries if entry.path in done])
 
+    def note(self, name: str, data: bytes) -> None:
+        """Something to know at undo."""
+        if self.directory.is_dir():
+            write.replace(self.directory / name, data)
+
     def path(self, entry: Entry) -> Path:
         return Path(os.path.normpath(self.base / entry.path))
 

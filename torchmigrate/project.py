@@ -44,6 +44,8 @@ class Facts:
     torch: str | None = None
     own: OwnHelper | None = None
     texts: Mapping[str, bytes] = field(default_factory=dict)  # by path, of files that are not on disk as they are read
+    fixing: frozenset[str] | None = None  # packs whose fixes are applied; None: all (split.py)
+    accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None  # by path: (rule, start); None: all (choices.py)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 

@@ -39,12 +39,14 @@ class Outcome:
         yield from (_in_original(finding, self.passes, source) for finding in self.remaining)
 
 
-def inspect(module: Module, rules: Table, facts: Facts) -> list[Finding]:
-    """All findings of one pass, guarded regions and suppressions decided, none applied."""
+def inspect(module: Module, rules: Table, facts: Facts, passes: Sequence[tuple[Edit, ...]] = ()) -> list[Finding]:
+    """All findings of one pass after `passes`, guarded regions and suppressions decided, none applied."""
     raw = list(dict.fromkeys(f for f in Scan(module, rules).findings() if f))
     hidden = suppress.find(module.source, module.tree)
     placed = [_placed(module, finding) for finding in raw]
-    settled = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else _held(f, facts) for f in placed]
+    placed = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else f for f in placed]
+    wanted = _wanted(placed, module.path, facts, passes)
+    settled = [_held(f, facts, wanted) for f in placed]
     found = [*guards.decide(module, settled), *_idle_comments(module, hidden, rules)]
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 
@@ -63,11 +65,31 @@ def _placed(module: Module, finding: Finding) -> Finding:
     return replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
 
 
-def _held(finding: Finding, facts: Facts) -> Finding:
-    unsafe = finding.fix is not None and finding.fix.safety is not Safety.SAFE
-    if unsafe and finding.status is Status.OPEN and not facts.settings.unsafe_fixes:
-        return finding.with_status(Status.HELD)
-    return finding
+def _held(finding: Finding, facts: Facts, wanted: Sequence[Finding] | None) -> Finding:
+    if finding.fix is None or finding.status is not Status.OPEN:
+        return finding
+    unsafe = finding.fix.safety is not Safety.SAFE and not facts.settings.unsafe_fixes
+    waits = facts.fixing is not None and finding.rule.partition("/")[0] not in facts.fixing
+    if wanted is not None:  # what lies in a wanted finding gives way to it, or goes with it
+        waits = waits or not any(w.start <= finding.start and finding.end <= w.end for w in wanted)
+    return finding.with_status(Status.HELD) if unsafe or waits else finding
+
+
+def _wanted(
+    findings: Sequence[Finding], path: Path, facts: Facts, passes: Sequence[tuple[Edit, ...]]
+) -> list[Finding] | None:
+    """Those that the user said yes to; None where nobody was asked."""
+    if facts.accepted is None:
+        return None
+    keys = facts.accepted.get(str(path), frozenset())
+    return [f for f in findings if f.fix and (f.rule, _original_start(f, passes)) in keys]
+
+
+def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int:
+    start = finding.start
+    for edits in reversed(passes):
+        start = original_offset(edits, start)
+    return start
 
 
 def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
@@ -76,7 +98,7 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     applied: list[Finding] = []
     passes: list[tuple[Edit, ...]] = []
     for _ in range(PASSES):
-        findings = inspect(module, rules, facts)
+        findings = inspect(module, rules, facts, passes)
         ready = [f for f in findings if f.fix and f.status is Status.OPEN]
         chosen, _ = choose(sorted(ready, key=_preference))
         if not chosen:
@@ -97,7 +119,7 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
-    remaining = findings if module is seen else inspect(module, rules, facts)
+    remaining = findings if module is seen else inspect(module, rules, facts, passes)
     torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchmigrate import journal as journal_
-from torchmigrate import write
+from torchmigrate import vcs, write
 from torchmigrate.errors import UserError
 from torchmigrate.journal import Entry, Journal, digest
 
@@ -28,6 +29,7 @@ def undo(path: Path) -> list[Outcome]:
     if found is None:
         raise UserError(f"nothing to undo in {path}", "undo puts back what `torchmigrate apply` wrote on this machine")
     journal, here = found
+    _refuse_committed(journal)
     outcomes: list[Outcome] = []
     for entry in sorted(here, key=lambda e: e.new):  # what still may import the helper decides over it
         left = any(o.refused for o in outcomes)
@@ -39,6 +41,25 @@ def undo(path: Path) -> list[Outcome]:
     mine = {e.path for e in here}
     journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
     return outcomes
+
+
+def _refuse_committed(journal: Journal) -> None:
+    """What was committed is git's to take back."""
+    try:
+        record = json.loads((journal.directory / "commits.json").read_bytes())
+    except OSError:
+        return
+    repository = vcs.repository(journal.base)
+    if repository is None:
+        return
+    from torchmigrate import commits
+
+    old, new = record["old"][:10], record["new"][:10]
+    if commits.is_in_head(repository, record["new"]):
+        raise UserError(
+            f"the last apply was committed ({old}..{new} on {record['branch']})",
+            f"`git reset --keep {old}` takes the commits back, `git revert {old}..{new}` takes them back in new ones",
+        )
 
 
 def _keep(journal: Journal, entry: Entry) -> Outcome:

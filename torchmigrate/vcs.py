@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ class Dirty:
     """A file whose content in the work tree git could not restore."""
 
     path: Path
-    why: str  # unstaged | untracked | ignored
+    why: str  # unstaged | untracked | ignored | staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,16 @@ class Repository:
     git_dir: Path
     _git: Any
 
-    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> bytes:
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
         """What git prints, asked at `top`. Raises git.exc.GitError."""
         command = ["git", "--literal-pathspecs", *QUIET, *arguments]
-        output = self._git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=env)
+        with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
+            if stream is not None:
+                stream.write(stdin or b"")
+                stream.seek(0)
+            output = self._git.execute(
+                command, istream=stream, stdout_as_string=False, strip_newline_in_stdout=False, env=env
+            )
         return bytes(output)
 
     def files(self, directory: Path) -> list[str]:
@@ -91,19 +99,20 @@ class Repository:
         _, output, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
         return str(output).strip()
 
-    def dirty(self, paths: Sequence[Path]) -> list[Dirty]:
-        """Those of the paths that have unstaged changes or that git does not track. Staged is fine."""
-        return [dirty for at in range(0, len(paths), _CHUNK) for dirty in self._dirty(paths[at : at + _CHUNK])]
+    def dirty(self, paths: Sequence[Path], staged: bool = False) -> list[Dirty]:
+        """Those of the paths that have unstaged changes or that git does not track; with `staged`, staged ones too."""
+        return [dirty for at in range(0, len(paths), _CHUNK) for dirty in self._dirty(paths[at : at + _CHUNK], staged)]
 
-    def _dirty(self, paths: Sequence[Path]) -> Iterator[Dirty]:
+    def _dirty(self, paths: Sequence[Path], staged: bool) -> Iterator[Dirty]:
         inside = [os.path.relpath(path, self.top) for path in paths]
         # a traditional --ignored names the directory; =matching with -uall names the files
         flags = ("--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames")
         for entry in self.run("status", *flags, "--", *inside).split(b"\0"):
             state, name = entry[:2], os.fsdecode(entry[3:])
-            if not name or state[1:] == b" ":
+            in_index = state[1:] == b" "
+            if not name or (in_index and not staged):
                 continue
-            why = {b"??": "untracked", b"!!": "ignored"}.get(state, "unstaged")
+            why = {b"??": "untracked", b"!!": "ignored"}.get(state, "staged" if in_index else "unstaged")
             if name.endswith("/"):
                 below = (path for path, i in zip(paths, inside, strict=True) if _slashed(i).startswith(name))
                 yield from (Dirty(path, why) for path in below)

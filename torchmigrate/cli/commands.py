@@ -77,6 +77,9 @@ StyleOption = Annotated[
 DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff, write nothing. Exit 1 if there is one.")]
 UnsafeFixes = Annotated[bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply the unsafe fixes, too.")]
 AllowDirty = Annotated[bool, Option("--allow-dirty", help="Write over changes that git could not give back, too.")]
+Interactive = Annotated[bool, Option("-i", "--interactive", help="Show each change and its reason, and ask.")]
+Commit = Annotated[bool, Option("--commit", help="One git commit for each pack, the helper first. Runs no hooks.")]
+Branch = Annotated[str | None, Option(metavar="NAME", help="The same, on a new branch.")]
 
 
 def apply(
@@ -84,6 +87,9 @@ def apply(
     dry_run: DryRun = False,
     unsafe_fixes: UnsafeFixes = None,
     allow_dirty: AllowDirty = False,
+    interactive: Interactive = False,
+    commit: Commit = False,
+    branch: Branch = None,
     select: Names = None,
     ignore: Ignore = None,
     exclude: Exclude = None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from torchmigrate import config as config_
-from torchmigrate.cli import options
+from torchmigrate.cli import dirty, options
 from torchmigrate.edits import Changed, Failed, FileResult
 from torchmigrate.errors import Interrupted, UserError
 from torchmigrate.progress import Progress
@@ -19,12 +19,13 @@ from torchmigrate.report import Report
 
 if TYPE_CHECKING:
     from torchmigrate.cli.commands import Format, Runtime, Style
+    from torchmigrate.cli.commit import Commits
+    from torchmigrate.commits import Target
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
+    from torchmigrate.journal import Journal
     from torchmigrate.rule import Ruleset
     from torchmigrate.selection import Selection
-
-_LISTED = 20  # files that the dirty guard names
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class Request:
     baseline: Path | None = None
     write_baseline: bool = False
     stdin_filename: Path | None = None
+    commit: bool = False
+    branch: str | None = None
+    interactive: bool = False
 
     def say(self, *lines: str) -> None:
         """To stderr, unless `-q`."""
@@ -64,9 +68,34 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
         return stdin.run(request, given)
     only = options.selection(request)
     settings = settings_for(request.paths, **given)
+    commits = None
+    target = _target(request)
+    if request.interactive:
+        from torchmigrate.cli import interactive
+
+        interactive.refuse(command == "dry-run")
     plan = planned(request, settings, only)
-    results = _write(plan.results, request) if command == "apply" else plan.results
-    return tell(replace(plan, results=list(results)), request, settings, only)
+    if request.interactive:
+        here = Path(os.path.realpath(os.curdir))
+        dirty.guard([result for result in plan.results if isinstance(result, Changed)], request, target)
+        plan = interactive.ask(plan, settings, Report(plan.results, plan.files_seen, command, here).name)
+    if target:
+        from torchmigrate.cli import commit
+
+        commits = commit.prepare(plan, target, settings, command == "dry-run")
+    results = _write(plan.results, request, commits) if command == "apply" else plan.results
+    status = tell(replace(plan, results=list(results)), request, settings, only)
+    if commits:
+        request.say(*commits.told())
+    return status
+
+
+def _target(request: Request) -> Target | None:
+    if not request.commit and request.branch is None:
+        return None
+    from torchmigrate.cli import commit
+
+    return commit.target(request.paths, request.branch, request.allow_dirty)
 
 
 def settings_for(
@@ -163,15 +192,14 @@ def planned(request: Request, settings: Settings, only: Selection) -> Plan:
         return engine.plan(request.paths, settings, request.jobs, mode, progress, only)
 
 
-def _write(results: Sequence[FileResult], request: Request) -> list[FileResult]:
+def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Everything planned, or an error of its own for each file that could not be written."""
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
-    from torchmigrate import journal, vcs, write
+    from torchmigrate import journal, write
 
-    if not request.allow_dirty:
-        _refuse_dirty(vcs.dirty([change.path for change in changes if not change.new]))
+    dirty.guard(changes, request)
     saved = journal.begin(changes)
     if not saved.in_git:
         request.say("note: not in git; `torchmigrate undo` puts everything back")
@@ -184,23 +212,18 @@ def _write(results: Sequence[FileResult], request: Request) -> list[FileResult]:
         what = f"{written} of {len(changes)} files were written, each of them whole"
         raise Interrupted(what, "`torchmigrate undo` puts them back") from None
     saved.finish([outcome for outcome in outcomes if isinstance(outcome, Changed)])
+    if commits:
+        _publish(commits, saved, outcomes)
     by_path = {outcome.path: outcome for outcome in outcomes}
     return [by_path.get(result.path, result) for result in results]
 
 
-def _refuse_dirty(dirty: Sequence[Any]) -> None:
-    if not dirty:
-        return
-    here = Path(os.path.realpath(os.curdir))
-    names = [os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED]]
-    width = max(map(len, names)) + 3
-    rows = [f"\n  {name:<{width}}({d.why})" for name, d in zip(names, dirty, strict=False)]
-    more = [f"\n  and {len(dirty) - _LISTED} more"] if len(dirty) > _LISTED else []
-    one = len(dirty) == 1
-    what = f"{len(dirty)} file{' has' if one else 's have'} changes git could not restore; torchmigrate would overwrite"
-    raise UserError(
-        f"{what} {'it' if one else 'them'}{''.join([*rows, *more])}", "commit or stash them, or pass --allow-dirty"
-    )
+def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Failed]) -> None:
+    lost = next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)
+    if lost:
+        what = f"nothing was committed: {lost.path.name} was {lost.error}"
+        raise UserError(what, "`torchmigrate undo` puts back the files that were written")
+    commits.publish(saved)
 
 
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:

@@ -56,10 +56,10 @@ def _diff(report: Report, request: Request, root: Path, colour: bool) -> Iterato
         request.say(f"note: paths in the diff are relative to {root}")
     for change in report.changed:
         text = diff.unified(change, os.path.relpath(change.path, base).replace(os.sep, "/"))
-        yield _coloured(text) if colour else text
+        yield coloured(text) if colour else text
 
 
-def _coloured(text: bytes) -> bytes:
+def coloured(text: bytes) -> bytes:
     codes = {b"@": b"36", b"-": b"31", b"+": b"32", b"#": b"2"}
     lines = text.split(b"\n")
     heads = (b"--- ", b"+++ ")
