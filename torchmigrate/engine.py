@@ -41,6 +41,7 @@ class Plan:
     files_seen: int
     notes: list[str]
     others: frozenset[str] = frozenset()
+    facts: Facts | None = None  # None: no file had work
 
 
 def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None = None) -> Plan:
@@ -67,7 +68,7 @@ def plan(paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_pro
     results += vendored.files()
     if settings.style == "native":
         notes += _kept_helper(results, facts)
-    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others)
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts)
 
 
 def _read(

@@ -56,7 +56,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     results = _write(plan.results, request) if command == "apply" else plan.results
     here = Path(os.path.realpath(os.curdir))
     report = Report(results, plan.files_seen, command, here, settings.backends, plan.others)
-    return _report(report, plan.notes, request, settings)
+    return _report(report, plan, request, settings)
 
 
 def settings_for(
@@ -192,12 +192,24 @@ def _refuse_dirty(dirty: Sequence[Any]) -> None:
     )
 
 
-def _report(report: Report, notes: Sequence[str], request: Request, settings: Settings) -> int:
+def _standing(report: Report, request: Request, settings: Settings) -> tuple[Report, Plan]:
+    """What a `check` says of the files as they stand now, for formats that name places in them and offer fixes."""
+    with pack_errors():
+        plan = _plan(replace(request, command="check"), settings)
+    failed = {result.path: result for result in report.failed}
+    results = [result for result in plan.results if result.path not in failed]
+    return replace(report, results=[*results, *failed.values()], command="check"), plan
+
+
+def _report(report: Report, plan: Plan, request: Request, settings: Settings) -> int:
     from torchmigrate.cli import output
 
-    if notes:
-        request.say(*(f"note: {note}" for note in notes))
-    output.emit(output.body(report, request, settings), request.output)
+    if plan.notes:
+        request.say(*(f"note: {note}" for note in plan.notes))
+    shown = report
+    if request.command != "check" and request.output_format.value in output.STANDING:
+        shown, plan = _standing(report, request, settings)
+    output.emit(output.body(shown, request, settings, plan.facts), request.output)
     if request.verbose:
         request.say(*output.details(report))
     for failed in report.failed:
