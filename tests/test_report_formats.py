@@ -369,9 +369,9 @@ def test_markdown_of_an_apply_has_the_diff_by_rule(mode: tuple[str, ...], cli: C
     assert "````diff\n" in first
     assert "\n-'```'; torch.cuda.empty_cache()\n+import accel\n+'```'; accel.empty_cache()\n````" in first
     second = text.split("<summary>device/tensor-cuda: 2</summary>")[1].split("</details>")[0]
-    assert "# b.py\n@@ -8,4 +10,4 @@ device/tensor-cuda" in second
-    assert "# nb.ipynb:cell 3" in second
-    assert "# +m = y.to(accel.device())" in second
+    assert re.search(r"\n# b\.py\n@@ -8,4 \+\d+,4 @@ device/tensor-cuda\n", second)
+    assert "\n# nb.ipynb:cell 3\n@@ " in second
+    assert "\n-m = y.cuda()\n+m = y.to(accel.device())\n" in second
     assert "New: `accel.py`, the helper" in text
     assert "<summary>imports</summary>" in text
 

@@ -62,7 +62,10 @@ class _Page:
         hunks = self._hunks()
         for rule, done, _ in self.report.statistics():
             if done:
-                yield folded(f"{rule}: {done:,}", "\n\n".join([self._why(rule), *self._shown(hunks.pop(rule, []))]))
+                diffs = list(self._shown(hunks.pop(rule, []))) or [
+                    "The diff stands under other rules of the same lines."
+                ]
+                yield folded(f"{rule}: {done:,}", "\n\n".join([self._why(rule), *diffs]))
         rest = [hunk for more in hunks.values() for hunk in more]
         if rest:
             yield folded("imports", "\n\n".join(self._shown(rest)))
@@ -81,8 +84,7 @@ class _Page:
             for hunk in hunks:
                 heading = _HEADING.search(hunk)
                 rules = heading[1].decode().split(", ") if heading else [""]
-                text = hunk.decode("utf-8", "replace").replace("\r\n", "\n")
-                found.setdefault(rules[0].strip(), []).append(text if text.startswith("# ") else f"# {name}\n{text}")
+                found.setdefault(rules[0].strip(), []).append(_readable(hunk, name))
         return found
 
     def _shown(self, hunks: Sequence[str]) -> Iterator[str]:
@@ -132,7 +134,7 @@ class _Page:
 
     def _why(self, rule: str) -> str:
         known = self.rules.get(rule)
-        return plain(f"{_line(known.summary)}. {_line(known.why)}") if known else plain("a comment of no use")
+        return plain(f"{_line(known.summary)}: {_line(known.why)}") if known else "a comment that is of no use"
 
     def _place(self, result: FileResult, finding: Finding) -> str:
         where = code(place(name_of(result.path, self.base), finding))
@@ -147,3 +149,12 @@ class _Page:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _readable(hunk: bytes, name: str) -> str:
+    """Under the file's name; a notebook's, which no patch may take, without the marks that say so."""
+    text = hunk.decode("utf-8", "replace").replace("\r\n", "\n")
+    if not text.startswith("# "):
+        return f"# {name}\n{text}"
+    head, _, rest = text.partition("\n")
+    return "\n".join([head.rpartition(" (")[0], *(line.removeprefix("# ") for line in rest.split("\n"))])

@@ -47,13 +47,13 @@ class Entry:
 
 
 def base_of(report: Report) -> Path:
-    """The top of the work tree that holds what was read, else the current directory."""
+    """The top of the work tree that holds what was read, else of the current one, else the current directory."""
     paths = [os.fspath(result.path.parent) for result in report.results]
     try:
         start = Path(os.path.commonpath(paths)) if paths else report.here
     except ValueError:  # two drives
         start = report.here
-    return vcs.marker(start) or report.here
+    return vcs.marker(start) or vcs.marker(report.here) or report.here
 
 
 def name_of(path: Path, base: Path) -> str:
