@@ -3,7 +3,6 @@ where the finding is alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,13 +58,11 @@ class Fixes:
 
 
 def _replacement(source: Source, edit: Edit) -> dict[str, Any]:
-    start, end = (dict(_position(source, offset)) for offset in (edit.start, edit.end))
-    region = {"startLine": start["line"], "startColumn": start["column"]}
-    region |= {"endLine": end["line"], "endColumn": end["column"]}
+    region = _position(source, edit.start, "start") | _position(source, edit.end, "end")
     return {"deletedRegion": region, **({"insertedContent": {"text": edit.text}} if edit.text else {})}
 
 
-def _position(source: Source, offset: int) -> Iterator[tuple[str, int]]:
+def _position(source: Source, offset: int, end: str) -> dict[str, int]:
     line, column = source.position(offset)
-    yield "line", line
-    yield "column", utf16(source.line_at(offset).decode(errors="replace"), column)
+    text = source.line_at(offset).decode(errors="replace")
+    return {f"{end}Line": line, f"{end}Column": utf16(text, column)}

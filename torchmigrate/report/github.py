@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchmigrate.report import Report
+from torchmigrate.report import Report, kind
 from torchmigrate.report.concise import MARKS
 from torchmigrate.report.places import Entry, entries, name_of
 
@@ -15,8 +15,6 @@ _PROPERTY = _DATA | {":": "%3A", ",": "%2C"}
 
 def lines(report: Report, base: Path) -> Iterator[str]:
     """One command each, findings first."""
-    from torchmigrate.report import kind
-
     for entry in entries(report, base):
         if not entry.suppressed:
             yield _command("warning", _where(entry), entry.message + MARKS[kind(entry.finding)])
@@ -26,14 +24,10 @@ def lines(report: Report, base: Path) -> Iterator[str]:
 
 def _where(entry: Entry) -> dict[str, str | int]:
     """Columns go with a single line only: GitHub refuses others."""
-    single = entry.column is not None and entry.end_line == entry.line
-    return {
-        "file": entry.name,
-        "line": entry.line,
-        "endLine": entry.end_line,
-        **({"col": entry.column, "endColumn": entry.end_column} if single else {}),  # type: ignore[dict-item]
-        "title": entry.finding.rule,
-    }
+    found: dict[str, str | int] = {"file": entry.name, "line": entry.line, "endLine": entry.end_line}
+    if entry.column is not None and entry.end_column is not None and entry.end_line == entry.line:
+        found |= {"col": entry.column, "endColumn": entry.end_column}
+    return {**found, "title": entry.finding.rule}
 
 
 def _command(name: str, properties: dict[str, str | int], text: str) -> str:
