@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from torchmigrate.rule import Rule
 
 _LISTED = 20  # places of a rule
-_MOST = 200  # items of the checklists
+_MOST = 100  # places of all rules, and as many items of the checklist
+_NEW = 5  # helpers that are named
 _SOURCE = 80  # characters of a source line
-_DIFF = 30_000  # characters of all diffs: a pull request's body ends at 65,536
+_SIZE = 60_000  # characters: a pull request's body ends at 65,536
 _HUNK = re.compile(rb"^(?=@@ |# \S.*:cell \d+ \()", re.M)
 _HEADING = re.compile(rb"@@ [^@\n]* @@ ?([^\n]*)")
 _SECTIONS = (
@@ -36,13 +37,16 @@ _SECTIONS = (
 def render(report: Report, base: Path, rules: Mapping[str, Rule]) -> str:
     """The whole text; places are those of the files as they stand after the run."""
     page = _Page(report, base, rules)
-    parts = ["## torchmigrate", plain(report.summary()), *page.rewritten(), *page.waiting()]
+    rest = list(page.waiting())
+    page.left = _MOST
     if checklist := list(page.checklist("yours")):
-        parts += ["### Needs you", "\n".join(checklist)]
+        rest += ["### Needs you", "\n".join(checklist)]
     if report.failed:
         failed = sorted((name_of(f.path, base), f.error) for f in report.failed)
-        parts += ["### Errors", "\n".join(f"- {code(name)}: {plain(_line(error))}" for name, error in failed)]
-    return "\n\n".join(parts)
+        rest += ["### Errors", "\n".join(f"- {code(name)}: {plain(_line(error))}" for name, error in failed)]
+    head = ["## torchmigrate", plain(report.summary())]
+    page.room = _SIZE - sum(map(len, [*head, *rest])) - sum(len(page.why(r)) + 100 for r, _, _ in report.statistics())
+    return "\n\n".join([*head, *page.rewritten(), *rest])
 
 
 @dataclass
@@ -50,9 +54,9 @@ class _Page:
     report: Report
     base: Path
     rules: Mapping[str, Rule]
-    _left: int = field(default=_MOST)
-    _room: int = field(default=_DIFF)
-    _source_lines: SourceLines | None = field(default=None)
+    left: int = _MOST  # places that may still be named
+    room: int = _SIZE  # characters of diffs
+    _source_lines: SourceLines | None = None
 
     def rewritten(self) -> Iterator[str]:
         """By rule: how many, why, and the diff. A hunk of several rules stands under the first."""
@@ -65,14 +69,14 @@ class _Page:
                 diffs = list(self._shown(hunks.pop(rule, []))) or [
                     "The diff stands under other rules of the same lines."
                 ]
-                yield folded(f"{rule}: {done:,}", "\n\n".join([self._why(rule), *diffs]))
+                yield folded(f"{rule}: {done:,}", "\n\n".join([self.why(rule), *diffs]))
         rest = [hunk for more in hunks.values() for hunk in more]
         if rest:
             yield folded("imports", "\n\n".join(self._shown(rest)))
-        for change in self.report.changed:
-            if change.new:
-                size = counted(change.after.count(b"\n"), "line")
-                yield f"New: {code(name_of(change.path, self.base))}, the helper that rewritten code calls ({size})."
+        new = [code(name_of(change.path, self.base)) for change in self.report.changed if change.new]
+        if new:
+            more = f" and {len(new) - _NEW:,} more" if len(new) > _NEW else ""
+            yield f"New: {', '.join(new[:_NEW])}{more}, the helper that rewritten code calls."
 
     def _hunks(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -90,8 +94,8 @@ class _Page:
     def _shown(self, hunks: Sequence[str]) -> Iterator[str]:
         shown = []
         for hunk in hunks:
-            self._room -= len(hunk)
-            if self._room < 0:
+            self.room -= len(hunk)
+            if self.room < 0:
                 break
             shown.append(hunk)
         if shown:
@@ -106,10 +110,11 @@ class _Page:
             if found:
                 yield f"### {title}"
             for rule, entries in found.items():
-                lines = [f"- {self._place(result, finding)}" for result, finding in entries[:_LISTED]]
+                shown = self._some(entries)
+                lines = [f"- {self._place(result, finding)}" for result, finding in shown]
                 if more := len(entries) - len(lines):
                     lines.append(f"- and {more:,} more")
-                yield folded(f"{rule}: {len(entries):,}", "\n\n".join([self._why(rule), "\n".join(lines)]))
+                yield folded(f"{rule}: {len(entries):,}", "\n\n".join([self.why(rule), "\n".join(lines)]))
 
     def checklist(self, which: str) -> Iterator[str]:
         """A heading for each thing that is said, an item for each place."""
@@ -117,13 +122,20 @@ class _Page:
             messages: dict[str, list[tuple[FileResult, Finding]]] = {}
             for result, finding in entries:
                 messages.setdefault(finding.message, []).append((result, finding))
-            for message, alike in messages.items():
+            for number, (message, alike) in enumerate(messages.items()):
+                if not self.left:
+                    yield f"- {len(messages) - number:,} more: {code(f'torchmigrate check --select {rule}')}"
+                    break
                 yield f"- {code(rule)}: {plain(_line(message))}"
-                shown = alike[: max(0, min(_LISTED, self._left))]
-                self._left -= len(shown)
+                shown = self._some(alike)
                 yield from (f"  - [ ] {self._place(result, finding)}" for result, finding in shown)
                 if more := len(alike) - len(shown):
                     yield f"  - and {more:,} more: {code(f'torchmigrate check --select {rule}')}"
+
+    def _some(self, entries: Sequence[tuple[FileResult, Finding]]) -> Sequence[tuple[FileResult, Finding]]:
+        shown = entries[: min(_LISTED, self.left)]
+        self.left -= len(shown)
+        return shown
 
     def _by_rule(self, which: str) -> dict[str, list[tuple[FileResult, Finding]]]:
         found: dict[str, list[tuple[FileResult, Finding]]] = {}
@@ -132,7 +144,8 @@ class _Page:
                 found.setdefault(finding.rule, []).append((result, finding))
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
-    def _why(self, rule: str) -> str:
+    def why(self, rule: str) -> str:
+        """What the rule says for itself."""
         known = self.rules.get(rule)
         return plain(f"{_line(known.summary)}: {_line(known.why)}") if known else "a comment that is of no use"
 
