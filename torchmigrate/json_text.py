@@ -14,7 +14,7 @@ _decode = json.JSONDecoder().raw_decode
 def source_spans(text: str) -> Iterator[tuple[int, int] | None]:
     """For each cell, where its `source` value stands in the file: json does not tell."""
     cells = [at for key, at in _members(text, _skip(text, 0)) if key == "cells"][-1]
-    for cell in _items(text, cells):
+    for cell in items(text, cells):
         members = _members(text, cell) if text[cell] == "{" else ()
         values = [at for name, at in members if name == "source"]
         yield (values[-1], _decode(text, values[-1])[1]) if values else None
@@ -37,7 +37,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
         at = _skip(text, at + 1) if text[at] == "," else at
 
 
-def _items(text: str, at: int) -> Iterator[int]:
+def items(text: str, at: int) -> Iterator[int]:
     """Where each item of the array at `at` begins."""
     at = _skip(text, at + 1)
     while text[at] != "]":
@@ -50,13 +50,13 @@ def splice(raw: str, new: str, ascii: bool) -> str:
     """The JSON text of a `source` value with another content, laid out as it was."""
     if not raw.startswith("["):
         return json.dumps(new, ensure_ascii=ascii)
-    starts = list(_items(raw, 0))
-    items = [_decode(raw, start) for start in starts]
-    pieces = [raw[start:end] for start, (_, end) in zip(starts, items, strict=True)]
-    as_written = {item: piece for (item, _), piece in zip(items, pieces, strict=True)}
-    before, after = raw[1 : starts[0]], raw[items[-1][1] : -1]
-    between = [raw[end:start] for (_, end), start in zip(items, starts[1:], strict=False)]
-    old = [item for item, _ in items]
+    starts = list(items(raw, 0))
+    decoded = [_decode(raw, start) for start in starts]
+    pieces = [raw[start:end] for start, (_, end) in zip(starts, decoded, strict=True)]
+    as_written = {item: piece for (item, _), piece in zip(decoded, pieces, strict=True)}
+    before, after = raw[1 : starts[0]], raw[decoded[-1][1] : -1]
+    between = [raw[end:start] for (_, end), start in zip(decoded, starts[1:], strict=False)]
+    old = [item for item, _ in decoded]
     lines = new.splitlines(keepends=True)
     if "".join(old).splitlines(keepends=True) != old:
         lines = re.findall(r"[^\n]*\n|[^\n]+", new)

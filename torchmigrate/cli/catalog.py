@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from torchmigrate import catalog
 from torchmigrate import config as config_
 from torchmigrate.catalog.row import BACKENDS, MISSING
-from torchmigrate.cli.migrate import pack_errors
 from torchmigrate.cli.output import emit
+from torchmigrate.cli.settings import pack_errors
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.report import catalog as report
 from torchmigrate.words import counted

@@ -15,6 +15,11 @@ class Format(str, Enum):
     TEXT = "text"
     CONCISE = "concise"
     JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
 
 
 class CatalogFormat(str, Enum):

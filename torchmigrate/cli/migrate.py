@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from torchmigrate import config as config_
 from torchmigrate.cli import dirty, options
+from torchmigrate.cli.settings import cores, pack_errors, settings_for
 from torchmigrate.edits import Changed, Failed, FileResult
 from torchmigrate.errors import Interrupted, UserError
 from torchmigrate.progress import Progress
 from torchmigrate.report import Report
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.commands import Format, Runtime, Style
+    from torchmigrate.cli.commands import Format
     from torchmigrate.cli.commit import Commits
     from torchmigrate.commits import Target
     from torchmigrate.config import Settings
     from torchmigrate.engine import Plan
     from torchmigrate.journal import Journal
-    from torchmigrate.rule import Ruleset
     from torchmigrate.selection import Selection
 
 
@@ -98,91 +96,6 @@ def _target(request: Request) -> Target | None:
     return commit.target(request.paths, request.branch, request.allow_dirty)
 
 
-def settings_for(
-    paths: Sequence[Path],
-    *,
-    select: Sequence[str] | None,
-    ignore: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    torch: str | None,
-    backends: Sequence[str] | None,
-    config: Path | None,
-    isolated: bool,
-    no_cache: bool = False,
-    unsafe_fixes: bool | None = None,
-    runtime: Runtime | None = None,
-    style: Style | None = None,
-) -> Settings:
-    """The file's settings with the command line's on top. Raises UserError where they name no rule that there is."""
-    settings = config_.load(
-        paths,
-        config,
-        isolated,
-        select=_names(select),
-        ignore=_names(ignore),
-        torch=torch,
-        backends=_names(backends),
-        unsafe_fixes=unsafe_fixes,
-        runtime=runtime.value if runtime else None,
-        style=style.value if style else None,
-    )
-    extra = tuple(_from_root(glob, settings.root) for glob in exclude or ())
-    settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
-    with pack_errors():
-        _check_names(settings)
-    return settings
-
-
-@contextmanager
-def pack_errors() -> Iterator[None]:
-    """A rule file's error is the user's to mend."""
-    from torchmigrate.pack import PackError
-
-    try:
-        yield
-    except PackError as error:
-        message, _, help = str(error).partition("\nhelp: ")
-        raise UserError(message, help) from None
-
-
-def cores() -> int:
-    """Processes to use where nobody says how many."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _names(values: Sequence[str] | None) -> tuple[str, ...] | None:
-    """`--select a,b --select c`."""
-    if not values:
-        return None
-    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
-
-
-def _from_root(glob: str, root: Path) -> str:
-    """A pattern with a slash is typed relative to the current directory and matched from the root."""
-    if "/" not in glob.rstrip("/"):
-        return glob
-    inside = os.path.relpath(os.path.join(os.path.realpath(os.curdir), glob), root).replace(os.sep, "/")
-    return glob if inside.startswith("..") else "/" + inside
-
-
-def _check_names(settings: Settings) -> None:
-    """Names that no pack or rule has. Loads the rules only where names are given."""
-    named = [*settings.select, *settings.ignore, *(n for names in settings.per_file_ignores.values() for n in names)]
-    if not named:
-        return
-    from torchmigrate import pack
-
-    known(pack.load(settings.rule_paths, cases=False), named)
-
-
-def known(ruleset: Ruleset, names: Sequence[str]) -> None:
-    """Raises UserError for a name that no pack or rule has."""
-    for name, near in ruleset.unknown(names).items():
-        raise UserError(
-            f"unknown rule or pack `{name}`", f"did you mean `{near}`?" if near else "see `torchmigrate rules`"
-        )
-
-
 def planned(request: Request, settings: Settings, only: Selection) -> Plan:
     """What the command found and would write."""
     from torchmigrate import engine
@@ -226,6 +139,14 @@ def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Fail
     commits.publish(saved)
 
 
+def _standing(report: Report, request: Request, settings: Settings, only: Selection) -> tuple[Report, Plan]:
+    """What a `check` says of the files as they stand now, for formats that name places in them and offer fixes."""
+    plan = planned(replace(request, command="check"), settings, only)
+    failed = {result.path: result for result in report.failed}
+    results = [result for result in plan.results if result.path not in failed]
+    return replace(report, results=[*results, *failed.values()], command="check"), plan
+
+
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
     """The report, to stdout unless another stream is given; the exit status."""
     from torchmigrate.cli import output
@@ -236,10 +157,12 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
 
         results = adopt.settle(results, request, settings, only)
     here = Path(os.path.realpath(os.curdir))
-    report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
+    shown = report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
     if plan.notes:
         request.say(*(f"note: {note}" for note in plan.notes))
-    output.emit(output.body(report, request, settings), request.output, stream)
+    if request.command != "check" and request.output_format.value in output.STANDING:
+        shown, plan = _standing(report, request, settings, only)
+    output.emit(output.body(shown, request, settings, plan.facts), request.output, stream)
     if request.verbose:
         request.say(*output.details(report))
     for failed in report.failed:

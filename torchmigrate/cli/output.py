@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from torchmigrate import diff
 from torchmigrate.errors import UserError
@@ -15,6 +15,10 @@ from torchmigrate.report import Report, place
 if TYPE_CHECKING:
     from torchmigrate.cli.migrate import Request
     from torchmigrate.config import Settings
+    from torchmigrate.project import Facts
+
+
+STANDING = ("sarif", "github", "gitlab", "junit")  # of files as they stand, as `check` sees them
 
 
 def colours(stream: object) -> bool:
@@ -24,17 +28,34 @@ def colours(stream: object) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or bool(getattr(stream, "isatty", bool)())
 
 
-def body(report: Report, request: Request, settings: Settings) -> Iterator[bytes]:
-    """What goes to stdout: the diff of a dry run, then the findings; or one JSON document."""
-    if request.output_format.value == "json":
-        from torchmigrate.report import json
-
-        yield json.render(report).encode() + b"\n"
+def body(report: Report, request: Request, settings: Settings, facts: Facts | None = None) -> Iterator[bytes]:
+    """What goes to stdout: the diff of a dry run, then the findings; or one document for another program."""
+    if request.output_format.value not in ("text", "concise"):
+        yield from (line.encode(errors="replace") + b"\n" for line in _document(report, request, settings, facts))
         return
     colour = colours(sys.stdout) and request.output is None
     if report.command == "dry-run":
         yield from _diff(report, request, settings.root, colour)
     yield from (line.encode(errors="surrogateescape") + b"\n" for line in _findings(report, request, colour))
+
+
+def _document(report: Report, request: Request, settings: Settings, facts: Facts | None) -> Iterable[str]:
+    from importlib import import_module
+
+    from torchmigrate import pack
+    from torchmigrate.report.places import base_of
+
+    name = request.output_format.value
+    layout = import_module(f"torchmigrate.report.{name}")  # of eight, the one that was asked for
+    if name == "json":
+        return [layout.render(report)]
+    base = base_of(report)
+    if name == "github":
+        return cast("Iterable[str]", layout.lines(report, base))
+    if name not in ("sarif", "markdown"):
+        return [layout.render(report, base)]
+    rules = pack.load(settings.rule_paths, cases=False).rules
+    return [layout.render(report, base, rules, facts) if name == "sarif" else layout.render(report, base, rules)]
 
 
 def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:

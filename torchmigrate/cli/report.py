@@ -57,15 +57,15 @@ def report(
 ) -> int:
     """Score how portable a project is, before and after a migration. Writes nothing to it and runs none of it."""
     given = {name: value for name, value in locals().items() if name in _READ}
-    from torchmigrate.cli import migrate
     from torchmigrate.cli.output import emit
+    from torchmigrate.cli.settings import cores, pack_errors, settings_for
     from torchmigrate.progress import Progress
 
     named = tuple(paths or [Path()])
-    settings = migrate.settings_for(named, **given)
+    settings = settings_for(named, **given)
     shown = _columns(settings.backends)
-    with migrate.pack_errors(), Progress(shown=not quiet) as progress:
-        plans = _plans(named, settings, jobs or migrate.cores(), progress)
+    with pack_errors(), Progress(shown=not quiet) as progress:
+        plans = _plans(named, settings, jobs or cores(), progress)
         survey = _survey(named, settings, plans, shown, _command(named, given))
     emit([_rendered(survey, output_format, output)], output)
     for file, message in survey.errors:

@@ -15,8 +15,8 @@ import typer
 from torchmigrate import catalog, diff, pack
 from torchmigrate import config as config_
 from torchmigrate.catalog import words
-from torchmigrate.cli.migrate import known, pack_errors
 from torchmigrate.cli.output import colours
+from torchmigrate.cli.settings import known, pack_errors
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.rule import Rule, Ruleset

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchmigrate.cli import migrate, output
+from torchmigrate.cli.settings import settings_for
 from torchmigrate.edits import Changed, FileResult, Skipped, Unchanged
 from torchmigrate.selection import Selection
 
@@ -28,7 +29,7 @@ def run(request: Request, given: dict[str, Any]) -> int:
     raw = sys.stdin.buffer.read()
     answer = raw
     try:
-        settings = migrate.settings_for(request.paths, **given)
+        settings = settings_for(request.paths, **given)
         only = Selection(frozenset({str(path)}), {str(path): raw})
         plan = _plan(request, settings, only)
         if request.command != "apply":

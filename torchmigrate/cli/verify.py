@@ -72,7 +72,7 @@ def verify(
     quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
 ) -> int:
     """Run the original and the rewritten project on each backend, real or simulated, and compare. Runs your code."""
-    from torchmigrate.cli.migrate import pack_errors
+    from torchmigrate.cli.settings import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
 

@@ -67,6 +67,11 @@ class Report:
                 found += [(result, f) for f in mine if f.status not in _SETTLED and self._concerns(f)]
         return found
 
+    def of(self, result: FileResult) -> list[Finding]:
+        """All that concerns these backends in one file and was not rewritten, the settled too."""
+        found = result.findings if isinstance(result, (Changed, Unchanged)) else ()
+        return [finding for finding in found if self._concerns(finding)]
+
     def _concerns(self, finding: Finding) -> bool:
         return not self.backends or not finding.backends or not set(self.backends).isdisjoint(finding.backends)
 

@@ -88,14 +88,14 @@ class SourceLines:
         from torchmigrate import source
 
         try:
-            return _split(source.decode(self._raw).text)
+            return split_lines(source.decode(self._raw).text)
         except source.UnreadableSource:
             return []
 
     @cached_property
     def _cells(self) -> list[list[str]]:
         try:
-            return [_split("".join(cell["source"])) for cell in json.loads(self._raw)["cells"]]
+            return [split_lines("".join(cell["source"])) for cell in json.loads(self._raw)["cells"]]
         except (ValueError, KeyError, TypeError):
             return []
 
@@ -117,5 +117,6 @@ class SourceLines:
         return [line for number, line in self.around(finding, more) if number >= finding.line]
 
 
-def _split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
+    """As Python counts them: form feeds end none."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmigrate import __version__
+from torchmigrate.report.marks import cell, code, folded, plain
 from torchmigrate.report.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
 from torchmigrate.report.portability.words import STATIC, apart, first_places, tally, verdict
 from torchmigrate.words import counted, shorten
@@ -19,16 +20,16 @@ _MODULES = 60  # rows
 
 def render(survey: Survey) -> str:
     """The whole report."""
-    parts = [f"## Portability of {_plain(survey.name)}", _plain(verdict(survey)), STATIC]
+    parts = [f"## Portability of {plain(survey.name)}", plain(verdict(survey)), STATIC]
     if survey.sites:
         parts += [_table(*_score(survey)), "### Modules", _table(*_modules(survey)), *_lists(survey)]
     if survey.reasons:
-        parts.append(_folded(f"Findings by reason ({counted(len(survey.reasons), 'rule')})", _table(*_reasons(survey))))
+        parts.append(folded(f"Findings by reason ({counted(len(survey.reasons), 'rule')})", _table(*_reasons(survey))))
     if said := list(apart(survey)):
-        parts += ["### Not in the score", "\n".join(f"- {_plain(sentence)}" for sentence in said)]
+        parts += ["### Not in the score", "\n".join(f"- {plain(sentence)}" for sentence in said)]
     if survey.sites:
-        parts.append(_folded("What the score is", DEFINITION))
-    parts.append(f"{_code(survey.command)}, torchmigrate {__version__}")
+        parts.append(folded("What the score is", DEFINITION))
+    parts.append(f"{code(survey.command)}, torchmigrate {__version__}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -39,21 +40,21 @@ def _lists(survey: Survey) -> Iterator[str]:
         yield "\n".join(_checklist(yours))
     if unsafe:
         body = "\n".join(_checklist(unsafe))
-        yield _folded(f"Waits for `--unsafe-fixes` ({survey.count(State.UNSAFE)})".replace("`", ""), body)
+        yield folded(f"Waits for `--unsafe-fixes` ({survey.count(State.UNSAFE)})".replace("`", ""), body)
 
 
 def _checklist(waiting: Sequence[Waiting]) -> Iterator[str]:
     """A heading for each thing that is said, an item for each place."""
     left = _MOST
     for found in waiting:
-        yield f"- {_code(found.rule)}: {_plain(found.message)}"
+        yield f"- {code(found.rule)}: {plain(found.message)}"
         shown = found.entries[: min(_LISTED, left)]
         left -= len(shown)
         for entry in shown:
-            source = f": {_code(shorten(entry.source, _SOURCE))}" if entry.source else ""
-            yield f"  - [ ] {_code(str(entry.place))}{source}"
+            source = f": {code(shorten(entry.source, _SOURCE))}" if entry.source else ""
+            yield f"  - [ ] {code(str(entry.place))}{source}"
         if more := len(found.entries) - len(shown):
-            yield f"  - and {more:,} more: {_code(f'torchmigrate check --select {found.rule}')}"
+            yield f"  - and {more:,} more: {code(f'torchmigrate check --select {found.rule}')}"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -76,7 +77,7 @@ def _score(survey: Survey) -> tuple[list[str], list[list[str]]]:
 
 def _modules(survey: Survey) -> tuple[list[str], list[list[str]]]:
     rows = [
-        [_cell(_code(m.name)), f"{len(m.sites):,}", *(_change(survey.share(b, m.sites)) for b in survey.backends)]
+        [cell(code(m.name)), f"{len(m.sites):,}", *(_change(survey.share(b, m.sites)) for b in survey.backends)]
         for m in survey.modules[:_MODULES]
     ]
     if more := len(survey.modules) - len(rows):
@@ -95,28 +96,6 @@ def _reasons(survey: Survey) -> tuple[list[str], list[list[str]]]:
 
 def _reason(reason: Reason) -> list[str]:
     shown, more = first_places(reason, _PLACES)
-    where = ", ".join(map(_code, shown)) + (f", and {more:,} more" if more else "")
-    cells = [_code(reason.id), f"{len(reason.entries):,}", tally(reason), _plain(reason.summary), where]
-    return [_cell(cell) for cell in cells]
-
-
-def _folded(title: str, body: str) -> str:
-    return f"<details>\n<summary>{_plain(title)}</summary>\n\n{body}\n\n</details>"
-
-
-def _code(text: str) -> str:
-    """A code span in which nothing of the project's is markup."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    pad = " " if "`" in text or not text else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
-def _cell(text: str) -> str:
-    """A pipe ends a cell, in a code span too."""
-    return text.replace("|", "\\|")
-
-
-def _plain(text: str) -> str:
-    """Our own sentences; code spans stay. What they quote of the project is no HTML, and no link or mention."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(p if i % 2 else re.sub(r"([\\*_\[\]<>@#|])", r"\\\1", p) for i, p in enumerate(parts))
+    where = ", ".join(map(code, shown)) + (f", and {more:,} more" if more else "")
+    cells = [code(reason.id), f"{len(reason.entries):,}", tally(reason), plain(reason.summary), where]
+    return [cell(text) for text in cells]
