@@ -342,7 +342,7 @@ def test_names_are_lists_by_comma_or_repetition(project: Path, cli: Cli, monkeyp
         return fake_engine.plan(paths, settings, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("torchmigrate.engine.plan", plan)
-    monkeypatch.setattr("torchmigrate.cli.migrate.known", lambda ruleset, names: None)
+    monkeypatch.setattr("torchmigrate.cli.settings.known", lambda ruleset, names: None)
     cli("apply", "-n", "--select", "a,b", "--select", "c", "--ignore", "d", "--runtime", "package", "--torch", ">=2.1")
     settings = seen[0]
     assert (settings.select, settings.ignore, settings.runtime, settings.torch) == (
