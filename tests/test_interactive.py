@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -48,6 +49,7 @@ def talk(here: Path, answers: Sequence[str], *options: str) -> Talk:
     """Run `apply -i` on a terminal of its own, one answer for each question."""
     child, terminal = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background is started with it ignored
         os.chdir(here)
         os.environ |= {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb"}
         os.execv(sys.executable, [sys.executable, "-m", "torchmigrate", "apply", "-i", *options])
