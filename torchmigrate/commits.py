@@ -56,16 +56,16 @@ def target(directory: Path, branch: str | None) -> Target:
     for name, what in _STATES.items():
         if os.path.lexists(repository.git_dir / name):
             raise UserError(f"git is in the middle of a {what}", "finish or abort it, then run again (`git status`)")
-    head = _ask(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
+    head = repository.ask("rev-parse", "-q", "--verify", "HEAD^{commit}")
     if head is None:
         raise UserError("this repository has no commit yet", "commit what is there first")
-    current = _ask(repository, "symbolic-ref", "-q", "--short", "HEAD")
+    current = repository.ask("symbolic-ref", "-q", "--short", "HEAD")
     if branch is None and current is None:
         raise UserError("HEAD is on no branch", "pass --branch NAME, or `git switch` to one")
     if branch is not None:
         _check_new(repository, branch)
     for who in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
-        if _ask(repository, *_IDENTITY, "var", who) is None:
+        if repository.ask(*_IDENTITY, "var", who) is None:
             raise UserError(
                 "git does not know who makes the commits",
                 "`git config user.name NAME` and `git config user.email ADDRESS`",
@@ -74,20 +74,10 @@ def target(directory: Path, branch: str | None) -> Target:
 
 
 def _check_new(repository: Repository, branch: str) -> None:
-    if branch.startswith("-") or _ask(repository, "check-ref-format", f"refs/heads/{branch}") is None:
+    if branch.startswith("-") or repository.ask("check-ref-format", f"refs/heads/{branch}") is None:
         raise UserError(f"`{branch}` cannot be the name of a branch", "see `git help check-ref-format`")
-    if _ask(repository, "rev-parse", "-q", "--verify", f"refs/heads/{branch}") is not None:
+    if repository.ask("rev-parse", "-q", "--verify", f"refs/heads/{branch}") is not None:
         raise UserError(f"there is a branch `{branch}` already", "pass another name, or `git switch` to it first")
-
-
-def _ask(repository: Repository, *arguments: str) -> str | None:
-    """One line of git's; None where it has no answer."""
-    import git
-
-    try:
-        return repository.run(*arguments).decode(errors="replace").strip()
-    except git.exc.GitError:
-        return None
 
 
 def make(target: Target, steps: Sequence[Step]) -> Made:
@@ -106,7 +96,7 @@ def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made
     run, top = target.repository.run, target.repository.top
     run("read-tree", target.head, env=env)
     modes = dict(_modes(run("ls-files", "-s", "-z", env=env)))
-    signing = ("-S",) if _ask(target.repository, "config", "--type=bool", "commit.gpgSign") == "true" else ()
+    signing = ("-S",) if target.repository.ask("config", "--type=bool", "commit.gpgSign") == "true" else ()
     parent, commits = target.head, list[tuple[str, str]]()
     entries: dict[bytes, bytes] = {}
     for step in steps:
@@ -156,7 +146,7 @@ def _publish(made: Made) -> None:
     if target.creates:
         # in git's own words, which `git switch -` reads
         run("symbolic-ref", "-m", f"checkout: moving from {target.left} to {target.branch}", "HEAD", ref)
-    _ask(target.repository, "update-index", "-q", "--refresh")
+    target.repository.ask("update-index", "-q", "--refresh")
 
 
 @contextlib.contextmanager
@@ -174,7 +164,7 @@ def _undisturbed() -> Iterator[None]:
 
 def is_in_head(repository: Repository, commit: str) -> bool:
     """Whether HEAD has this commit in its history."""
-    return _ask(repository, "merge-base", "--is-ancestor", commit, "HEAD") is not None
+    return repository.ask("merge-base", "--is-ancestor", commit, "HEAD") is not None
 
 
 def _last_line(error: Exception) -> str:

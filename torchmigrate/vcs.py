@@ -45,6 +45,15 @@ class Repository:
             )
         return bytes(output)
 
+    def ask(self, *arguments: str) -> str | None:
+        """What git prints, in text; None where it fails."""
+        import git
+
+        try:
+            return self.run(*arguments).decode(errors="replace").strip()
+        except git.exc.GitError:
+            return None
+
     def files(self, directory: Path) -> list[str]:
         """Tracked and untracked, not ignored, below `directory` and relative to `top`, slash-separated. A nested
         repository is one entry that ends in a slash."""
@@ -66,19 +75,19 @@ class Repository:
 
     def commit(self, name: str) -> str | None:
         """The commit that a branch, a tag or an abbreviation means here."""
-        return self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or None
+        return self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
 
     def common(self, commit: str) -> str | None:
         """Where HEAD and another commit parted. None where their histories have nothing in common here."""
-        return self._line("merge-base", commit, "HEAD") or None
+        return self.ask("merge-base", commit, "HEAD")
 
     def branches(self) -> list[str]:
         """Short names of branches, remote ones too, and of tags."""
-        return self._line("for-each-ref", "--format=%(refname:short)").split()
+        return (self.ask("for-each-ref", "--format=%(refname:short)") or "").split()
 
     @property
     def is_shallow(self) -> bool:
-        return self._line("rev-parse", "--is-shallow-repository") == "true"
+        return self.ask("rev-parse", "--is-shallow-repository") == "true"
 
     def changed(self, since: str) -> list[Path]:
         """Files in the work tree that are not as that commit has them, untracked ones too; not what is ignored."""
@@ -92,12 +101,6 @@ class Repository:
     def _paths(self, output: bytes) -> list[Path]:
         names = sorted({os.fsdecode(name) for name in output.split(b"\0") if name})
         return [Path(os.path.realpath(self.top / name)) for name in names]
-
-    def _line(self, *arguments: str) -> str:
-        """What git prints, or "" where it fails."""
-        command = ["git", *QUIET, *arguments]
-        _, output, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
-        return str(output).strip()
 
     def dirty(self, paths: Sequence[Path], staged: bool = False) -> list[Dirty]:
         """Those of the paths that have unstaged changes or that git does not track; with `staged`, staged ones too."""
