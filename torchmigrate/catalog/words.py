@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torchmigrate.catalog.row import DIFFERENT, HELPER, LEFT, MISSING, NO_OP, NO_TORCH, WORKS, Row
+from torchmigrate.words import listed
 
 NAMES = {
     "cuda": "CUDA", "rocm": "ROCm", "mps": "MPS", "xpu": "XPU", "npu": "NPU", "hpu": "HPU", "mtia": "MTIA",
@@ -54,8 +55,3 @@ def verdicts(row: Row) -> str:
     if none := grouped[NO_TORCH]:
         parts.append(f"{listed(none)} {'is no torch device' if len(none) == 1 else 'are no torch devices'}")
     return "; ".join(parts)
-
-
-def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

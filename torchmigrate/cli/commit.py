@@ -15,6 +15,7 @@ from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError
 from torchmigrate.helper import placement, runtime_source
 from torchmigrate.project import is_ours
+from torchmigrate.words import counted
 
 if TYPE_CHECKING:
     from torchmigrate.commits import Made, Target
@@ -47,7 +48,7 @@ class Commits:
             return would or ["note: nothing to commit"]
         rows = [f"  {name[:10]} {subject}" for name, subject in self.made.commits]
         n, old = len(rows), self.target.head[:10]
-        head = f"{n} commit{'s' if n > 1 else ''} on {self.target.branch}, without the repository's hooks:"
+        head = f"{counted(n, 'commit')} on {self.target.branch}, without the repository's hooks:"
         if self.target.creates:
             return [head, *rows, "`git switch -` goes back to where you were, which is as it was"]
         return [head, *rows, f"`git reset --keep {old}` takes {'them' if n > 1 else 'it'} back"]

@@ -20,6 +20,7 @@ from torchmigrate.cli.settings import known, pack_errors
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.rule import Rule, Ruleset
+from torchmigrate.words import counted
 
 
 def _load() -> Ruleset:
@@ -77,7 +78,7 @@ def explain(name: str) -> int:
     if row:
         print(_wrapped(words.paragraph(row, row.name if rows.row(api) else api)))
     elif found:
-        print(f"{name}: see {len(found)} rule{'' if len(found) == 1 else 's'}")
+        print(f"{name}: see {counted(len(found), 'rule')}")
     else:
         known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
         help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torchmigrate.words import shorten
+from torchmigrate.words import listed, shorten
 
 from .failures import Failure
 
@@ -55,8 +55,7 @@ class Case:
     def names(self) -> str:
         """The suspects and a verb: "`a` and `b` are"."""
         shown = [f"`{s['name']}`" + (f" ({n} tensors)" if (n := s.get("parts", 1)) > 1 else "") for s in self.suspects]
-        listed = " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
-        return f"{listed} {'is' if len(shown) == 1 else 'are'}"
+        return f"{listed(shown)} {'is' if len(shown) == 1 else 'are'}"
 
     @property
     def rest(self) -> str:
