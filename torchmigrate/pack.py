@@ -61,15 +61,20 @@ _CASE = re.compile(r"^\[\[case\]\]\n.*?(?=^\[\[(?:rewrite|pattern|where)\]\]$|\Z
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
     """Read one rule file. Raises PackError. Nine tenths of our own are cases, which take time and are tested ones."""
+    text, data = read_toml(path, "a rule", None if cases else _CASE)
+    return Reader(path, text, cases).rule(data)
+
+
+def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
+    """A file's text, and its tables but for what a pattern leaves out. Raises PackError, which says `what` it is."""
     try:
         text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text if cases else _CASE.sub("", text))
+        return text, tomllib.loads(but.sub("", text) if but else text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
-        raise PackError(f"{path}:{line.group(1) if line else 1}: {error}\nhelp: the file is not valid TOML") from None
+        raise PackError(f"{path}:{line[1] if line else 1}: {error}\nhelp: the file is not valid TOML") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise PackError(f"{path}:1: {error}\nhelp: a rule is a readable UTF-8 TOML file") from None
-    return Reader(path, text, cases).rule(data)
+        raise PackError(f"{path}:1: {error}\nhelp: {what} is a readable UTF-8 TOML file") from None
 
 
 class Reader:

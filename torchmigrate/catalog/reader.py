@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from torchmigrate.catalog.row import ACTIONS, BACKENDS, HELPER, KINDS, LEFT, NO_TORCH, VERDICTS, Row
 from torchmigrate.errors import did_you_mean
-from torchmigrate.pack import PackError
+from torchmigrate.pack import PackError, read_toml
 
 _TEXTS = ("name", "kind", "action", "helper", "why", "since", "source", "measure", "gives")
 _KEYS = (*_TEXTS, "rule", "also", "verdicts", "but")
@@ -20,14 +19,7 @@ _NAME = re.compile(r"torch(\.[A-Za-z_]\w*)*")
 
 def read(path: Path, rules: Collection[str] | None = None) -> list[Row]:
     """The rows of one file. Raises PackError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        raise PackError(f"{path}:{line[1] if line else 1}: {error}\nhelp: the file is not valid TOML") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PackError(f"{path}:1: {error}\nhelp: a catalog is a readable UTF-8 TOML file") from None
+    text, data = read_toml(path, "a catalog")
     return _Reader(path, text, rules).rows(data)
 
 

@@ -13,7 +13,7 @@ from torchmigrate import catalog
 from torchmigrate import config as config_
 from torchmigrate.catalog.row import BACKENDS, MISSING
 from torchmigrate.cli.output import emit
-from torchmigrate.cli.settings import pack_errors
+from torchmigrate.cli.settings import pack_errors, split_names
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.report import catalog as report
 from torchmigrate.words import counted
@@ -54,7 +54,7 @@ def run(
 
 
 def _backends(given: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(name.strip() for value in given for name in value.split(",") if name.strip())
+    names = split_names(given) or ()
     for name in names:
         if name not in BACKENDS:
             raise UserError(f"--backend names no backend: `{name}`", did_you_mean(name, BACKENDS) or _known())

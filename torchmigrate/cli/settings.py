@@ -38,10 +38,10 @@ def settings_for(
         paths,
         config,
         isolated,
-        select=_names(select),
-        ignore=_names(ignore),
+        select=split_names(select),
+        ignore=split_names(ignore),
         torch=torch,
-        backends=_names(backends),
+        backends=split_names(backends),
         unsafe_fixes=unsafe_fixes,
         runtime=runtime.value if runtime else None,
         style=style.value if style else None,
@@ -70,7 +70,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _names(values: Sequence[str] | None) -> tuple[str, ...] | None:
+def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
     """`--select a,b --select c`."""
     if not values:
         return None
