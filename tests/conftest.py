@@ -3,6 +3,7 @@ cache than the built simulated device."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -89,6 +90,15 @@ def git(directory: Path, *arguments: str) -> str:
     """Run git in a test's repository."""
     command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", *arguments]
     return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
+
+
+def copy_of_package(directory: Path) -> Path:
+    """What an installation is made of, apart from the checkout, which tests leave as it is."""
+    for name in ("torchmigrate", "rules", ".github/action"):
+        shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("action.yml", ".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, directory / name)
+    return directory
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

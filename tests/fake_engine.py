@@ -42,6 +42,7 @@ def plan(
     mode: str,
     on_progress: Callable[[int, int], None] | None = None,
     only: Selection = EVERYTHING,
+    given: object = None,
 ) -> Plan:
     found = [file for file in files.discover(paths, settings) if only.holds(file)]
     results = [_one(file, settings, mode) for file in found]

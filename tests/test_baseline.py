@@ -42,6 +42,31 @@ def test_what_is_known_is_counted_and_does_not_fail(adopted: Path, cli: Cli) -> 
     assert (data["summary"]["findings"], data["summary"]["known"], data["summary"]["fixable"]) == (0, 2, 0)
 
 
+@pytest.mark.parametrize(
+    ("layout", "found"),
+    [
+        ("github", lambda out: out.count("::warning")),
+        ("gitlab", lambda out: len(json.loads(out))),
+        ("junit", lambda out: out.count("<failure")),
+        ("sarif", lambda out: len([r for r in json.loads(out)["runs"][0]["results"] if "suppressions" not in r])),
+    ],
+)
+def test_what_is_known_is_in_no_report_for_other_programs(
+    adopted: Path, cli: Cli, layout: str, found: Callable[[str], int]
+) -> None:
+    assert found(cli("check", "--output-format", layout).out) == 2
+    ran = cli(*KNOWN, "--output-format", layout)
+    assert (ran.status, found(ran.out)) == (0, 0)
+    write_tree(adopted, {"train.py": TRAIN + "\n\ntorch.cuda.synchronize()\n"})
+    ran = cli(*KNOWN, "--output-format", layout)
+    assert (ran.status, found(ran.out)) == (1, 1)
+
+
+def test_sarif_says_that_a_baseline_knows_them(adopted: Path, cli: Cli) -> None:
+    (run,) = json.loads(cli(*KNOWN, "--output-format", "sarif").out)["runs"]
+    assert [result["suppressions"] for result in run["results"]] == [[{"kind": "external"}]] * 2
+
+
 def test_what_is_new_fails_alone(adopted: Path, cli: Cli) -> None:
     write_tree(adopted, {"train.py": TRAIN + "\n\ntorch.cuda.synchronize()\n"})
     ran = cli(*KNOWN, "--output-format", "concise")
@@ -252,7 +277,7 @@ def test_mistakes(here: Path, cli: Cli) -> None:
     ran = cli("check", "--write-baseline")
     assert (ran.status, ran.err.splitlines()[-1]) == (2, "help: name the file: --baseline FILE")
     ran = cli("check", "--baseline", "nowhere/known.json", "--write-baseline")
-    assert (ran.status, ran.err.splitlines()[-1]) == (
+    assert (ran.status, ran.err.splitlines()[-2]) == (
         2,
         "error: cannot write nowhere/known.json: no such file or directory",
     )

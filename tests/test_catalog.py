@@ -136,7 +136,7 @@ def replaced(old: str, new: str) -> str:
         ("api = 3", 1, "no list of tables", "write [[api]], once per row"),
         ("[api]", 1, "no list of tables", "write [[api]], once per row"),
         ("verdicts = 3", 1, "`verdicts` is no table of tables", "write [verdicts.name]"),
-        ("a = [", 1, "Invalid value", "not valid TOML"),
+        ("a = [", 1, "not valid TOML: Invalid value", "a TOML file"),
     ],
 )  # fmt: skip
 def test_an_error_says_where_and_how(tmp_path: Path, text: str, line: int, what: str, help: str) -> None:
@@ -153,7 +153,7 @@ def test_an_error_says_where_and_how(tmp_path: Path, text: str, line: int, what:
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = write_tree(tmp_path, {"zzz.toml": b"\xff"}) / "zzz.toml"
-    with pytest.raises(PackError, match=r"zzz\.toml:1: .*\nhelp: a catalog is a readable UTF-8 TOML file"):
+    with pytest.raises(PackError, match=r"zzz\.toml:1: byte 0xff is not UTF-8\nhelp: save it as UTF-8"):
         catalog.gather([file])
 
 

@@ -79,10 +79,10 @@ def test_a_near_name_is_suggested(here: Path, cli: Cli) -> None:
 
 def test_rules_test_runs_the_cases_of_a_pack(here: Path, cli: Cli, mine: Callable[[str], None]) -> None:
     ran = cli("rules", "test", "rules")
-    assert (ran.status, ran.out, ran.last) == (0, "", "2 of 2 cases of 1 rules pass.")
+    assert (ran.status, ran.out, ran.last) == (0, "", "2 of 2 cases of 1 rule pass.")
     mine("2")
     ran = cli("rules", "test", "rules")
-    assert (ran.status, ran.last) == (1, "1 of 2 cases of 1 rules pass.")
+    assert (ran.status, ran.last) == (1, "1 of 2 cases of 1 rule pass.")
     line = RULE[: RULE.index("[[case]]")].count("\n") + 1
     assert ran.out.startswith(f"rules/own/example.toml:{line}: own/example: plain: ")
     assert cli("rules", "test", "nowhere").status == 2

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, write_tree
 
-from torchmigrate import commits, engine, pack, split, write
+from torchmigrate import commits, engine, gather, pack, split, write
 from torchmigrate.config import Settings
 from torchmigrate.edits import Changed
 from torchmigrate.helper import runtime_source
@@ -124,7 +126,7 @@ def test_each_step_is_what_its_packs_alone_would_give(project: Path, cli: Cli, m
     steps = git(project, "rev-list", "--reverse", f"{base}..HEAD").split()[1:]
     for at_step, commit in enumerate(steps, 1):
         packs = frozenset(["device", "amp", "memory", "stream"][:at_step])
-        monkeypatch.setattr(engine, "Facts", partial(Facts, fixing=packs))
+        monkeypatch.setattr(gather, "Facts", partial(Facts, fixing=packs))
         git(project, "checkout", "-q", base)
         plan = engine.plan([project], Settings(root=project), 1, "apply")
         wanted = {r.path: r.after.decode() for r in plan.results if isinstance(r, Changed)}
@@ -255,6 +257,69 @@ def test_hooks_do_not_run_and_are_said_not_to(project: Path, cli: Cli) -> None:
     assert not list(project.glob("ran-*"))
 
 
+GPG = """\
+#!{python}
+import sys
+text = sys.stdin.buffer.read()
+with open({log!r}, "ab") as log:
+    log.write(" ".join(sys.argv[1:]).encode() + b"\\n" + text + b"\\0")
+if {fails}:
+    sys.exit("gpg: signing failed: No secret key")
+sys.stderr.write("[GNUPG:] SIG_CREATED D 1 8 00 1 0123456789ABCDEF0123456789ABCDEF01234567\\n")
+sys.stdout.write("-----BEGIN PGP SIGNATURE-----\\n\\nfake\\n-----END PGP SIGNATURE-----\\n")
+"""
+
+
+@pytest.fixture
+def signing(project: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Commits are to be signed, by a program that writes down what it is asked to sign, and signs or fails."""
+
+    def make(fails: bool = False) -> Path:
+        if os.name == "nt":
+            pytest.skip("the program begins with #!")
+        log, program = tmp_path / "signed", tmp_path / "a gpg"
+        program.write_text(GPG.format(python=sys.executable, log=str(log), fails=fails))
+        program.chmod(0o755)
+        for name, value in (("commit.gpgSign", "true"), ("gpg.program", str(program)), ("user.signingKey", "ann")):
+            git(project, "config", "--global", name, value)  # not the repository's: it may name no program
+        return log
+
+    return make
+
+
+def test_commits_are_signed_where_git_is_told_to(project: Path, cli: Cli, signing: Callable[..., Path]) -> None:
+    base, log = head(project), signing()
+    ran = cli("apply", "--commit")
+    assert ran.status == 0, ran.err
+    made = git(project, "rev-list", "--reverse", f"{base}..HEAD").split()
+    signed = log.read_bytes().split(b"\0")[:-1]
+    assert len(made) == len(signed) == len(SUBJECTS)
+    for commit, (asked, _, text) in zip(made, (each.partition(b"\n") for each in signed), strict=True):
+        stored = git(project, "cat-file", "commit", commit)
+        assert "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n fake\n -----END PGP SIGNATURE-----\n" in stored
+        unsigned = re.sub(r"^gpgsig .*\n(?: .*\n)*", "", stored, flags=re.M)
+        assert text.decode() == unsigned and asked.endswith(b"ann")
+    assert git(project, "status", "--porcelain") == ""
+
+
+def test_nothing_is_written_where_signing_fails(project: Path, cli: Cli, signing: Callable[..., Path]) -> None:
+    base, log = head(project), signing(fails=True)
+    ran = cli("apply", "--commit")
+    assert ran.status == 2 and log.exists()
+    assert (
+        "error: git could not make the commits, so nothing was written: gpg failed to sign the data\nhelp: " in ran.err
+    )
+    assert "see that `git commit -S` works here" in ran.err
+    assert head(project) == base and git(project, "status", "--porcelain") == ""
+    assert (project / "train.py").read_text() == TRAIN
+
+
+def test_a_commit_is_not_signed_where_git_is_not_told_to(project: Path, cli: Cli, signing: Callable[..., Path]) -> None:
+    log = signing()
+    git(project, "config", "commit.gpgSign", "false")
+    assert cli("apply", "--commit").status == 0 and not log.exists()
+
+
 def test_modes_line_ends_and_filters_are_git_s(here: Path, identity: None, cli: Cli) -> None:
     write_tree(here, {".gitattributes": "*.py text eol=crlf\n", "run.py": TRAIN.replace("\n", "\r\n")})
     (here / "run.py").chmod(0o755)
@@ -295,7 +360,7 @@ def test_dry_run_tells_the_commits_and_makes_none(project: Path, cli: Cli) -> No
 def test_outside_of_git(here: Path, identity: None, cli: Cli) -> None:
     write_tree(here, FILES)
     ran = cli("apply", "--commit")
-    assert ran.status == 2 and "is in no git work tree; --commit needs one" in ran.err
+    assert ran.status == 2 and "--commit needs git, and this directory is in no work tree of it" in ran.err
     assert (here / "train.py").read_text() == TRAIN
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import git
 
-from torchmigrate.diff import unified
+from torchmigrate import limits
+from torchmigrate.diff import readable, unified
 from torchmigrate.edits import Changed, Finding, Safety
 
 
@@ -131,13 +132,13 @@ def test_no_change_no_diff() -> None:
     assert unified(change(LINES, LINES), "a.py") == b""
 
 
-def test_notebooks_are_shown_per_cell_and_are_no_patch(tmp_path: Path) -> None:
+def test_notebooks_are_read_per_cell_and_that_is_no_patch(tmp_path: Path) -> None:
     def notebook(text: str) -> bytes:
         cells = [{"cell_type": "markdown", "source": ["# é"]}, {"cell_type": "code", "source": ["a\n", text]}]
         return json.dumps({"cells": cells}).encode()
 
     found = (finding("device/tensor-cuda", 2, cell=2), finding("other/rule", 2, cell=1))
-    patch = unified(change(notebook("x.cuda()"), notebook("x.to(d)"), applied=found), "nb.ipynb")
+    patch = readable(change(notebook("x.cuda()"), notebook("x.to(d)"), applied=found), "nb.ipynb")
     assert patch.decode() == (
         "# nb.ipynb:cell 2 (for reading; `apply` rewrites the notebook)\n"
         "# @@ -1,2 +1,2 @@ device/tensor-cuda\n"
@@ -155,3 +156,18 @@ def test_notebooks_are_shown_per_cell_and_are_no_patch(tmp_path: Path) -> None:
         assert (tmp_path / "z.py").read_bytes() == b"b\n"
         (tmp_path / "a.py").write_bytes(b"a\n")
         (tmp_path / "z.py").write_bytes(b"a\n")
+
+
+def test_many_equal_lines_cost_no_more_than_they_are(tmp_path: Path) -> None:
+    """difflib looks at every pair of equal lines: a million million of them here."""
+    before = b"import torch\n" + b"\n" * 200_000 + b"x.cuda()\n" + b"\n" * 200_000 + b"y.cuda()\nend\n"
+    after = before.replace(b"torch\n", b"torch\nimport accel\n").replace(b".cuda()", b".to(accel.device())")
+    with limits.bounded(30):
+        patch = unified(Changed(tmp_path / "a.py", before, after, ()), "a.py")
+    assert patch.count(b"@@ -") == 3
+    assert [line for line in patch.split(b"\n") if line[:1] in (b"-", b"+")][2:] == [
+        *(b"+import accel", b"-x.cuda()", b"+x.to(accel.device())", b"-y.cuda()", b"+y.to(accel.device())")
+    ]
+    (tmp_path / "a.py").write_bytes(before)
+    subprocess.run(["git", "apply", "-"], input=patch, cwd=tmp_path, check=True)
+    assert (tmp_path / "a.py").read_bytes() == after

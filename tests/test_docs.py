@@ -20,7 +20,7 @@ from torchmigrate import cli as command_line
 from torchmigrate import config
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 Cli = Callable[..., Ran]
 Migrated = Callable[..., str]
 
@@ -36,7 +36,7 @@ def command_lines() -> Iterator[tuple[str, str]]:
         text = page.read_text(encoding="utf-8")
         blocks = "\n".join(fences(text, "sh") + fences(text, "console"))
         inline = re.findall(r"`torchmigrate ([a-z][^`]*)`", text)
-        names = "apply|check|report|rules|explain|catalog|verify|backends|undo"
+        names = "apply|check|report|rules|explain|catalog|config|verify|backends|fleet|undo"
         for line in [*re.findall(rf"torchmigrate ((?:{names})\b[^&|#\n]*)", blocks), *inline]:
             yield page.name, line.strip()
 
@@ -119,16 +119,19 @@ def test_a_command_line_parses(page: str, line: str) -> None:
 
 def test_there_are_command_lines() -> None:
     used = {line.split()[0] for _, line in command_lines()}
-    assert used == {"apply", "check", "report", "rules", "explain", "catalog", "verify", "backends", "undo"}
+    names = "apply check report rules explain catalog config verify backends fleet undo server"
+    assert used == set(names.split())
 
 
 OF_OTHERS = {"--gpus", "--gres"}  # docker's and slurm's, which rules speak of
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_option_exists(page: Path) -> None:
     group = typer.main.get_command(command_line.app)
-    known = {option for command in group.commands.values() for p in command.params for option in p.opts}
+    known = {
+        option for command in group.commands.values() for p in command.params for option in (*p.opts, *p.secondary_opts)
+    }
     named = set(re.findall(r"`(--[a-z-]+)", page.read_text(encoding="utf-8")))
     assert named - OF_OTHERS <= known
 
@@ -146,10 +149,10 @@ def test_names_that_the_pages_explain(name: str, cli: Cli, here: Path) -> None:
     assert cli("explain", name).status == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)", text):
+    for target in re.findall(r"\]\((?!https:)([^)#]+)", text):
         assert (page.parent / target).is_file(), target
     headings = {h.lower().replace("/", "").replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= headings
@@ -166,10 +169,21 @@ def build_rules() -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["rules.md", "catalog.md", "helper.md"])
-def test_a_written_page_is_up_to_date(name: str) -> None:
-    page = ROOT / "docs" / name
-    assert page.read_text(encoding="utf-8") == build_rules().pages()[page], "run: python docs/build_rules.py"
+def test_the_written_pages_are_up_to_date() -> None:
+    written = build_rules().pages()
+    stale = [p.name for p, text in written.items() if not p.is_file() or p.read_text(encoding="utf-8") != text]
+    assert not stale, "run: python docs/build_rules.py"
+    assert set((ROOT / "docs" / "catalog").iterdir()) <= set(written)
+    assert {"rules.md", "catalog.md", "helper.md", "mps.md", "cuda.md"} <= {page.name for page in written}
+
+
+def test_every_row_of_the_catalog_has_its_place() -> None:
+    """On one page, and on one line of it."""
+    from torchmigrate import catalog
+
+    pages = [p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "catalog").glob("*.md")]
+    shown = [name for text in pages for name in re.findall(r"^\| `(torch[\w.]*)` \|", text, re.M)]
+    assert len(shown) == len(set(shown)) == len({(row.path, row.line) for row in catalog.load().rows.values()})
 
 
 def examples() -> list[tuple[str, str]]:

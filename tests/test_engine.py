@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import planned, python, texts_after, write_tree
 
-from torchmigrate import engine
+from torchmigrate import engine, gather
 from torchmigrate.config import Settings
 from torchmigrate.edits import Changed, Failed, Skipped, Unchanged
 
@@ -128,7 +128,9 @@ def test_a_pack_of_the_users_own(tmp_path: Path) -> None:
 # ---- the project around the files that were named
 def test_the_torch_floor_is_told(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"a.py": TRAIN, "requirements.txt": "torch>=2.6\n"})
-    assert engine.plan([root], Settings(root=root), 1, "check").notes == ["torch >=2.6 inferred from requirements.txt"]
+    assert engine.plan([root], Settings(root=root), 1, "check").notes == [
+        "torch >=2.6 inferred from requirements.txt:1"
+    ]
     assert engine.plan([root], Settings(root=root, torch=">=2.4"), 1, "check").notes == []
 
 
@@ -163,7 +165,7 @@ def test_project_root(named: list[str], root: str, tmp_path: Path) -> None:
         tmp_path,
         {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/sub/__init__.py": "", "pkg/sub/x.py": "", "tools/y.py": ""},
     )
-    assert engine.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
+    assert gather.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
 
 
 # ---- notebooks

@@ -121,7 +121,7 @@ def runs(
     with ThreadPoolExecutor(2) as pool:
         started: dict[Job, Future[list[Ran]]] = {}
         for item in request.session.items:
-            if "runs" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("skip"):
+            if item.path == Path(__file__) and "runs" in item.fixturenames and not item.get_closest_marker("skip"):
                 for job in item.callspec.params["jobs"]:
                     if job not in started:
                         started[job] = pool.submit(run, job, library, folder)

@@ -136,9 +136,9 @@ def test_paths_restrict_further(repository: Path, cli: Cli) -> None:
 def test_nothing_changed(repository: Path, cli: Cli) -> None:
     ran = cli("check", "--since", "HEAD")
     assert (ran.status, ran.out) == (0, "")
-    assert "note: no file is changed since HEAD\n" in ran.err
+    assert "note: no file changed since HEAD\n" in ran.err
     ran = cli("apply", "--staged")
-    assert (ran.status, "note: no file is staged\n" in ran.err) == (0, True)
+    assert (ran.status, "note: no file staged for the next commit\n" in ran.err) == (0, True)
 
 
 def test_a_file_that_is_named_and_missing_is_still_an_error(repository: Path, cli: Cli) -> None:

@@ -12,7 +12,7 @@ from conftest import ROOT, planned, python, write_plan, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate import engine, files, pack
+from torchmigrate import files, pack, pool
 from torchmigrate.cases import migrate
 from torchmigrate.config import Settings
 from torchmigrate.edits import Changed, Edit, Finding, Status, compose, flatten
@@ -204,7 +204,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     total = 0
     for copy in range(100):
         for path in sorted((ROOT / "fixtures").rglob("*.py")):
-            if "expected" in path.parts or total > 1.3 * engine.POOL_BYTES:
+            if "expected" in path.parts or total > 1.3 * pool.POOL_BYTES:
                 continue
             raw = path.read_bytes()
             newline = "\r\n" if b"\r\n" in raw else "\n"
@@ -213,7 +213,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(raw)
             total += len(raw) if b"cuda" in raw else 0
-    assert total > engine.POOL_BYTES
+    assert total > pool.POOL_BYTES
     return root
 
 

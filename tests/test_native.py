@@ -195,8 +195,9 @@ def test_a_pack_of_ones_own_says_what_is_native(tmp_path: Path) -> None:
     ("options", "floor", "message"),
     [
         ((), None, "nothing says which torch this project asks for"),
-        ((), "torch>=2.4", "this project asks for torch >=2.4 (requirements.txt)"),
+        ((), "torch>=2.4", "this project asks for torch >=2.4 (requirements.txt:1)"),
         (("--torch", ">=2.8"), "torch>=2.9", "this project asks for torch >=2.8"),
+        (("--torch", ">=1.13"), None, "this project asks for torch >=1.13\n"),
     ],
 )
 def test_an_older_torch_is_refused(

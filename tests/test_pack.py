@@ -23,8 +23,8 @@ def rule_of(text: str, tmp_path: Path, name: str = "mine/a-rule") -> Rule:
 
 # text, line of the error, what it says, the way out
 BAD = {
-    "no TOML": ("summary = \n", 1, "", "not valid TOML"),
-    "TOML broken further down": (HEAD + "\n[[case]\n", 5, "", "not valid TOML"),
+    "no TOML": ("summary = \n", 1, "not valid TOML", "a TOML file"),
+    "TOML broken further down": (HEAD + "\n[[case]\n", 5, "not valid TOML", "a TOML file"),
     "no summary": ('safety = "safe"\nwhy = "b"\n', 1, "`summary` is missing", "every rule has a summary"),
     "summary is no string": ('summary = 1\nsafety = "safe"\nwhy = "b"\n', 1, "`summary` is missing", "string"),
     "no why": ('summary = "a"\nsafety = "safe"\n', 1, "`why` is missing", "every rule has a why"),
@@ -40,13 +40,13 @@ BAD = {
         HEAD + '[[rewrite]]\nmatch = "torch.f("\nwith = "x"\n',
         5,
         "is not an expression",
-        "one Python",
+        "one expression",
     ),
     "match of a plain name": (
         HEAD + '[[rewrite]]\nmatch = "f($x)"\nwith = "x"\n',
         5,
         "neither a torch function",
-        "one Python",
+        "one expression",
     ),
     "unbound capture": (HEAD + '[[rewrite]]\nmatch = "torch.f($x)"\nwith = "g($y)"\n', 6, "$y", "bind it in"),
     "unbound capture, native": (HEAD + REWRITE + 'native = "g($y)"\n', 6, "$y", "bind it in"),
@@ -55,9 +55,14 @@ BAD = {
         HEAD + REWRITE + 'where = {b = "literal"}\n',
         7,
         "`where` has b",
-        "captures: a",
+        "`match` binds $a",
     ),
-    "where of an unknown kind": (HEAD + REWRITE + 'where = {a = "tensor"}\n', 7, "'tensor'", "kinds: integer, literal"),
+    "where of an unknown kind": (
+        HEAD + REWRITE + 'where = {a = "tensor"}\n',
+        7,
+        "'tensor'",
+        "a kind is one of integer, literal",
+    ),
     "rewrite's safety": (HEAD + REWRITE + 'safety = "maybe"\n', 4, "safety is 'maybe'", "safe, unsafe or display"),
     "the second rewrite": (
         HEAD + REWRITE + '[[rewrite]]\nmatch = "torch.g($x)"\nwith = "g($y)"\n',
@@ -65,6 +70,29 @@ BAD = {
         "$y",
         "bind it in",
     ),
+    "a string for a list": (
+        HEAD + REWRITE.replace("[[", 'see = "u"\n[['),
+        4,
+        '`see` must be a list of strings: ["u"]',
+        "see =",
+    ),
+    "a backend that is none": (
+        HEAD + 'backends = ["mpss"]\n' + REWRITE,
+        4,
+        "names no backend: `mpss`",
+        "did you mean `mps`?",
+    ),
+    "a string for a flag": (HEAD + 'blocks = "no"\n' + REWRITE, 4, "`blocks` must be true or false", "blocks = true"),
+    "one table for many": (
+        HEAD + REWRITE.replace("[[rewrite]]", "[rewrite]"),
+        1,
+        "must be a list of tables",
+        "[[rewrite]]",
+    ),
+    "a case's flag": (HEAD + REWRITE + CASE + "todo = 1\n", 7, "`todo` must be true or false", "todo = true"),
+    "where of no table": (HEAD + REWRITE + 'where = "x"\n', 4, "`where` must be a table", "where = { ... }"),
+    "torch of no release": (HEAD + REWRITE + 'torch = "new"\n', 4, "`torch` must be a version specifier", "torch ="),
+    "nested without end": ("x = " + "[" * 5000, 1, "nested too deeply", "three levels"),
     "case without before": (
         HEAD + REWRITE + '[[case]]\ntitle = "t"\n',
         7,
@@ -97,7 +125,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(PackError, match="UTF-8"):
         load_rule(path)
-    with pytest.raises(PackError, match="readable"):
+    with pytest.raises(PackError, match="a file that can be read"):
         load_rule(tmp_path / "absent.toml")
 
 
@@ -178,6 +206,21 @@ def test_two_rules_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackError, match="no such directory of rules"):
         load([tmp_path / "absent"])
+
+
+def test_a_folder_is_read_once_whatever_it_is_called(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"mine/a-rule.toml": HEAD + REWRITE})
+    (tmp_path / "link").symlink_to(tmp_path)
+    found = load([tmp_path, tmp_path / "mine" / "..", tmp_path / "link", builtin()])
+    assert set(found.rules) - set(load().rules) == {"mine/a-rule"}
+
+
+def test_a_folder_without_packs_is_refused(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"mine/a-rule.toml": HEAD + REWRITE, "empty/readme.txt": "x"})
+    with pytest.raises(PackError, match=rf"no rules in it\nhelp: .*name the folder above, {tmp_path}$"):
+        load([tmp_path / "mine"])
+    with pytest.raises(PackError, match="there are no rules in it"):
+        load([tmp_path / "empty"])
 
 
 def test_the_rules_that_ship_are_found() -> None:

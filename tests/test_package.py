@@ -1,17 +1,19 @@
-"""What is installed: no torch, and in the wheel all that a run needs."""
+"""What is built and installed: no torch, all that a run needs, the same bytes each time."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, python
+from conftest import ROOT, git, python
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -31,13 +33,39 @@ for path in sorted(pathlib.Path("torchmigrate").rglob("*.py")):
 """
 
 
+BUILT_WITH = ("hatchling", "hatch_fancy_pypi_readme")
+
+
+def build(source: Path, out: Path) -> Path:
+    """Both distributions of a tree, without an environment of their own."""
+    for name in BUILT_WITH:
+        pytest.importorskip(name, reason="what builds it is not here: pip install 'torchmigrate[test]'")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+    fixed = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, env=fixed)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    pytest.importorskip("hatchling", reason="the wheel is built with hatchling: pip install 'torchmigrate[test]'")
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return zipfile.ZipFile(next(out.glob("*.whl")))
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(built.glob("*.whl")))
+
+
+@pytest.fixture(scope="module")
+def sdist(built: Path) -> tarfile.TarFile:
+    return tarfile.open(next(built.glob("*.tar.gz")))
+
+
+def description(wheel: zipfile.ZipFile) -> str:
+    """What an index page shows."""
+    (name,) = [n for n in wheel.namelist() if n.endswith(".dist-info/METADATA")]
+    return message_from_bytes(wheel.read(name)).get_payload()
 
 
 def test_the_wheel_has_the_rules_the_helper_and_the_types(wheel: zipfile.ZipFile) -> None:
@@ -46,6 +74,7 @@ def test_the_wheel_has_the_rules_the_helper_and_the_types(wheel: zipfile.ZipFile
     assert rules and rules <= names
     assert {"torchmigrate/runtime.py", "torchmigrate/py.typed", "torchmigrate/__main__.py"} <= names
     assert "torchmigrate/report/portability/page.css" in names
+    assert {f"torchmigrate/schemas/{name}.json" for name in ("config", "pyproject", "rule", "catalog")} <= names
 
 
 def test_the_wheel_has_all_modules_and_nothing_else(wheel: zipfile.ZipFile) -> None:
@@ -63,6 +92,48 @@ def test_the_wheels_metadata(wheel: zipfile.ZipFile) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
+
+
+def test_an_index_page_has_no_links_into_the_repository(wheel: zipfile.ZipFile) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    link = re.compile(r"\[[^\]]+\]\((?!https?://|#)[^)]*\)")
+    shown = description(wheel)
+    assert len(link.findall(readme)) > 3
+    assert link.findall(shown) == []
+    assert shown.strip() == re.sub(r"\[([^\]]+)\]\((?!https?://|#)[^)]*\)", r"\1", readme).strip()
+
+
+def test_twine_accepts_both(built: Path) -> None:
+    pytest.importorskip("twine", reason="pip install 'torchmigrate[test]'")
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") == 2, done.stdout
+
+
+def test_the_sdist_is_the_repository(sdist: tarfile.TarFile) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    ours = {name for name in listed if name and (ROOT / name).exists()}
+    packed = {member.name.partition("/")[2] for member in sdist.getmembers()}
+    assert packed == ours | {"PKG-INFO"}
+    modes = {member.name.partition("/")[2]: member.mode & 0o111 for member in sdist.getmembers()}
+    assert modes[".ci/run"]
+
+
+def test_two_builds_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    again = build(ROOT, tmp_path)
+    assert {file.name for file in again.iterdir()} == {file.name for file in built.iterdir()}
+    for first in built.iterdir():
+        assert (again / first.name).read_bytes() == first.read_bytes(), f"{first.name} differs"
+
+
+def test_the_sdist_gives_the_same_wheel(built: Path, sdist: tarfile.TarFile, tmp_path: Path) -> None:
+    sdist.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    (first,) = built.glob("*.whl")
+    assert (build(source, tmp_path / "dist") / first.name).read_bytes() == first.read_bytes()
 
 
 def test_a_run_from_the_wheel_finds_its_rules(wheel: zipfile.ZipFile, tmp_path: Path) -> None:

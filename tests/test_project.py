@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 from conftest import module, planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, Unchanged
-from torchmigrate.helper import runtime_source
-from torchmigrate.project import MARKER, Facts, cuda_classes, helper_name, torch_floor, version_of
+from torchmigrate.edits import Changed, Failed, Skipped, Unchanged
+from torchmigrate.files import MARKER
+from torchmigrate.helper import is_untouched, runtime_source
+from torchmigrate.project import Facts, cuda_classes, helper_name, torch_floor, version_of
+
+
+def signed(body: bytes) -> bytes:
+    """A helper of another version, as that version wrote it."""
+    return MARKER + b" 0 " + hashlib.sha256(body).hexdigest()[:32].encode() + b"\n" + body
+
 
 TRAIN = "import torch\nx = torch.ones(1).cuda()\n"
 MOVED = "import torch\nimport accel\nx = torch.ones(1).to(accel.device())\n"
@@ -70,11 +78,48 @@ def test_a_foreign_file_in_the_helpers_place_is_an_error(tmp_path: Path) -> None
 
 
 def test_an_outdated_helper_is_updated(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": MARKER + b" 0.0.0\nold = 1\n"})
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": signed(b"old = 1\n")})
     found = planned(root)
     helper = found["accel.py"]
     assert isinstance(helper, Changed)
     assert (helper.new, helper.after) == (False, runtime_source())
+
+
+def test_a_helper_that_was_edited_is_never_overwritten(tmp_path: Path) -> None:
+    edited = runtime_source() + b"\nmine = 1\n"
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": edited})
+    found = planned(root)
+    assert isinstance(found["accel.py"], Skipped) and "was edited" in found["accel.py"].reason
+    assert isinstance(found["train.py"], Changed)  # it offers all that is called
+
+
+@pytest.mark.parametrize("text", [signed(b"old = 1\n") + b"mine = 1\n", MARKER + b" 1\nold = 1\n", MARKER + b"\n(("])
+def test_an_edited_helper_that_lacks_functions_is_nothing_to_rely_on(tmp_path: Path, text: bytes) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": text})
+    found = planned(root)
+    assert isinstance(found["accel.py"], Failed) and "it lacks " in found["accel.py"].error
+    assert isinstance(found["train.py"], Failed) and "cannot be had" in found["train.py"].error
+
+
+def test_a_helper_with_other_line_ends_is_as_it_was_written(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": runtime_source().replace(b"\n", b"\r\n")})
+    assert set(texts_after(root)) == {"train.py"}
+
+
+@pytest.mark.parametrize("target", ["nowhere.py", "../outside.py"])
+def test_the_helper_is_not_written_through_a_link(tmp_path: Path, target: str) -> None:
+    root = write_tree(tmp_path / "project", {"train.py": TRAIN})
+    outside = tmp_path / "outside.py"
+    outside.write_bytes(signed(b"old = 1\n"))
+    (root / "accel.py").symlink_to(target)
+    found = planned(root)
+    assert isinstance(found["accel.py"], Failed)
+    assert isinstance(found["train.py"], Failed)
+
+
+def test_a_name_that_differs_in_capitals_is_taken(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"train.py": TRAIN, "Accel.py": "MINE = 1\n", "Torch_Accel/__init__.py": ""})
+    assert set(texts_after(root)) == {"train.py", "torchmigrate_accel.py"}
 
 
 def test_a_helper_that_is_current_is_not_written(tmp_path: Path) -> None:
@@ -94,6 +139,7 @@ def test_no_helper_where_nothing_needs_it(tmp_path: Path) -> None:
 
 def test_the_helper_carries_its_marker() -> None:
     assert runtime_source().startswith(MARKER)
+    assert is_untouched(runtime_source()) and not is_untouched(runtime_source() + b"#\n")
 
 
 def test_runtime_package_vendors_nothing(tmp_path: Path) -> None:
@@ -139,11 +185,11 @@ def test_a_class_of_another_file_makes_its_receivers_doubtful(tmp_path: Path) ->
         ({}, None),
         ({"requirements.txt": "torchvision>=0.20\n"}, None),
         ({"requirements.txt": "pytorch-lightning>=2.0\n"}, None),
-        ({"requirements.txt": "numpy\ntorch>=2.6\n"}, (">=2.6", "requirements.txt")),
-        ({"requirements.txt": "torch == 2.1.0+cu118\n"}, (">=2.1", "requirements.txt")),
+        ({"requirements.txt": "numpy\ntorch>=2.6\n"}, (">=2.6", "requirements.txt:2")),
+        ({"requirements.txt": "torch == 2.1.0+cu118\n"}, (">=2.1", "requirements.txt:1")),
         ({"requirements.txt": "torch<3\n"}, None),
-        ({"pyproject.toml": 'dependencies = ["torch~=2.9"]\n'}, (">=2.9", "pyproject.toml")),
-        ({"setup.py": "install_requires=['torch>=1.7']\n"}, (">=1.7", "setup.py")),
+        ({"pyproject.toml": 'dependencies = ["torch~=2.9"]\n'}, (">=2.9", "pyproject.toml:1")),
+        ({"setup.py": "install_requires=['torch>=1.7']\n"}, (">=1.7", "setup.py:1")),
     ],
 )
 def test_torch_floor(files: dict[str, str], expected: tuple[str, str] | None, tmp_path: Path) -> None:
@@ -168,6 +214,9 @@ def test_torch_at_least(floor: str | None, spec: str | None, expected: bool) -> 
 def test_versions() -> None:
     assert version_of(">=2.10.1") == (2, 10)
     assert version_of("any") is None
+    assert version_of("<3.0, >=2.1") == version_of("!=2.4,~=2.1") == version_of("==2.1.*") == (2, 1)
+    assert version_of("<3.0") is None
+    assert version_of(">2") == (2, 0)
     assert version_of(None) is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,7 +140,8 @@ def test_it_does_not_run_without_being_asked(project: Path, cli: Cli) -> None:
     ran = cli("verify", ".")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == (
-        "error: verify needs a command to run, after `--`\nhelp: torchmigrate verify . -- python train.py --epochs 1\n"
+        "error: verify needs a command to run, after `--`\n"
+        "help: as in: torchmigrate verify . -- python train.py --epochs 1\n"
     )
 
 
@@ -411,7 +413,8 @@ def test_ctrl_c_ends_everything(project: Path, temporary: Path, number: signal.S
 
 
 def test_the_default_backends_are_those_of_the_help(cli: Cli) -> None:
-    assert f"[default: {','.join(backends.DEFAULT)}]" in " ".join(cli("verify", "--help").out.split())
+    told = re.search(r"Of ([\w,]+) \(default: not (\w+)\)", " ".join(cli("verify", "--help").out.split()))
+    assert told and [name for name in told[1].split(",") if name != told[2]] == list(backends.DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -419,10 +422,10 @@ def test_the_default_backends_are_those_of_the_help(cli: Cli) -> None:
     [
         (["nowhere", *RUN], "error: nowhere: no such file or directory"),
         (["nowhere"], "error: nowhere: no such file or directory"),
-        ([".", "--backends", "mpss", *RUN], "error: --backends: no such backend: mpss\nhelp: did you mean `mps`?"),
-        ([".", "--backends", ",", *RUN], "error: --backends names none"),
-        ([".", "--env", "A", *RUN], "error: --env A: must be NAME=VALUE"),
-        ([".", "--tolerance", "-1", *RUN], "error: invalid value for '--tolerance'"),
+        ([".", "--backends", "mpss", *RUN], "error: --backends names no backend: `mpss`\nhelp: did you mean `mps`?"),
+        ([".", "--backends", ",", *RUN], "error: --backends names no backend"),
+        ([".", "--env", "A", *RUN], "error: --env A: no value\nhelp: write --env NAME=VALUE"),
+        ([".", "--tolerance", "-1", *RUN], "error: --tolerance: "),
         ([".", "--", "./nowhere"], "error: ./nowhere: no such command"),
         ([".", "--", "no-such-command-at-all"], "error: no-such-command-at-all: no such command"),
         ([".", "--", "./train.py"], "error: ./train.py: not executable"),

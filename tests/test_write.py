@@ -46,13 +46,21 @@ def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
     assert (tmp_path / "accel.py").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_symlinks_are_followed(file: Path, tmp_path: Path) -> None:
-    link = tmp_path / "sub" / "link.py"
-    link.parent.mkdir()
-    link.symlink_to("../a.py")
-    assert errors(change(link)) == {}
-    assert link.is_symlink()
-    assert file.read_bytes() == b"new\n"
+def test_nothing_is_written_through_a_link(file: Path, tmp_path: Path) -> None:
+    """Paths are real ones when they are found: a link is one that has taken the file's place."""
+    (tmp_path / "sub").mkdir()
+    planned = [
+        change(tmp_path / "sub" / "link.py", before=b"old\n"),
+        change(tmp_path / "other" / "a.py", before=b"old\n"),
+    ]
+    helper = change(tmp_path / "accel.py", new=True)
+    (tmp_path / "sub" / "link.py").symlink_to("../a.py")
+    (tmp_path / "other").symlink_to(tmp_path)
+    (tmp_path / "accel.py").symlink_to("nowhere.py")
+    found = errors(*planned) | errors(helper)
+    assert found == dict.fromkeys(("link.py", "a.py", "accel.py"), "not written: a symbolic link leads there")
+    assert file.read_bytes() == b"old\n"
+    assert not (tmp_path / "nowhere.py").exists()
 
 
 @pytest.mark.parametrize("after", [b"", b"n", b"much longer than before\n" * 100])

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.module import Module
-from torchmigrate.scope import chain_of
+from torchmigrate.scope import chain_of, children
 
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
 _COUNT = {"torch.cuda.device_count", "torch.accelerator.device_count"}
@@ -19,8 +19,8 @@ _DEEP = 5  # flags of flags
 
 def know_parents(module: Module) -> None:
     """Fill in the parent of each expression."""
-    for node in ast.walk(module.tree):
-        for child in ast.iter_child_nodes(node):
+    for node in module.nodes:
+        for child in children(node):
             module.scopes.parent.setdefault(child, node)
 
 
@@ -102,5 +102,5 @@ def _given(module: Module, flag: ast.Name | ast.Attribute) -> list[ast.expr]:
         values = [b.value for b in found[1]] if found else []
         return [v for v in values if v is not None] if all(values) else []
     name = chain_of(flag)
-    assigns = (n for n in ast.walk(module.tree) if isinstance(n, ast.Assign))
+    assigns = (n for n in module.nodes if isinstance(n, ast.Assign))
     return [a.value for a in assigns if name and any(chain_of(t) == name for t in a.targets)]

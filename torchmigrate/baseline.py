@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchmigrate import regular
 from torchmigrate.edits import FileResult, Finding, Status
 from torchmigrate.errors import UserError
 from torchmigrate.report.text import SourceLines
@@ -51,11 +52,12 @@ def _digest(text: str) -> str:
 def read(file: Path) -> frozenset[Entry]:
     """What a baseline holds. Raises UserError where there is none, or where the file is something else."""
     try:
-        data = json.loads(file.read_bytes())
+        data = json.loads(regular.read(file))
     except FileNotFoundError:
         raise UserError(f"{file}: no such baseline", "--write-baseline makes it") from None
     except OSError as error:
-        raise UserError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+        what = (error.strerror or str(error)).lower()
+        raise UserError(f"{file}: {what}", "--baseline wants a file that --write-baseline wrote") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{file}:{error.lineno}: not JSON ({error.msg})", _anew(file)) from None
     except (ValueError, RecursionError):

@@ -117,6 +117,8 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
     source = module.source
     text = "".join(s + source.newline for s in statements)
     place = _anchor(module.tree, module, first_use)
+    if place is not None and (at := _beside(module, place, first_use)) is not None:
+        return Edit(at, at, "".join(f"{s}; " for s in statements))
     shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
     if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
         first = place or module.tree.body[0]
@@ -127,6 +129,20 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
     if at == len(source.utf8) and not source.utf8.endswith((b"\n", b"\r")):
         return Edit(at, at, source.newline + text.removesuffix(source.newline))
     return Edit(at, at, text)
+
+
+def _beside(module: Module, place: ast.stmt, first_use: int) -> int | None:
+    """Where the statement after `place` begins, if it stands on the same line and no line around it will do: it goes on
+    over the next, or it is the first use and what is before it has to be first in the file."""
+    last = place.end_lineno or place.lineno
+    after = next((s for s in module.tree.body if s.lineno == last and s.col_offset > place.col_offset), None)
+    if after is None or isinstance(after, (*FUNCTIONS, ast.ClassDef)):
+        return None
+    same_line = [s for s in module.tree.body if s.lineno == last]
+    goes_on = any((s.end_lineno or 0) > last for s in same_line)
+    is_head = isinstance(place, ast.Expr) or (isinstance(place, ast.ImportFrom) and place.module == "__future__")
+    uses = is_head and module.source.position(first_use)[0] == last and first_use < len(module.source.utf8)
+    return module.span(after)[0] if goes_on or uses else None
 
 
 def _anchor(tree: ast.Module, module: Module, first_use: int) -> ast.stmt | None:

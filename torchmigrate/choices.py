@@ -80,7 +80,8 @@ class Choices:
                 out.append(result)
             elif result.applied:
                 out.append(_offered(_bound(vendored, *self._done(result, accepted))))
-        return sorted([*out, *vendored.files()], key=lambda r: str(r.path))
+        once = {result.path: result for result in vendored.completed(out)}  # the helper may be in both
+        return sorted(once.values(), key=lambda r: str(r.path))
 
 
 def _bound(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:

@@ -26,6 +26,7 @@ _STATES = {
 }
 _ZERO = "0" * 40
 _IDENTITY = ("-c", "user.useConfigOnly=true")  # no address guessed from the machine's name
+_SIGNING = "git is told to sign them (commit.gpgSign): see that `git commit -S` works here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,10 @@ def target(directory: Path, branch: str | None) -> Target:
     """Where the commits of a run will go. Raises UserError where there is no such place, or nobody to sign."""
     repository = vcs.repository(Path(os.path.realpath(directory)))
     if repository is None:
-        raise UserError(f"{directory} is in no git work tree; --commit needs one", "leave --commit out, or `git init`")
+        where = "this directory" if str(directory) == "." else f"`{directory}`"
+        raise UserError(
+            f"--commit needs git, and {where} is in no work tree of it", "leave --commit out, or `git init`"
+        )
     for name, what in _STATES.items():
         if os.path.lexists(repository.git_dir / name):
             raise UserError(f"git is in the middle of a {what}", "finish or abort it, then run again (`git status`)")
@@ -89,14 +93,17 @@ def make(target: Target, steps: Sequence[Step]) -> Made:
         try:
             return _make(target, steps, env)
         except git.exc.GitError as error:
-            raise UserError(f"git could not make the commits, so nothing was written: {_last_line(error)}") from None
+            help = (
+                _SIGNING if _signs(target.repository) else "`git commit` would fail in the same way: settle that first"
+            )
+            raise UserError(f"git could not make the commits, so nothing was written: {_said(error)}", help) from None
 
 
 def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made:
     run, top = target.repository.run, target.repository.top
     run("read-tree", target.head, env=env)
     modes = dict(_modes(run("ls-files", "-s", "-z", env=env)))
-    signing = ("-S",) if target.repository.ask("config", "--type=bool", "commit.gpgSign") == "true" else ()
+    signing = ("-S",) if _signs(target.repository) else ()
     parent, commits = target.head, list[tuple[str, str]]()
     entries: dict[bytes, bytes] = {}
     for step in steps:
@@ -113,6 +120,10 @@ def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made
         commits.append((parent, step.subject))
         entries |= fresh
     return Made(target, tuple(commits), tuple(entries.values()))
+
+
+def _signs(repository: Repository) -> bool:
+    return repository.ask("config", "--type=bool", "commit.gpgSign") == "true"
 
 
 def _modes(listing: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -132,7 +143,7 @@ def publish(made: Made) -> None:
             _publish(made)
         except git.exc.GitError as error:
             raise UserError(
-                f"the files are written, but git could not move {made.target.branch}: {_last_line(error)}",
+                f"the files are written, but git could not move {made.target.branch}: {_said(error)}",
                 f"`git reset {made.commits[-1][0][:12]}` takes the commits in once that is settled; or "
                 "`torchmigrate undo`",
             ) from None
@@ -167,7 +178,9 @@ def is_in_head(repository: Repository, commit: str) -> bool:
     return repository.ask("merge-base", "--is-ancestor", commit, "HEAD") is not None
 
 
-def _last_line(error: Exception) -> str:
-    text = str(getattr(error, "stderr", "") or error).strip().strip("'")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("stderr: ").strip("'") if lines else type(error).__name__
+def _said(error: Exception) -> str:
+    """Git's complaint: what follows it is advice."""
+    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr: ").strip("'")
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
+    return line.removeprefix("error: ").removeprefix("fatal: ").strip("'").rstrip(".")

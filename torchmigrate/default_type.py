@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from torchmigrate.project import MARKER, NAMES
+from torchmigrate.files import MARKER
+from torchmigrate.project import NAMES
 from torchmigrate.scan import TYPE
 from torchmigrate.scope import Resolver, Scope, chain_of
 from torchmigrate.scopes import build

@@ -1,26 +1,50 @@
-"""Unified diffs that `git apply` and `patch -p1` take, as bytes; notebooks per cell, for reading."""
+"""Unified diffs that `git apply` and `patch -p1` take, as bytes; and of notebooks, by cell, for reading."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import PurePath
 
+from torchmigrate import json_text
 from torchmigrate.edits import Changed, Finding
 
 _CONTEXT = 3
+_MOST = 20_000_000  # pairs of lines: some seconds
+_WINDOW = 200  # lines that a change may add or remove, to be found again
 Opcode = tuple[str, int, int, int, int]
 
 
 def unified(change: Changed, name: str) -> bytes:
     """The diff of one file under `name` (relative, slash-separated), the rules' names in the hunk headings."""
-    if PurePath(name).suffix == ".ipynb":
-        return b"".join(_notebook(change, name))
+    applied = change.applied if not is_notebook(name) else list(_in_json(change))
     old = b"/dev/null" if change.new else _header("a/" + name)
     lines = [b"--- " + old + b"\n", b"+++ " + _header("b/" + name) + b"\n"]
-    hunks = list(_hunks(_split(change.before), _split(change.after), change.applied))
+    hunks = list(_hunks(_split(change.before), _split(change.after), applied))
     return b"".join(lines + hunks) if hunks else b""
+
+
+def readable(change: Changed, name: str) -> bytes:
+    """The same for people: a notebook's cells as comments, which git and patch pass over; any other file as a diff."""
+    return b"".join(_cellwise(change, name)) if is_notebook(name) else unified(change, name)
+
+
+def is_notebook(name: str) -> bool:
+    """Whether a diff of it has a form for reading."""
+    return PurePath(name).suffix == ".ipynb"
+
+
+def _in_json(change: Changed) -> Iterator[Finding]:
+    """What was applied, on the lines of the file."""
+    text = change.before.decode("utf-8-sig")
+    lines = [json_text.line_numbers(text, span) if span else [] for span in json_text.source_spans(text)]
+    for finding in change.applied:
+        own = lines[finding.cell - 1] if finding.cell else []
+        first, last = (own[min(line, len(own)) - 1] for line in (finding.line, max(finding.line, finding.end_line)))
+        yield replace(finding, line=first, end_line=last)
 
 
 def _split(data: bytes) -> list[bytes]:
@@ -77,13 +101,46 @@ def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
     head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
-    matcher = SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False)
+    middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    matcher = SequenceMatcher(None, b"", b"", autojunk=False)
+    if _pairs(*middle) > _MOST:
+        matcher.opcodes = list(_nearby(*middle))  # type: ignore[attr-defined]
+    else:
+        matcher.set_seqs(*middle)  # type: ignore[arg-type]
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in group]
 
 
-def _notebook(change: Changed, name: str) -> Iterator[bytes]:
-    """Every line begins with `#`: neither git nor patch may take it for a hunk of the JSON file."""
+def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> int:
+    """Equal pairs of lines, each of which difflib looks at: for a million blank lines, a million millions."""
+    counts, others = Counter(old), Counter(new)
+    return sum(count * others[line] for line, count in counts.items())
+
+
+def _nearby(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
+    """Line by line; after a difference, from the nearest place on where both say the same again."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        at, other = i, j
+        while i < len(old) and j < len(new) and old[i] == new[j]:
+            i, j = i + 1, j + 1
+        if i > at:
+            yield "equal", at, i, other, j
+        at, other = i, j
+        i, j = next(_meetings(old, new, i, j), (len(old), len(new)))
+        if i > at or j > other:
+            yield "replace", at, i, other, j
+
+
+def _meetings(old: Sequence[bytes], new: Sequence[bytes], i: int, j: int) -> Iterator[tuple[int, int]]:
+    for distance in range(1, _WINDOW):
+        for step in range(distance + 1):
+            a, b = i + step, j + distance - step
+            if a <= len(old) and b <= len(new) and old[a : a + _CONTEXT] == new[b : b + _CONTEXT]:
+                yield a, b
+
+
+def _cellwise(change: Changed, name: str) -> Iterator[bytes]:
     pairs = zip(_cells(change.before), _cells(change.after), strict=True)
     for number, (before, after) in enumerate(pairs, 1):
         if before != after:

@@ -87,6 +87,7 @@ class Unchanged:
     path: Path
     findings: tuple[Finding, ...] = ()
     text: bytes | None = None  # what was read, where that is not what the file holds
+    unread: str = ""  # what is wrong with cells that were not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Changed:
     applied: tuple[Finding, ...]
     findings: tuple[Finding, ...] = ()
     new: bool = False  # a file that did not exist: the vendored helper
+    unread: str = ""  # what is wrong with cells that were not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,15 @@ class Failed:
 
 
 FileResult = Unchanged | Changed | Skipped | Failed
+
+
+def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
+    """Files that could not be read, and those of which a part could not."""
+    for result in results:
+        if isinstance(result, Failed):
+            yield result
+        elif isinstance(result, (Changed, Unchanged)) and result.unread:
+            yield Failed(result.path, result.unread)
 
 
 def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
@@ -176,14 +187,18 @@ def _overlap(a: Edit, b: Edit) -> bool:
     return (a.start < b.end and b.start < a.end) or a.start == b.start
 
 
-def shifted(findings: Iterable[Finding], edit: Edit) -> Iterator[Finding]:
-    """Findings of a text after `edit` inserted whole lines into it."""
+def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Finding]:
+    """Findings of a text after `edit`, which stands on this line, inserted whole lines or a part of that one."""
     lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
     for f in findings:
         if f.start < edit.start:
             yield f
-        else:
-            yield replace(f, start=f.start + size, end=f.end + size, line=f.line + lines, end_line=f.end_line + lines)
+            continue
+        moved = replace(f, start=f.start + size, end=f.end + size, line=f.line + lines, end_line=f.end_line + lines)
+        if not lines:
+            first, last = (len(edit.text) * (at == line) for at in (f.line, f.end_line))
+            moved = replace(moved, column=f.column + first, end_column=f.end_column + last)
+        yield moved
 
 
 def original_offset(edits: Sequence[Edit], offset: int) -> int:

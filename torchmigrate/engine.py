@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import multiprocessing
-import os
 import re
-import signal
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torchmigrate import files, own_helper, pack, project
+from torchmigrate import files, pack, regular
 from torchmigrate.config import Settings
 from torchmigrate.edits import Changed, Failed, FileResult, Skipped
-from torchmigrate.errors import UserError
-from torchmigrate.helper import Vendored
-from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
 from torchmigrate.selection import EVERYTHING, Selection
 from torchmigrate.table import Table, table
-from torchmigrate.worker import Done, Job, Worker
 
-POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured; performance.md)
+if TYPE_CHECKING:
+    from torchmigrate.project import Facts
 
-
-HELPER_FLOOR = (2, 1)
-NATIVE_FLOOR = (2, 9)
 Progress = Callable[[int, int], None]
+Read = tuple[str, bytes]  # a file's path and bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +34,22 @@ class Plan:
     facts: Facts | None = None  # None: no file had work
 
 
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The rules of a run and the files that it finds."""
+
+    ruleset: Ruleset
+    rules: Table
+    found: Sequence[files.DiscoveredFile]
+
+
+def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
+    """Load and look, read nothing. Raises PackError, UserError."""
+    ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
+    rules = table(ruleset)
+    return Input(ruleset, rules, only.completed(files.discover(paths, settings, rules.texts), rules.texts))
+
+
 def plan(
     paths: Sequence[Path],
     settings: Settings,
@@ -52,51 +57,57 @@ def plan(
     mode: str,
     on_progress: Progress | None = None,
     only: Selection = EVERYTHING,
+    given: Input | None = None,
 ) -> Plan:
     """Find and, for `apply`, rewrite in memory; facts are gathered from all files, results are of `only` these.
     Writes nothing. Raises PackError, UserError."""
-    ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
-    rules = table(ruleset)
-    found = only.completed(files.discover(paths, settings, rules.texts), rules.texts)
+    given = given or prepare(paths, settings, only)
+    ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]
-    results, todo, maybe = _read([item for item in mine if not item.text], rules, mode, only.texts)
+    results, todo, maybe = _read([item for item in mine if not item.text], rules, only.texts)
     about_texts, others = rules.texts.read([item for item in mine if item.text], settings, only.texts)
     seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
     results += about_texts
-    if not todo and not maybe:  # nothing that holds a trigger: no facts, no LibCST, no git
+    if not todo and not maybe:
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
-    inside = _whole_project(paths, found, settings)
+    from torchmigrate import gather, pool, project  # a run over clean files pays for none of these
+    from torchmigrate.helper import Vendored
+
+    inside = gather.whole_project(paths, found, settings)
     around = project.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
-    facts, notes = _facts(paths, inside, [*(job.raw for job in todo), *around], settings, only.texts)
+    texts = [*(project.code(path, raw) for path, raw in todo), *around]
+    facts, notes = gather.facts(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
-        _refuse_old_torch(facts.torch, notes)
+        gather.refuse_old_torch(facts.torch, notes)
     if maybe:
-        todo += [job for job in maybe if job.path in facts.under_default.files]
+        todo += [(path, raw) for path, raw in maybe if path in facts.under_default.files]
         if not todo:
             notes = []
-    done = list(_run(todo, ruleset, facts, jobs, on_progress))
+    done = list(pool.run(todo, mode, ruleset, facts, jobs, on_progress))
     vendored = Vendored(facts)
-    results += [vendored.bind(r, lacks) if lacks else vendored.keep(r) for r, lacks in done]
-    results += vendored.files()
+    results = vendored.completed(
+        [*results, *(vendored.bind(r, lacks) if lacks else vendored.keep(r) for r, lacks in done)]
+    )
+    notes += vendored.notes()
     if settings.style == "native":
         notes += _kept_helper(results, facts)
     return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts)
 
 
 def _read(
-    found: Sequence[files.DiscoveredFile], rules: Table, mode: str, texts: Mapping[str, bytes]
-) -> tuple[list[FileResult], list[Job], list[Job]]:
-    """Results of what is not looked into, jobs, and jobs for files that may turn out to have work."""
+    found: Sequence[files.DiscoveredFile], rules: Table, texts: Mapping[str, bytes]
+) -> tuple[list[FileResult], list[Read], list[Read]]:
+    """Results of what is not looked into, files with work, and files that may turn out to have some."""
     results: list[FileResult] = []
-    todo: list[Job] = []
-    maybe: list[Job] = []
+    todo: list[Read] = []
+    maybe: list[Read] = []
     for item in found:
         if item.error is not None:
             results.append(Failed(item.path, item.error))
         elif item.skipped_reason is not None:
             results.append(Skipped(item.path, item.skipped_reason))
         else:
-            _sort(item.path, texts.get(str(item.path)), rules, mode, results, todo, maybe)
+            _sort(item.path, texts.get(str(item.path)), rules, results, todo, maybe)
     return results, todo, maybe
 
 
@@ -104,50 +115,22 @@ def _sort(
     path: Path,
     raw: bytes | None,
     rules: Table,
-    mode: str,
     results: list[FileResult],
-    todo: list[Job],
-    maybe: list[Job],
+    todo: list[Read],
+    maybe: list[Read],
 ) -> None:
     if raw is None:
         try:
-            with open(path, "rb", buffering=0) as stream:
-                raw = stream.read()
+            raw = regular.read(path)
         except OSError as error:
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return
-    if raw.startswith(project.MARKER):
+    if raw.startswith(files.MARKER):
         return
-    if rules.has_work(raw):
-        todo.append(Job(str(path), raw, mode))
+    if rules.has_work(raw) or (path.suffix == ".ipynb" and rules.texts.concerns_notebook(str(path), raw)):
+        todo.append((str(path), raw))
     elif rules.may_have_work(raw):
-        maybe.append(Job(str(path), raw, mode))
-
-
-def _facts(
-    paths: Sequence[Path], inside: list[str], texts: list[bytes], settings: Settings, standing_in: Mapping[str, bytes]
-) -> tuple[Facts, list[str]]:
-    root = project_root(paths)
-    notes = []
-    floor = settings.torch
-    if floor is None and (inferred := project.torch_floor(root)):
-        floor = inferred[0]
-        notes.append(f"torch {floor} inferred from {inferred[1]}")
-    own = own_helper.load(settings, inside)
-    if own is None and (project.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
-        notes.append("the helper needs torch >=2.1, which is more than this project asks for")
-    facts = Facts(
-        root=root,
-        settings=settings,
-        files=tuple(inside),
-        cuda_classes=frozenset().union(*map(project.cuda_classes, texts)),
-        mentions_cuda=any(b"cuda" in raw for raw in texts),
-        helper=project.helper_name(inside, texts),
-        torch=floor,
-        own=own,
-        texts=standing_in,
-    )
-    return facts, notes
+        maybe.append((str(path), raw))
 
 
 def _kept_helper(results: Sequence[FileResult], facts: Facts) -> Iterator[str]:
@@ -157,89 +140,3 @@ def _kept_helper(results: Sequence[FileResult], facts: Facts) -> Iterator[str]:
     found = sorted({word.decode() for text in texts for word in called.findall(text)})
     if found:
         yield f"still called of the helper, where torch.accelerator is not the same: {', '.join(found)}"
-
-
-def _refuse_old_torch(floor: str | None, inferred: Sequence[str]) -> None:
-    if (project.version_of(floor) or HELPER_FLOOR) >= NATIVE_FLOOR:
-        return
-    asks = f"this project asks for torch {floor}" if floor else "nothing says which torch this project asks for"
-    where = f" ({inferred[0].rpartition(' ')[2]})" if inferred else ""
-    raise UserError(
-        f"--style native needs torch >=2.9; {asks}{where}",
-        "raise the floor there, or pass --torch '>=2.9'; --style helper runs from torch 2.1 on",
-    )
-
-
-def project_root(paths: Sequence[Path]) -> Path:
-    """The folder that was named; for single files, the nearest one that looks like a project."""
-    resolved = [p.resolve() for p in paths]
-    base = Path(os.path.commonpath(resolved)) if resolved else Path.cwd()
-    if not base.is_dir():
-        base = base.parent
-        marks = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-        base = next((up for up in (base, *base.parents) if any((up / mark).exists() for mark in marks)), base)
-    while (base / "__init__.py").exists() and base.parent != base:
-        base = base.parent
-    return base
-
-
-def _whole_project(paths: Sequence[Path], found: Sequence[files.DiscoveredFile], settings: Settings) -> list[str]:
-    """All Python files of the project, also those that this run was not asked to rewrite."""
-    root = project_root(paths)
-    listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
-    if all(p.resolve() == root for p in paths):
-        return listed
-    around = files.discover([root], replace(settings, root=root)) if root.is_dir() else []
-    return sorted({*(str(f.path) for f in around if f.skipped_reason is None), *listed})
-
-
-def _run(
-    todo: Sequence[Job], ruleset: Ruleset, facts: Facts, jobs: int, on_progress: Progress | None
-) -> Iterator[Done]:
-    total = sum(len(job.raw) for job in todo)
-    largest_first = sorted(todo, key=lambda job: (-len(job.raw), job.path))
-    if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
-        with _uncollected():
-            yield from _counted(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
-        return
-    context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
-    with ProcessPoolExecutor(jobs, context, _start, (ruleset, facts)) as pool:
-        try:
-            yield from _counted(pool.map(_work, largest_first, chunksize=4), len(todo), on_progress)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _counted(results: Iterator[Done], total: int, on_progress: Progress | None) -> Iterator[Done]:
-    for done, result in enumerate(results, 1):
-        if on_progress:
-            on_progress(done, total)
-        yield result
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the cyclic collector: a file's trees live as long as the file does (half the time, measured)."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-_worker: Worker
-
-
-def _start(ruleset: Ruleset, facts: Facts) -> None:
-    global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends the others
-    warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
-    gc.disable()  # short-lived processes that only allocate
-    _worker = Worker(ruleset, facts)
-
-
-def _work(job: Job) -> Done:
-    return _worker(job)

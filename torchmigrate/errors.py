@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torchmigrate.visible import visible_lines
+
 
 class UserError(Exception):
     """A problem the user can mend. `help` says how."""
@@ -15,7 +17,7 @@ class UserError(Exception):
         self.message, self.help = message, help
 
     def __str__(self) -> str:
-        return f"error: {self.message}" + (f"\nhelp: {self.help}" if self.help else "")
+        return visible_lines(f"error: {self.message}" + (f"\nhelp: {self.help}" if self.help else ""))
 
 
 class Interrupted(UserError):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import vcs
 from torchmigrate.config import Settings
+from torchmigrate.globs import Globs
 
 if TYPE_CHECKING:
     from torchmigrate.text_rules import TextRules
 
+MARKER = b"# torchmigrate-runtime"  # how our helper begins
 SUFFIXES = (".py", ".pyi", ".ipynb")
 # Not worth a walk, but nothing that a user who names it could not mean, and git tells us better.
 _WALK_SKIPS = frozenset(("build", "dist", "_build"))
@@ -32,41 +32,6 @@ class DiscoveredFile:
     error: str | None = None
     text: bool = False  # not Python: for text rules (text_rules.py)
     named: bool = False  # on the command line
-
-
-class Globs:
-    """Exclusions. A pattern without a slash matches any part of a path; one with a slash matches from the root.
-    Both match what lies below a directory that they match. `**` crosses directories."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self._tests = [(pattern, _compiled(pattern)) for pattern in patterns]
-        names = (p.strip("/") for p, _ in self._tests if not re.search(r"[*?\[]|/.", p))
-        self._any = re.compile("|".join(f"(?:{test.pattern})" for _, test in self._tests)) if self._tests else None
-        self.names = frozenset(names)
-
-    def match(self, path: str) -> str | None:
-        """The pattern that excludes this path (relative to the root, slash-separated)."""
-        if self._any is None or not self._any.search(path):
-            return None
-        return next(pattern for pattern, test in self._tests if test.search(path))
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    body = pattern.removeprefix("./").rstrip("/")
-    start = "^" if "/" in body else "(?:^|/)"
-    return re.compile(start + glob_body(body.lstrip("/")) + "(?:/|$)")
-
-
-def glob_body(glob: str) -> str:
-    """A glob as a regular expression without ends. `*` and `?` stay within a name, `**` crosses directories."""
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", glob)
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(known.get(p) or _literal(p) for p in parts)
-
-
-def _literal(part: str) -> str:
-    return part.replace("[!", "[^") if part.startswith("[") and len(part) > 1 else re.escape(part)
 
 
 def discover(paths: Sequence[Path], settings: Settings, rules: TextRules | None = None) -> list[DiscoveredFile]:
@@ -91,6 +56,7 @@ class _Collector:
         self.extra = Globs(settings.extend_exclude)
         self.found: dict[str, DiscoveredFile] = {}
         self.tops = [self.root]
+        self._real: dict[str, bool] = {}  # directories that no link leads to
 
     def add(self, path: str) -> None:
         """One path from the command line; the user named it, so a symlink is followed."""
@@ -164,7 +130,14 @@ class _Collector:
             mode = os.lstat(path).st_mode
         except OSError:
             return  # git's index knows it, the work tree does not
+        if not self._is_real(os.path.dirname(path)):
+            return  # nor this one: a link has taken a directory's place
         self._entry(path, inside, stat.S_ISREG(mode), stat.S_ISLNK(mode))
+
+    def _is_real(self, directory: str) -> bool:
+        if directory not in self._real:
+            self._real[directory] = os.path.realpath(directory) == directory
+        return self._real[directory]
 
     def _entry(self, path: str, inside: str, is_file: bool, is_link: bool) -> None:
         if inside and (pattern := self.extra.match(inside)):

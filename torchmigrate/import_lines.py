@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+from torchmigrate import regular
 
 _REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
 _NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
@@ -13,7 +14,7 @@ _IMPORT = re.compile(
     rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
 )
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
-_JSON_LINE = re.compile(rb"\n[ \t]*\"((?:from|import) [^\"\\]*)")
+_JSON_LINE = re.compile(rb"[\n\[,:]\s*\"((?:from|import) [^\"\\]*)(\"?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class Import:
 def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
     """The imports of one file, or of the text that stands in for it; a file that cannot be read has none."""
     try:
-        raw = b"\n" + (Path(path).read_bytes() if text is None else text)
+        raw = b"\n" + (regular.read(path) if text is None else text)
     except OSError:
         return
     if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
-        raw = _JSON_LINE.sub(rb"\n\1", raw).replace(b"\\n", b"\n")
+        raw = _JSON_LINE.sub(lambda m: b"\n" + m[1] + b"\n" * bool(m[2]), raw).replace(b"\\n", b"\n")
     for dots, module, names, plain in _IMPORT.findall(raw):
         words = [part.split() for part in _NOISE.sub(b" ", plain or names).decode(errors="replace").split(",")]
         for word in filter(None, words):

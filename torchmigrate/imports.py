@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from torchmigrate import regular
 from torchmigrate.import_lines import Import, read_imports
 
 _PACKAGING = {
@@ -54,7 +55,7 @@ class ImportIndex:
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
         text = self.texts.get(path)
-        return Path(path).read_bytes() if text is None else text
+        return regular.read(path) if text is None else text
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:
@@ -223,7 +224,7 @@ def is_installable(root: str) -> bool:
 def _says_so(folder: str) -> bool:
     for name, sign in _PACKAGING.items():
         try:
-            text = Path(folder, name).read_text(encoding="utf-8", errors="replace")
+            text = regular.text(Path(folder, name))
         except OSError:
             continue
         if re.search(sign, text, re.M):

@@ -6,11 +6,12 @@ What a capture holds is never retyped, so nested rewrites compose in one pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
+from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from torchmigrate.edits import Edit
 from torchmigrate.pattern import CAPTURE, Match, Matcher, Pattern, PatternError, Resolve, Rest, Span
@@ -21,14 +22,7 @@ class Island:
 
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
         self.buffer, self.start, self.end = buffer, start, end
-        text = buffer[start:end].decode()
-        wrapper = MetadataWrapper(cst.parse_module(f"({text}\n)"), unsafe_skip_copy=True)
-        self._spans = wrapper.resolve(ByteSpanPositionProvider)
-        if wrapper.module.code != f"({text}\n)":
-            raise PatternError("LibCST prints this expression differently")
-        line = wrapper.module.body[0]
-        assert isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Expr)
-        self.root = line.body[0].value
+        self.root, self._spans = _parsed(buffer[start:end].decode())
 
     def span(self, node: cst.CSTNode) -> Span:
         """The node's bytes in the file, with the parentheses it owns (those that we added apart)."""
@@ -75,6 +69,17 @@ class Island:
         if value.args:
             return self.span(value.args[0])[0], end
         return end, end
+
+
+@lru_cache(maxsize=1024)  # `torch.cuda.is_available()` stands in many files
+def _parsed(text: str) -> tuple[cst.BaseExpression, Mapping[cst.CSTNode, CodeSpan]]:
+    wrapper = MetadataWrapper(cst.parse_module(f"({text}\n)"), unsafe_skip_copy=True)
+    spans = wrapper.resolve(ByteSpanPositionProvider)
+    if wrapper.module.code != f"({text}\n)":
+        raise PatternError("LibCST prints this expression differently")
+    line = wrapper.module.body[0]
+    assert isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Expr)
+    return line.body[0].value, spans
 
 
 def instantiate(match: Match, template: str, island: Island) -> list[Edit]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from torchmigrate import vcs, write
+from torchmigrate import cache, regular, vcs, write
 from torchmigrate.config import common_parent
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError
 
 KEPT = 10  # journals per project: undo can be repeated that often
+_HALF = "new-"  # what a journal is called until it is whole; then comes the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,25 @@ class Journal:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def finish(self, written: Sequence[Changed]) -> None:
-        """The run came to its end: what was not written needs no undo."""
+        """The run came to its end: what was not written needs no undo. Where that cannot be said, all stays known."""
         done = {_inside(change.path, self.base) for change in written}
-        self.keep([entry for entry in self.entries if entry.path in done])
+        with contextlib.suppress(OSError):
+            self.keep([entry for entry in self.entries if entry.path in done or self._is_torn(entry)])
+
+    def _is_torn(self, entry: Entry) -> bool:
+        """A file written in place that is not what it was, though writing failed."""
+        with contextlib.suppress(OSError):
+            return bool(entry.in_place) and digest(regular.read(self.path(entry))) != entry.before
+        return False
 
     def note(self, name: str, data: bytes) -> None:
-        """Something to know at undo."""
-        if self.directory.is_dir():
-            write.replace(self.directory / name, data)
+        """Something to know at undo. Raises UserError where it cannot be kept."""
+        try:
+            if self.directory.is_dir():
+                write.replace(self.directory / name, data)
+        except OSError as error:
+            what = f"nothing was committed, for what undo has to know of it could not be saved: {error.strerror}"
+            raise UserError(what, "`torchmigrate undo` puts back the files that were written") from None
 
     def path(self, entry: Entry) -> Path:
         return Path(os.path.normpath(self.base / entry.path))
@@ -70,7 +82,7 @@ class Journal:
         return self._bytes(entry.start + entry.size, entry.in_place)
 
     def _bytes(self, start: int, size: int) -> bytes:
-        with open(self.directory / "originals", "rb") as file:
+        with regular.opened(self.directory / "originals") as file:
             file.seek(start)
             return file.read(size)
 
@@ -84,20 +96,40 @@ def begin(changes: Sequence[Changed]) -> Journal:
     groups = vcs.by_repository([change.path for change in changes])
     repository = groups[0][0] if len(groups) == 1 else None
     base = repository.top if repository else common_parent([change.path.parent for change in changes])
-    stores = [repository.git_dir / "torchmigrate"] if repository else []
+    stores = [found for found in (_of_git(repository),) if found]
     problem: OSError | None = None
     for store in (*stores, _cache() / digest(os.fsencode(base))[:16]):
         try:
             return replace(_save(store, base, changes), in_git=all(found for found, _ in groups))
         except OSError as error:
             problem = error
+    assert problem is not None
+    what = f"{problem.filename or problem.filename2 or 'there'}: {(problem.strerror or str(problem)).lower()}"
     help = "free some space there, or point XDG_CACHE_HOME to a directory that can be written"
-    raise UserError(f"cannot save the originals, so nothing was written: {problem}", help)
+    raise UserError(f"cannot save the originals, so nothing was written: {what}", help)
+
+
+def _of_git(repository: vcs.Repository | None) -> Path | None:
+    """Where a repository keeps journals. Not where a link would lead: old ones are removed there."""
+    if repository is None:
+        return None
+    store = repository.git_dir / "torchmigrate"
+    return None if store.is_symlink() else store
+
+
+def places(paths: Sequence[Path]) -> list[Path]:
+    """The directories to lock for a run that writes these files (lock.py): a repository's own, else one for all that
+    is in none."""
+    stores = [_of_git(repository) for repository, _ in vcs.by_repository(paths)]
+    return [store or _cache() for store in stores]
 
 
 def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
     store.mkdir(parents=True, exist_ok=True, mode=0o700)
-    directory = Path(tempfile.mkdtemp(prefix="new-", dir=store))
+    for left in store.glob(f"{_HALF}*"):
+        if write.is_left(left.name.removeprefix(_HALF)):
+            shutil.rmtree(left, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"{_HALF}{os.getpid()}-", dir=store))
     try:
         with open(directory / "originals", "wb") as file:
             entries = [_store(file, change, base) for change in changes]
@@ -137,7 +169,7 @@ def _inside(path: Path, base: Path) -> str:
 
 def _manifest(directory: Path, base: Path, entries: Sequence[Entry]) -> None:
     data = {"version": 1, "base": os.fspath(base), "entries": [asdict(entry) for entry in entries]}
-    write.replace(directory / "manifest.json", json.dumps(data).encode())
+    write.alone(directory / "manifest.json", json.dumps(data).encode())
 
 
 def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
@@ -154,9 +186,10 @@ def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
 
 def _candidates(target: Path) -> Iterator[tuple[Path, Path | None]]:
     directory = target if target.is_dir() else target.parent
-    if repository := vcs.repository(directory):
+    repository = vcs.repository(directory)
+    if repository and (store := _of_git(repository)):
         # a work tree that has moved is still the journal's base
-        yield from ((journal, repository.top) for journal in _journals(repository.git_dir / "torchmigrate"))
+        yield from ((journal, repository.top) for journal in _journals(store))
     cache = _cache()
     for store in cache.iterdir() if cache.is_dir() else ():
         yield from ((journal, None) for journal in _journals(store))
@@ -166,23 +199,17 @@ def _journals(store: Path) -> list[Path]:
     """Newest first. What a killed run left half-made (`new-...`) is none."""
     if not store.is_dir():
         return []
-    return sorted((d for d in store.iterdir() if d.name.isdigit()), reverse=True)
+    return sorted((d for d in store.iterdir() if d.name.isdecimal() and not d.is_symlink()), reverse=True)
 
 
 def _load(directory: Path, base: Path | None) -> Journal | None:
     try:
-        data = json.loads((directory / "manifest.json").read_bytes())
+        data = json.loads(regular.read(directory / "manifest.json"))
         entries = tuple(Entry(**entry) for entry in data["entries"])
         return Journal(directory, base or Path(data["base"]), entries)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None  # not ours, or of another version
 
 
 def _cache() -> Path:
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        home = Path(base)
-    elif sys.platform == "win32":
-        home = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        home = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    return home / "torchmigrate" / "undo"
+    return cache.home() / "torchmigrate" / "undo"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_CHARACTER = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u\w{4}|\\.|[^\\]", re.S)
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -46,24 +50,82 @@ def items(text: str, at: int) -> Iterator[int]:
         at = _skip(text, at + 1) if text[at] == "," else at
 
 
-def splice(raw: str, new: str, ascii: bool) -> str:
-    """The JSON text of a `source` value with another content, laid out as it was."""
-    if not raw.startswith("["):
-        return json.dumps(new, ensure_ascii=ascii)
-    starts = list(items(raw, 0))
-    decoded = [_decode(raw, start) for start in starts]
-    pieces = [raw[start:end] for start, (_, end) in zip(starts, decoded, strict=True)]
-    as_written = {item: piece for (item, _), piece in zip(decoded, pieces, strict=True)}
-    before, after = raw[1 : starts[0]], raw[decoded[-1][1] : -1]
-    between = [raw[end:start] for (_, end), start in zip(decoded, starts[1:], strict=False)]
-    old = [item for item, _ in decoded]
-    lines = new.splitlines(keepends=True)
-    if "".join(old).splitlines(keepends=True) != old:
-        lines = re.findall(r"[^\n]*\n|[^\n]+", new)
-    if not lines:
-        return "[]"
-    if len(lines) != len(old):
-        between = (between[:1] or ["," + (before or " ")]) * (len(lines) - 1)
-    written = [as_written.get(line) or json.dumps(line, ensure_ascii=ascii) for line in lines]
-    body = "".join(map("".join, zip(written, [*between, ""], strict=True)))
-    return f"[{before}{body}{after}]"
+def line_numbers(text: str, span: tuple[int, int]) -> list[int]:
+    """For each line of a `source` value the line of the file (from 1) that holds its string: one string may hold
+    several lines, or a part of one."""
+    places = [span[0]] if text[span[0]] == '"' else list(items(text, span[0]))
+    numbers = [1 + text.count("\n", 0, at) for at in places]
+    ends = [_decode(text, at)[0].count("\n") for at in places]
+    starts = list(itertools.accumulate(ends, initial=0))
+    return [
+        numbers[min(bisect.bisect_right(starts, line), len(places)) - 1] for line in range(starts[-1] + 1) if places
+    ]
+
+
+def splice(raw: str, edits: Sequence[tuple[int, int, str]], ascii: bool) -> str:
+    """The JSON text of a `source` value after edits to its text (character offsets). What is not edited stays as it is
+    written; new text is written as the value writes the same characters, new lines of an array as its others."""
+    is_array = raw.startswith("[")
+    starts = list(items(raw, 0)) if is_array else [0]
+    if not starts:
+        return raw
+    ends = [_decode(raw, start)[1] for start in starts]
+    strings = [_CHARACTER.findall(raw[start + 1 : end - 1]) for start, end in zip(starts, ends, strict=True)]
+    before, after = raw[1 : starts[0]], raw[ends[-1] : -1]
+    between = [_Joint(raw[end:start]) for end, start in zip(ends, starts[1:], strict=False)]
+    tokens = [*strings[0], *(token for pair in zip(between, strings[1:], strict=True) for token in (pair[0], *pair[1]))]
+    spelled = {json.loads(f'"{text}"'): text for string in strings for text in string}
+    style = _Style(spelled, ascii, (between or [_Joint("," + (before or " "))])[0] if is_array else None)
+    parts = _strings(_edited(tokens, sorted(edits), style))
+    if not is_array:
+        return parts[0]
+    if parts[-1] == '""' and strings[-1]:  # the last line is gone, or has a line end now
+        del parts[-2:]
+    return f"[{before}{''.join(parts)}{after}]" if parts else "[]"
+
+
+class _Joint(str):
+    """What stands between two strings of an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How a value is written: characters, and what follows a line of an array."""
+
+    spelled: Mapping[str, str]
+    ascii: bool
+    joint: _Joint | None
+
+    def written(self, text: str) -> Iterator[str]:
+        for character in text:
+            yield self.spelled.get(character) or json.dumps(character, ensure_ascii=self.ascii)[1:-1]
+            if character == "\n" and self.joint is not None:
+                yield self.joint
+
+
+def _edited(tokens: Sequence[str], edits: Sequence[tuple[int, int, str]], style: _Style) -> Iterator[str]:
+    """Characters and joints after the edits. A joint goes with the character before it."""
+    at = offset = 0
+    for start, end, text in edits:
+        while at < len(tokens) and (offset < start or isinstance(tokens[at], _Joint)):
+            yield tokens[at]
+            offset += not isinstance(tokens[at], _Joint)
+            at += 1
+        while at < len(tokens) and (offset < end or (end > start and isinstance(tokens[at], _Joint))):
+            offset += not isinstance(tokens[at], _Joint)
+            at += 1
+        yield from style.written(text)
+    yield from tokens[at:]
+
+
+def _strings(tokens: Iterable[str]) -> list[str]:
+    """JSON strings, with the joints between them."""
+    parts = ['"']
+    for token in tokens:
+        if isinstance(token, _Joint):
+            parts[-1] += '"'
+            parts += [token, '"']
+        else:
+            parts[-1] += token
+    parts[-1] += '"'
+    return parts

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from torchmigrate import own_helper, scopes
 from torchmigrate.edits import Edit, Finding, Fix, Safety, Status
-from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, chain_of
-from torchmigrate.source import Source
+from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, chain_of, children
+from torchmigrate.source import Source, comments
 from torchmigrate.spelling import identifiers, spell
 
 if TYPE_CHECKING:
@@ -24,16 +24,31 @@ HELPER = "accel"
 
 
 class Module:
-    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError where it is not Python 3."""
+    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError where it is not Python 3.
 
-    def __init__(self, path: Path, source: Source, facts: Facts, original: bytes = b"") -> None:
+    `gets_torch`: the file will get an `import torch`, which binds what it calls torch and does not import."""
+
+    def __init__(
+        self, path: Path, source: Source, facts: Facts, original: bytes = b"", gets_torch: bool = False
+    ) -> None:
         self.path, self.source, self.facts = path, source, facts
         self.original = original or source.utf8  # before the first pass
         self.tree = ast.parse(source.text)
         self.scopes = scopes.build(self.tree, b":=" in source.utf8)
+        self.gets_torch = gets_torch
+        if gets_torch:
+            self.scopes.module.bind("torch", Binding(ast.Import([ast.alias("torch")], lineno=1, col_offset=0), "torch"))
         self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
         self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Island | None] = {}
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the file, outer ones first, without contexts and operators; made once a rule asks."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:
+            found += children(node)
+        return found
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.scopes.parent.get(node)
@@ -72,6 +87,15 @@ class Module:
     def text(self, node: ast.AST) -> str:
         start, end = self.span(node)
         return self.source.utf8[start:end].decode()
+
+    def asks_accelerator(self, for_what: str = "") -> bool:
+        """Whether it has `torch.accelerator`, or that of it, already."""
+        return any(f"{torch}.accelerator{for_what}" in self.source.text for torch in ("torch", self.names["torch"]))
+
+    def loses_comment(self, edit: Edit) -> bool:
+        """Whether a comment stands in what is replaced and not in what replaces it."""
+        old = self.source.utf8[edit.start : edit.end]
+        return b"#" in old and any(comment not in edit.text for comment in comments(old.decode(errors="replace")))
 
     def island(self, node: ast.AST) -> Island | None:
         """`node` parsed by LibCST, or None where it does not come out as it went in."""
@@ -174,6 +198,8 @@ class Site:
         own = self.module.facts.own
         if own and (why := own_helper.refusal(self.module, own, edits)):
             return self.note(f"{message or self.rule.message}; {why}")
+        if any(self.module.loses_comment(edit) for edit in edits):
+            return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
         used = identifiers(" ".join((text, *(e.text for e in edits))), self.module.names)
         return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from torchmigrate.files import glob_body
+from torchmigrate.globs import alternatives, glob_body
 
 _PLAIN = re.compile(r"\*\.\w+")
 _WILD = re.compile(r"[*?\[\]]")
@@ -19,7 +19,7 @@ class Names:
     begins or ends, and regular expressions are compiled when one is needed."""
 
     def __init__(self, globs: Iterable[str]) -> None:
-        given = sorted({*globs})
+        given = sorted({one for glob in globs for one in alternatives(glob)})
         plain = [glob for glob in given if _PLAIN.fullmatch(glob)]
         self._below = [glob for glob in given if "/" in glob]
         self._other = [glob for glob in given if glob not in plain and glob not in self._below]

@@ -65,7 +65,7 @@ def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterato
     """Edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
     know_parents(module)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         own = module.helper_function(node)
         if own is None:
             continue
@@ -79,7 +79,8 @@ def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterato
         else:
             call, text = node, names.get(own) if _is_total(names.get(own, "torch.accelerator.")) else None
         if text:
-            yield Edit(*module.span(call), spell(_enclosed(module, call, text), module.names))
+            edit = Edit(*module.span(call), spell(_enclosed(module, call, text), module.names))
+            yield from () if module.loses_comment(edit) else (edit,)
 
 
 def _of_rules(module: Module, rules: Table) -> Mapping[str, str]:

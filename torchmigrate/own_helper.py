@@ -1,5 +1,4 @@
-"""The project's own device helper (`helper = "mypkg.utils.device"`): what it offers, read and never imported, and how
-a file spells it."""
+"""The project's own device helper (`helper = "mypkg.device"`): what it offers, never imported; how a file spells it."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchmigrate import regular
 from torchmigrate.edits import Edit, compose
 from torchmigrate.errors import UserError, did_you_mean
 
@@ -58,9 +58,11 @@ def load(settings: Settings, files: Sequence[str]) -> OwnHelper | None:
         hint = did_you_mean(name, modules) or "it is read from the project's files, and never imported"
         raise UserError(f"`helper` names {name!r}: the project has no such module", hint)
     try:
-        offers = _offers(ast.parse(Path(path).read_bytes()))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(f"`helper`: {path}: {error}") from None
+        offers = _offers(ast.parse(regular.read(path)))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        at = getattr(error, "lineno", None) or 1
+        what = getattr(error, "msg", None) or getattr(error, "strerror", None) or error
+        raise UserError(f"{path}:{at}: {what}", "`helper` names this file: it must be readable Python") from None
     _check_map(settings.helper_map, name, offers)
     return OwnHelper(name, path, settings.helper_map, offers)
 
@@ -83,17 +85,16 @@ def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]
             )
         if theirs not in offers:
             raise UserError(
-                f"`helper-map` has {key} = {theirs!r}, and {name} has no such function", did_you_mean(theirs, offers)
+                f"`helper-map` has {key} = {theirs!r}, and `{name}` has no such function",
+                did_you_mean(theirs, offers) or "define it there, or name another",
             )
 
 
 def _vendored() -> set[str]:
     """What rewrites may ask of a helper."""
-    from torchmigrate.helper import runtime_source
+    from torchmigrate.helper import public, runtime_source
 
-    body = ast.parse(runtime_source()).body
-    names = {n.id for s in body if isinstance(s, ast.Assign) for n in s.targets if isinstance(n, ast.Name)}
-    return {n for n in names | {s.name for s in body if isinstance(s, ast.FunctionDef)} if not n.startswith("_")}
+    return {*public(runtime_source())}
 
 
 def _offers(tree: ast.Module) -> dict[str, ast.arguments | None]:
@@ -168,7 +169,7 @@ def _meaning(
 
 def _times_bound(module: Module, name: str) -> int:
     """How often a name is bound anywhere in the file, whichever scope it is in."""
-    return sum(name == _bound_by(node) for node in ast.walk(module.tree))
+    return sum(name == _bound_by(node) for node in module.nodes)
 
 
 def _bound_by(node: ast.AST) -> str | None:

@@ -9,20 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchmigrate import pack_text
+from torchmigrate import limits, pack_text, regular
 from torchmigrate.edits import Safety
 from torchmigrate.rule import CAPTURE, NODE_KINDS, STRING_KINDS, WHERE, Case, Rewrite, Rule, Ruleset, pattern_key
+from torchmigrate.visible import visible_lines
 
-_RULE_KEYS = {
-    "summary", "safety", "backends", "why", "see", "message", "blocks", "transform", "on", "literals", "rewrite",
-    "case", "files", "where", "pattern",
-}  # fmt: skip
+At = tuple[str, int, str]  # a table, which of those, a key of it
 
 
-_REWRITE_KEYS = {"match", "with", "native", "torch", "where", "safety", "message", "backends"}
-
-
-_CASE_KEYS = {"title", "before", "after", "todo", "unsafe", "finding", "together", "file", "native"}
+LARGEST = 1_000_000  # bytes of a file
+_SECONDS = 5.0  # of processor time, for one: a key of 50,000 parts takes minutes
+_ID = re.compile(r"[\w-]+/[\w.-]+")
+_SHOWN = {"summary", "message", "why", "title", "see"}
 
 
 class PackError(ValueError):
@@ -38,22 +36,36 @@ def builtin() -> Path:
 def load(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
     """Load the built-in rules and those of `rule_paths`, for a migration without their cases. Raises PackError."""
     rules: dict[str, Rule] = {}
-    ours = builtin()
-    for root in (ours, *(p for p in rule_paths if p.resolve() != ours.resolve())):
-        if not root.is_dir():
-            raise PackError(
-                f"{root}: no such directory of rules\nhelp: rule-paths wants a folder of <pack>/<rule>.toml"
-            )
-        for path in sorted(root.glob("*/*.toml")):
-            if path.parent.name == "catalog":
-                continue
-            rule = load_rule(path, cases or root is not ours)
+    for number, root in enumerate(roots(rule_paths)):
+        for path in _files(root):
+            rule = load_rule(path, cases or number > 0)  # ours are tested
             if rule.id in rules:
                 raise PackError(
-                    f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\nhelp: rename the file"
+                    f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\n"
+                    "help: rename the file; to have it in place of the other, `ignore` that one by its name"
                 )
             rules[rule.id] = rule
     return Ruleset(rules)
+
+
+def roots(rule_paths: Sequence[Path]) -> list[Path]:
+    """The folders of packs: ours, then these, each once."""
+    found: dict[Path, Path] = {}
+    for path in (builtin(), *rule_paths):
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def _files(root: Path) -> list[Path]:
+    """The rules of a folder of packs. Raises PackError where it is none."""
+    help = "rule-paths wants a folder of <pack>/<rule>.toml"
+    if not root.is_dir():
+        raise PackError(f"{root}: no such directory of rules\nhelp: {help}")
+    found = sorted(root.glob("*/*.toml"))
+    if not found:
+        above = f": name the folder above, {root.resolve().parent}" if next(root.glob("*.toml"), None) else ""
+        raise PackError(f"{root}: there are no rules in it\nhelp: {help}{above}")
+    return [path for path in found if path.parent.name != "catalog"]
 
 
 _CASE = re.compile(r"^\[\[case\]\]\n.*?(?=^\[\[(?:rewrite|pattern|where)\]\]$|\Z)", re.M | re.S)
@@ -68,13 +80,28 @@ def load_rule(path: Path, cases: bool = True) -> Rule:
 def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
     """A file's text, and its tables but for what a pattern leaves out. Raises PackError, which says `what` it is."""
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(but.sub("", text) if but else text)
+        raw = regular.read(path, LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise OSError(f"larger than {LARGEST:,} bytes")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        with limits.bounded(_SECONDS):
+            return text, tomllib.loads(but.sub("", text) if but else text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
-        raise PackError(f"{path}:{line[1] if line else 1}: {error}\nhelp: the file is not valid TOML") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PackError(f"{path}:1: {error}\nhelp: {what} is a readable UTF-8 TOML file") from None
+        at = line[1] if line else text.rstrip().count("\n") + 1
+        raise PackError(f"{path}:{at}: not valid TOML: {error}\nhelp: {what} is a TOML file") from None
+    except limits.TooSlow:
+        raise PackError(f"{path}:1: takes too long to read\nhelp: {what} has tables of text and numbers") from None
+    except RecursionError:
+        raise PackError(f"{path}:1: nested too deeply to be read\nhelp: {what} needs three levels") from None
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#04x} is not UTF-8"
+        raise PackError(f"{path}:1: {byte}\nhelp: save it as UTF-8") from None
+    except OSError as error:
+        told = (error.strerror or str(error)).lower()
+        raise PackError(f"{path}:1: {told}\nhelp: {what} is a file that can be read") from None
+    except ValueError as error:  # a number of 5,000 digits
+        raise PackError(f"{path}:1: {error}\nhelp: {what} has tables of text and numbers") from None
 
 
 class Reader:
@@ -83,7 +110,11 @@ class Reader:
     def __init__(self, path: Path, text: str, thorough: bool = True) -> None:
         self.path, self.lines, self.thorough = path, text.splitlines(), thorough
 
-    def line(self, table: str, index: int = 0, key: str = "") -> int:
+    def line(self, table: str, index: int = 0, key: str = "") -> At:
+        """Where to look for a table or a key of it; which line that is (`number`) is asked where something is wrong."""
+        return table, index, key
+
+    def number(self, table: str, index: int, key: str) -> int:
         heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
         start = heads[index] if index < len(heads) else 1
         pattern = re.compile(rf"\s*{re.escape(key)}\s*=") if key else None
@@ -91,24 +122,48 @@ class Reader:
             (i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start
         )
 
-    def fail(self, line: int, what: str, way_out: str) -> PackError:
-        return PackError(f"{self.path}:{line}: {what}\nhelp: {way_out}")
+    def fail(self, line: int | At, what: str, way_out: str) -> PackError:
+        number = line if isinstance(line, int) else self.number(*line)
+        return PackError(f"{self.path}:{number}: {what}\nhelp: {way_out}")
 
-    def known(self, table: Mapping[str, Any], keys: set[str], line: int) -> None:
-        for key in table:
+    def known(self, table: Mapping[str, Any], name: str, line: int | At) -> None:
+        """Checks the keys of such a table, and what they hold."""
+        if not self.thorough:
+            return
+        from torchmigrate.pack_keys import KEYS
+
+        keys = KEYS[name]
+        for key, value in table.items():
             if key not in keys:
                 close = difflib.get_close_matches(key, keys, 1)
                 hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(keys))}"
                 raise self.fail(self.line("", 0, key) if line == 1 else line, f"unknown key `{key}`", hint)
+            try:
+                keys[key](value)
+            except ValueError as error:
+                at = self.line("", 0, key) if line == 1 else line
+                what, *help = error.args
+                raise self.fail(at, f"`{key}` {what}", help[0] if help else f"write {keys[key].example(key)}") from None
 
-    def safety(self, value: Any, line: int) -> Safety:
+    def safety(self, value: Any, line: At) -> Safety:
         try:
             return Safety(value)
         except ValueError:
             raise self.fail(line, f"safety is {value!r}", "use safe, unsafe or display") from None
 
+    def legible(self, data: Mapping[str, Any]) -> None:
+        """A rule's name and texts are shown on terminals."""
+        if not _ID.fullmatch(f"{self.path.parent.name}/{self.path.stem}"):
+            raise self.fail(1, "a rule cannot be called that", "letters, digits, `-` and `_`: `mine/no-cuda.toml`")
+        for table in (data, *(t for name in ("rewrite", "case", "pattern") for t in data.get(name, ()))):
+            for key in _SHOWN & {*table}:
+                if visible_lines(str(table[key])) != str(table[key]):
+                    raise self.fail(1, f"`{key}` has a control character", "write what people can read")
+
     def rule(self, data: dict[str, Any]) -> Rule:
-        self.known(data, _RULE_KEYS, 1)
+        self.known(data, "rule", 1)
+        if self.thorough:
+            self.legible(data)
         for key in ("summary", "safety", "why"):
             if not isinstance(data.get(key), str):
                 raise self.fail(1, f"`{key}` is missing", f"every rule has a {key} (a string)")
@@ -152,7 +207,7 @@ class Reader:
 
     def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
         line = self.line("rewrite", index)
-        self.known(table, _REWRITE_KEYS, line)
+        self.known(table, "rewrite", line)
         match, template, where = table.get("match"), table.get("with"), table.get("where", {})
         if not isinstance(match, str):
             raise self.fail(line, "`match` is missing", 'write match = "torch.cuda.f($$args)"')
@@ -160,7 +215,9 @@ class Reader:
             pattern_key(match)
         except ValueError as error:
             raise self.fail(
-                self.line("rewrite", index, "match"), str(error), "a match is one Python expression"
+                self.line("rewrite", index, "match"),
+                str(error),
+                "write one expression: `torch.cuda.f($x)`, `$x.cuda()`",
             ) from None
         captures = set(CAPTURE.findall(match))
         for text in filter(None, (template, table.get("native"))):
@@ -170,7 +227,8 @@ class Reader:
                 raise self.fail(at, f"`with` uses ${unbound[0]}, which `match` does not bind", f"bind it in `{match}`")
         for name, kind in where.items():
             if name not in captures or kind not in WHERE:
-                hint = f"captures: {', '.join(sorted(captures)) or 'none'}; kinds: {', '.join(sorted(WHERE))}"
+                bound = f"`match` binds {', '.join(f'${capture}' for capture in sorted(captures)) or 'nothing'}"
+                hint = f"{bound}; a kind is one of {', '.join(sorted(WHERE))}"
                 raise self.fail(self.line("rewrite", index, "where"), f"`where` has {name} = {kind!r}", hint)
         own = self.safety(table["safety"], line) if "safety" in table else safety
         message = table.get("message", data.get("message", data["summary"]))
@@ -179,7 +237,7 @@ class Reader:
 
     def case(self, table: dict[str, Any], index: int, of_text: bool = False) -> Case:
         line = self.line("case", index)
-        self.known(table, _CASE_KEYS, line)
+        self.known(table, "case", line)
         if of_text is not isinstance(table.get("file"), str):
             way_out = 'say what the file is called: file = "requirements.txt"' if of_text else "it is for [[pattern]]s"
             raise self.fail(line, f"a case {'needs' if of_text else 'of a rule for Python has no'} `file`", way_out)
@@ -188,4 +246,4 @@ class Reader:
         flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
         together = bool(table.get("together", False))
         more = together, table.get("file", ""), table.get("native")
-        return Case(table["title"], table["before"], table.get("after"), *flags, line, *more)
+        return Case(table["title"], table["before"], table.get("after"), *flags, self.number(*line), *more)

@@ -11,10 +11,8 @@ from torchmigrate.edits import Safety
 from torchmigrate.rule import TextPattern, Where
 
 if TYPE_CHECKING:
-    from torchmigrate.pack import Reader
+    from torchmigrate.pack import At, Reader
 
-_WHERE_KEYS = {"files", "but", "beside", "line", "under", "unless"}
-_PATTERN_KEYS = {"match", "message", "files", "unless", "alternative", "siblings"}
 _FOR_PYTHON = ("transform", "on", "rewrite", "blocks")
 # a group that holds an unbounded repetition and is itself repeated without bound
 _NESTED = re.compile(r"\((?:\\.|[^()\\])*[*+](?:\\.|[^()\\])*\)(?:[*+]|\{\d*,\})")
@@ -26,17 +24,21 @@ def read(reader: Reader, data: Mapping[str, Any]) -> tuple[tuple[Where, ...], tu
     tables = data.get("pattern", ())
     if not tables:
         if key := next((k for k in ("files", "where") if k in data), None):
-            raise reader.fail(_at(reader, key), f"`{key}` without a [[pattern]]", "it says where patterns apply")
+            raise reader.fail(
+                _at(reader, key), f"`{key}` without a [[pattern]]", "it says where patterns apply: add one"
+            )
         return (), ()
     if key := next((k for k in _FOR_PYTHON if k in data), None):
         raise reader.fail(_at(reader, key), f"`{key}` beside a [[pattern]]", "one rule is about Python or about text")
     if data["safety"] != Safety.DISPLAY.value:
-        raise reader.fail(_at(reader, "safety"), "a rule with a [[pattern]] rewrites nothing", 'safety = "display"')
+        raise reader.fail(
+            _at(reader, "safety"), "a rule with a [[pattern]] rewrites nothing", 'write safety = "display"'
+        )
     patterns = tuple(_pattern(reader, t, i, data) for i, t in enumerate(tables))
     return tuple(_wheres(reader, data)), patterns
 
 
-def _at(reader: Reader, key: str) -> int:
+def _at(reader: Reader, key: str) -> At:
     return reader.line(key) if key in ("where", "rewrite") else reader.line("", 0, key)
 
 
@@ -47,7 +49,7 @@ def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
         raise reader.fail(reader.line("pattern"), "a [[pattern]] without files", 'write files = ["requirements*.txt"]')
     for index, table in enumerate(data.get("where", ())):
         line = reader.line("where", index)
-        reader.known(table, _WHERE_KEYS, line)
+        reader.known(table, "where", line)
         given = {"files": table.get("files"), **{key: table[key] for key in ("but", "beside") if key in table}}
         globs = {key: _globs(reader, value, reader.line("where", index, key)) for key, value in given.items()}
         keys = ("line", "under", "unless")
@@ -55,7 +57,7 @@ def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
         yield Where(**globs, **tests)  # type: ignore[arg-type]
 
 
-def _globs(reader: Reader, value: Any, line: int) -> tuple[str, ...]:
+def _globs(reader: Reader, value: Any, line: At) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(glob, str) and glob for glob in value):
         raise reader.fail(line, "this is no list of globs", 'write files = ["requirements*.txt", "Dockerfile*"]')
     if glob := next((g for g in value if g.startswith(("/", "./")) or g.endswith("/") or ".." in g), None):
@@ -65,7 +67,7 @@ def _globs(reader: Reader, value: Any, line: int) -> tuple[str, ...]:
 
 def _pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping[str, Any]) -> TextPattern:
     line = reader.line("pattern", index)
-    reader.known(table, _PATTERN_KEYS, line)
+    reader.known(table, "pattern", line)
     tests = {
         key: _regex(reader, table.get(key), reader.line("pattern", index, key))
         for key in ("match", "unless", "alternative")
@@ -80,7 +82,7 @@ def _pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping
     return TextPattern(tests["match"], message, files, tests["unless"], tests["alternative"], siblings)
 
 
-def _regex(reader: Reader, text: Any, line: int) -> str | None:
+def _regex(reader: Reader, text: Any, line: At) -> str | None:
     if text is None:
         return None
     if not isinstance(text, str) or not text:
@@ -92,17 +94,22 @@ def _regex(reader: Reader, text: Any, line: int) -> str | None:
     except re.error as error:
         raise reader.fail(line, f"`{text}` is no regular expression: {error}", "as Python's `re` reads it") from None
     if _NESTED.search(_CLASS.sub("x", text)):
-        raise reader.fail(line, f"`{text}` repeats a repetition", "it may take for ever: repeat one of both")
+        raise reader.fail(
+            line, f"`{text}` repeats a repetition", "it can take for ever on some text: repeat one of the two"
+        )
     if compiled.match(""):
-        raise reader.fail(line, f"`{text}` matches nothing at all", "it has to hold something that must be there")
+        raise reader.fail(line, f"`{text}` matches the empty text", "write what must be there: `+` in place of `*`")
     return text
 
 
-def _check_message(reader: Reader, message: Any, match: str | None, line: int) -> None:
+def _check_message(reader: Reader, message: Any, match: str | None, line: At) -> None:
     groups: Sequence[str] = [*re.compile(match).groupindex] if match else []
     known = {"match", *groups, *(["instead"] if {"library", "variable"} & set(groups) else [])}
     try:
-        used = {name for _, name, _, _ in string.Formatter().parse(message) if name is not None}
+        parts = [part for part in string.Formatter().parse(message) if part[1] is not None]
+        if any(spec or conversion for _, _, spec, conversion in parts):  # {match:>1000000000}
+            raise ValueError("a name alone stands in braces")
+        used = {str(name) for _, name, _, _ in parts}
     except (TypeError, ValueError) as error:
         raise reader.fail(line, f"`message` cannot be filled in: {error}", "write {{ and }} for braces") from None
     if unknown := sorted(used - known):

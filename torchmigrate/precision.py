@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from torchmigrate.default_type import together
-from torchmigrate.project import MARKER
+from torchmigrate.files import MARKER
 from torchmigrate.scope import Resolver
 from torchmigrate.scopes import build
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -18,7 +19,7 @@ class Progress:
     """`with Progress() as progress: ...progress(done, total)`."""
 
     def __init__(self, shown: bool = True) -> None:
-        self._shown = shown and sys.stderr.isatty()
+        self._shown = shown and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._began = time.monotonic()
         self._bar: Bar | None = None
         self._task: TaskID | None = None

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchmigrate import regular
+from torchmigrate.files import MARKER
 from torchmigrate.imports import ImportIndex
 from torchmigrate.scope import Binding, Resolver, Scope, canonical
 from torchmigrate.scopes import build
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from torchmigrate.module import Module
     from torchmigrate.own_helper import OwnHelper
 
-MARKER = b"# torchmigrate-runtime"
 NAMES = ("accel", "torch_accel", "torchmigrate_accel")
 PACKAGED = "torchmigrate.runtime"
 _DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
@@ -143,8 +144,9 @@ def _nested_imports(module: Module) -> Iterable[Binding]:
 
 
 def version_of(spec: str | None) -> tuple[int, ...] | None:
-    found = re.search(r"(\d+)\.(\d+)", spec or "")
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    """The least release that a specifier takes; None where it names no floor: `<3.0`, `!=2.4`."""
+    found = [_BOUND.fullmatch(clause.strip()) for clause in (spec or "").split(",")]
+    return max(((int(m[1]), int(m[2] or 0)) for m in found if m), default=None)
 
 
 def cuda_classes(raw: bytes) -> set[str]:
@@ -164,21 +166,35 @@ def telling(paths: Iterable[str], has_work: Callable[[bytes], bool]) -> Iterator
     """The texts of files that this run does not rewrite, where facts are made of what they say."""
     for path in sorted(paths):
         try:
-            raw = Path(path).read_bytes()
+            raw = regular.read(path)
         except OSError:
             continue
         mentions = b"cuda" in raw or NAMES[0].encode() in raw  # most do not: cheaper than to look for work
         if mentions and not raw.startswith(MARKER) and has_work(raw):
-            yield raw
+            yield code(path, raw)
 
 
-def helper_name(files: Iterable[str], texts: Iterable[bytes]) -> str:
-    """`accel`, unless something of the project's is called that; a helper of ours that is there keeps its name."""
-    stems: dict[str, list[str]] = {}
+def code(path: str, raw: bytes) -> bytes:
+    """The Python of a file: of a notebook, its cells."""
+    if not path.endswith(".ipynb"):
+        return raw
+    from torchmigrate import notebook
+
+    try:
+        return notebook.split(raw).source.utf8
+    except notebook.UnreadableNotebook:
+        return b""
+
+
+def helper_name(files: Iterable[str], texts: Iterable[bytes], standing_in: Mapping[str, bytes] | None = None) -> str:
+    """`accel`, unless something of the project's is called that; a helper of ours that is there keeps its name, also
+    one that has only a text that stands in for it."""
+    known = standing_in or {}
+    stems: dict[str, list[str]] = {}  # in small letters: on some disks Accel.py is accel.py
     for path in (f for f in files if f.endswith(".py")):
-        stems.setdefault(_module_name(path), []).append(path)
+        stems.setdefault(_module_name(path).casefold(), []).append(path)
     for name in NAMES:
-        if any(is_ours(Path(p)) for p in stems.get(name, ())):
+        if any(is_ours(Path(p), known.get(p)) for p in stems.get(name, ())):
             return name
     words = {name: re.compile(rb"(?<![\w\"'.-])" + name.encode() + rb"(?![\w\"'-])") for name in NAMES}
     texts = list(texts)
@@ -193,25 +209,27 @@ def _module_name(path: str) -> str:
     return parts[-2] if parts[-1] == "__init__.py" else parts[-1].removesuffix(".py")
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a file is a helper that torchmigrate wrote."""
+def is_ours(path: Path, text: bytes | None = None) -> bool:
+    """Whether a file, or the text that stands in for it, is a helper that torchmigrate wrote."""
+    if text is not None:
+        return text.startswith(MARKER)
     try:
-        with path.open("rb") as stream:
-            return stream.read(len(MARKER)) == MARKER
+        return regular.read(path, len(MARKER)) == MARKER
     except OSError:
         return False
 
 
+_BOUND = re.compile(r"(?:>=?|={2,3}|~=)?\s*(\d+)(?:\.(\d+))?[\d.*]*")
 _FLOOR = re.compile(r"""["']?\btorch\s*(?:>=|==|~=|>)\s*(\d+\.\d+)""")
 
 
 def torch_floor(root: Path) -> tuple[str, str] | None:
-    """(`>=X.Y`, the file that says so) from the project's own dependencies."""
+    """(`>=X.Y`, the file and line that say so) from the project's own dependencies."""
     for name in ("pyproject.toml", "setup.cfg", "setup.py", *sorted(p.name for p in root.glob("requirements*.txt"))):
         try:
-            found = _FLOOR.search((root / name).read_text(encoding="utf-8", errors="replace"))
+            text = regular.text(root / name)
         except OSError:
             continue
-        if found:
-            return f">={found.group(1)}", name
+        if found := _FLOOR.search(text):
+            return f">={found.group(1)}", f"{name}:{text.count(chr(10), 0, found.end()) + 1}"
     return None

@@ -36,22 +36,31 @@ def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
 
 def _is_tested(module: Module, node: ast.expr) -> bool:
     """`x.cuda() if isinstance(x, torch.Tensor) else x`, and the same as a statement."""
-    name = re.escape(ast.unparse(node))
-    tested = re.compile(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)")
     inside: ast.AST = node
     for up in module.ancestors(node):
-        if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and tested.search(ast.unparse(up.test)):
+        if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and _asks_for(up.test, node):
             return inside is up.body if isinstance(up, ast.IfExp) else inside in up.body
         inside = up
     return False
 
 
+def _asks_for(test: ast.expr, node: ast.expr) -> bool:
+    text = ast.unparse(test)
+    if "isinstance(" not in text and "is_tensor(" not in text:
+        return False
+    name = re.escape(ast.unparse(node))
+    return re.search(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)", text) is not None
+
+
 def _could_be_user(module: Module, node: ast.expr) -> bool:
     """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`)."""
-    called = ast.unparse(node).rpartition(".")[2].lower()
-    for name in _user_classes(module):
+    classes = _user_classes(module)
+    called = ast.unparse(node).rpartition(".")[2].lower() if classes else ""
+    for name in classes:
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
-        if any(word in called for word in words) or re.search(rf"\b{name}\b", module.source.text):
+        if any(word in called for word in words):
+            return True
+        if name in module.source.text and re.search(rf"\b{name}\b", module.source.text):  # cheap first
             return True
     return False
 

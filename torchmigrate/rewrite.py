@@ -94,17 +94,29 @@ def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int
 
 def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     """Rewrite one module in memory. Raises RewriteError, and SyntaxError and its kin where it is not Python 3."""
-    original = module = Module(path, source, facts)
+    outcome = _rewrite(Module(path, source, facts), rules)
+    if not outcome.needs_torch:
+        return outcome
+    # what it calls torch came from nowhere that is seen; the import makes it torch, and a second run would know it
+    return replace(_rewrite(Module(path, source, facts, gets_torch=True), rules), needs_torch=True)
+
+
+def _rewrite(original: Module, rules: Table) -> Outcome:
+    module, source, facts = original, original.source, original.facts
     applied: list[Finding] = []
     passes: list[tuple[Edit, ...]] = []
+    respelled = False
     for _ in range(PASSES):
         findings = inspect(module, rules, facts, passes)
         ready = [f for f in findings if f.fix and f.status is Status.OPEN]
         chosen, _ = choose(sorted(ready, key=_preference))
-        if not chosen:
-            break
         edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]
         applied += [_in_original(f.with_status(Status.APPLIED), passes, source) for f in chosen]
+        if not chosen:
+            edits = _natively(module, original, passes, rules)  # what it writes may wake a rule, too
+            respelled = respelled or bool(edits)
+        if not edits:
+            break
         module = _next(module, edits, chosen)
         passes.append(edits)
     else:
@@ -113,8 +125,9 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     if not applied:
         return Outcome(source.utf8, (), tuple(findings))
     needs = {name for f in applied if f.fix for name in f.fix.needs}
-    if facts.settings.style == "native":
-        module, needs = _natively(module, original, passes, rules, needs)
+    if respelled:
+        names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
+        needs = needs - {"accel"} | {"torch"} | ({"accel"} if any(map(module.helper_function, names)) else set())
     drops = tuple(bindings.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
@@ -124,23 +137,13 @@ def rewrite(path: Path, source: Source, rules: Table, facts: Facts) -> Outcome:
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
-def _natively(
-    module: Module, original: Module, passes: list[tuple[Edit, ...]], rules: Table, needs: set[str]
-) -> tuple[Module, set[str]]:
-    """The module with torch.accelerator in the helper's place, wherever that is the same, and the names it needs then.
-
-    The edits join `passes`."""
+def _natively(module: Module, original: Module, passes: Sequence[tuple[Edit, ...]], rules: Table) -> tuple[Edit, ...]:
+    """Edits that put torch.accelerator in the helper's place, wherever a pass wrote that and it is the same."""
+    if module.facts.settings.style != "native" or not passes:
+        return ()
     from torchmigrate import native
 
-    spans = list(native.written(original.source.utf8, passes))
-    edits = tuple(native.respelled(module, spans, rules))
-    if not edits:
-        return module, needs
-    passes.append(edits)
-    after = _next(module, edits, ())
-    names = (n for n in ast.walk(after.tree) if isinstance(n, (ast.Attribute, ast.Name)))
-    helped = {"accel"} if any(map(after.helper_function, names)) else set()
-    return after, (needs - {"accel"}) | helped | {"torch"}
+    return tuple(native.respelled(module, list(native.written(original.source.utf8, passes)), rules))
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
@@ -152,7 +155,7 @@ def _preference(finding: Finding) -> tuple[int, int]:
 def _next(module: Module, edits: Sequence[Edit], findings: Sequence[Finding]) -> Module:
     text = compose(module.source.utf8, edits)
     try:
-        return Module(module.path, replace(module.source, utf8=text), module.facts, module.original)
+        return Module(module.path, replace(module.source, utf8=text), module.facts, module.original, module.gets_torch)
     except (SyntaxError, ValueError) as error:
         raise RewriteError(f"would no longer parse ({error}); rules: {_names(findings)}") from None
 
@@ -180,7 +183,9 @@ def with_import(module_text: Source, path: Path, facts: Facts, statement: str, t
         statements.append(statement)
     if not statements:
         return None
-    name = module.names["accel"]
-    edit = bindings.insertion(module, statements, bindings.first_import_time_use(module, name))
+    names = [module.names["torch"]] if torch else []
+    names += [module.names["accel"]] if len(statements) > len(names) else []
+    first_use = min(bindings.first_import_time_use(module, name) for name in names)
+    edit = bindings.insertion(module, statements, first_use)
     ast.parse(compose(module_text.utf8, [edit]).decode())
     return edit

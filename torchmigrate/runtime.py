@@ -1,4 +1,5 @@
 # torchmigrate-runtime 1
+# SPDX-License-Identifier: Apache-2.0
 """torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. Needs torch >= 2.1 only.
 
 On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import HELPER, Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule
-from torchmigrate.scope import Scope, canonical, literal_getattr
+from torchmigrate.scope import Scope, canonical, children, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
 from torchmigrate.table import Handler, Table
 
@@ -26,6 +26,7 @@ _STRINGS = {
     "string:type": TYPE, "string:nccl": NCCL, "string:provider": PROVIDER, "string:environment": ENVIRONMENT,
     "string:backend": BACKEND,
 }  # fmt: skip
+_VISITED = {ast.Attribute, ast.Name, ast.Constant, ast.Call, *(getattr(ast, kind) for kind in NODE_KINDS)}
 _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
 
 
@@ -36,7 +37,7 @@ class Scan:
         self.module, self.rules = module, rules
         self.asleep = rules.asleep(module.original)
         self.parent = module.scopes.parent
-        self.hot = _hot_offsets(module, rules)
+        self.hot = _hot_lines(module, rules)
 
     def findings(self) -> Iterator[Finding]:
         for statement in self.module.scopes.statements:
@@ -44,14 +45,14 @@ class Scan:
                 yield from self._walk(statement)
 
     def _is_hot(self, node: ast.stmt) -> bool:
-        first = first_line(node)
-        at = bisect.bisect_left(self.hot, first)
-        return at < len(self.hot) and self.hot[at] <= (node.end_lineno or first)
+        at = bisect.bisect_left(self.hot, first_line(node))
+        return at < len(self.hot) and self.hot[at] <= (node.end_lineno or node.lineno)
 
     def _walk(self, statement: ast.stmt) -> Iterator[Finding]:
         """All expressions of a statement's own header; nested statements have their own turn."""
         for node, scope in self._header(statement):
-            yield from self._visit(node, scope)
+            if type(node) in _VISITED:
+                yield from self._visit(node, scope)
 
     def _header(self, statement: ast.stmt) -> list[tuple[ast.AST, Scope]]:
         """Its nodes, outermost first, with their scopes; all parents are known before any rule asks for one."""
@@ -61,10 +62,11 @@ class Scan:
             node, scope = stack.pop()
             found.append((node, scope))
             inner = self._inner_scope(node, scope)
-            for child in reversed(list(ast.iter_child_nodes(node))):
+            outside = getattr(node, "args", None) if inner is not scope else None  # a lambda's defaults
+            for child in reversed(children(node)):
                 if not isinstance(child, ast.stmt):
                     self.parent.setdefault(child, node)
-                    stack.append((child, inner if child is not getattr(node, "args", None) else scope))
+                    stack.append((child, inner if child is not outside else scope))
         return found
 
     def _inner_scope(self, node: ast.AST, scope: Scope) -> Scope:
@@ -170,17 +172,17 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
     return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)
 
 
-def _hot_offsets(module: Module, rules: Table) -> list[int]:
+def _hot_lines(module: Module, rules: Table) -> list[int]:
     """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
     source = module.source
     needles = {*rules.needles(source.utf8), *(n.encode() for n in _aliases(module, rules))}
-    lines: set[int] = set()
+    found: set[int] = set()
     for needle in needles:
         at = source.utf8.find(needle)
         while at >= 0:
-            lines.add(bisect.bisect_right(source.line_starts, at))
+            found.add(at)
             at = source.utf8.find(needle, at + len(needle))
-    return sorted(lines)
+    return sorted({bisect.bisect_right(source.line_starts, at) for at in found})
 
 
 def _aliases(module: Module, rules: Table) -> Iterator[str]:

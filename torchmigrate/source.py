@@ -9,6 +9,7 @@ import re
 import tokenize
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # of text that is no source: PowerShell's `>`
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
@@ -33,7 +34,9 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Byte offset of each line's first byte, split as `ast` splits: on \\n, \\r\\n and \\r only."""
-        return [0, *(m.end() for m in _NEWLINE.finditer(self.utf8))]
+        if b"\r" in self.utf8:
+            return [0, *(m.end() for m in _NEWLINE.finditer(self.utf8))]
+        return [0, *accumulate(len(line) + 1 for line in self.utf8.split(b"\n")[:-1])]
 
     @cached_property
     def newline(self) -> str:
@@ -76,12 +79,27 @@ def decode(raw: bytes) -> Source:
             return Source(body, "utf-8", bom)
         source = Source(body.decode(encoding).encode(), encoding, bom)
     except SyntaxError as error:
-        raise UnreadableSource(f"{error.msg}") from None
+        undeclared = str(error.msg).startswith("invalid or missing encoding")  # in the first two lines
+        what = "not UTF-8, and declares no encoding; declare it or save as UTF-8"
+        raise UnreadableSource(what if undeclared else str(error.msg)) from None
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise UnreadableSource(
             f"line {line}: byte {raw[error.start]:#04x} is not {error.encoding}; declare the encoding or save as UTF-8"
         ) from None
+    except (LookupError, UnicodeError) as error:  # `coding: rot13`, which is no encoding; UTF-7 with half a character
+        raise UnreadableSource(f"cannot be decoded: {error}") from None
     if source.encode(source.utf8) != raw:
-        raise UnreadableSource(f"does not survive {encoding}: decoding and encoding gives other bytes")
+        raise UnreadableSource(f"its encoding, {encoding}, does not give the same bytes back; save as UTF-8")
     return source
+
+
+def comments(code: str) -> list[str]:
+    """Those in a piece of code, which need not be whole."""
+    found: list[str] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            found += [token.string.rstrip()] if token.type == tokenize.COMMENT else []
+    except (tokenize.TokenError, SyntaxError):
+        pass  # where the piece ends
+    return found

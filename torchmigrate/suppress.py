@@ -73,10 +73,15 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
     found = Suppressions()
     if MARK not in source.utf8:
         return found
-    spans = cache(lambda: _spans(tree or ast.parse(source.utf8)))
+    spans = cache(lambda: _spans(tree or ast.parse(source.text)))
     for line, inside, text in _comments(source):
         _note(found, line, inside, text, spans)
     return found
+
+
+def place(source: Source, line: int) -> int:
+    """Above which line a comment covers what stands on this one. Raises SyntaxError."""
+    return _covered(line, True, _spans(ast.parse(source.utf8)))[0]
 
 
 def find_in_text(file: TextFile) -> Suppressions:
@@ -105,7 +110,7 @@ def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callab
         found.malformed.append((line, "", _NAMELESS))
     else:
         covers = _covered(line, inside, spans())
-        found.ignores += [Ignore(line, name, covers) for name in names]
+        found.ignores += [Ignore(line, name, covers) for name in dict.fromkeys(names)]
 
 
 def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from torchmigrate import regular
 from torchmigrate.counterparts import VARIABLES, of_library
 from torchmigrate.edits import Finding, Safety, Status
 from torchmigrate.names import Names
@@ -16,6 +17,7 @@ from torchmigrate.suppress import Suppressions
 from torchmigrate.text_file import LONGEST, Line, TextFile, decode
 
 _LISTED = 5
+LARGEST = 1_000_000  # bytes that are read of a file beside
 
 Occurrence = tuple[int, int, "re.Match[str] | None"]  # start and end in characters
 
@@ -59,7 +61,7 @@ def _beside(rule: Rule, path: str) -> Iterator[str]:
     """What the other files of the directory say that the rule reads."""
     for other in map(Path, _siblings(path)):
         if _names(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
-            yield TextFile(other.name, decode(other.read_bytes()) or "").code
+            yield TextFile(other.name, decode(regular.read(other, LARGEST)) or "").code
 
 
 def _wheres(rule: Rule, path: str) -> list[Where]:

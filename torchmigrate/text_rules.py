@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate import suppress
+from torchmigrate import limits, regular, suppress
 from torchmigrate.config import Settings
 from torchmigrate.edits import Failed, FileResult, Skipped, Unchanged
 from torchmigrate.files import DiscoveredFile
@@ -15,6 +15,7 @@ from torchmigrate.rule import Rule, Ruleset
 from torchmigrate.source import UTF16
 
 LIMIT = 1_000_000  # bytes: what is larger is data
+_SECONDS = 10.0  # of processor time: a user's regular expression may take for ever
 _SKIP_FILE = "# torchmigrate: skip-file"
 
 
@@ -42,6 +43,10 @@ class TextRules:
     wanted: Names  # by the rules of this run
     readable: Names  # by all rules: what such a file is, whatever the run selects
 
+    def concerns_notebook(self, path: str, raw: bytes) -> bool:
+        """Whether one may hold shell lines that a rule has something to say of."""
+        return b"install" in raw and any(rule.has_work(path, raw) for rule in self.rules)
+
     def read(
         self, found: Iterable[DiscoveredFile], settings: Settings, texts: Mapping[str, bytes] | None = None
     ) -> tuple[list[FileResult], frozenset[str]]:
@@ -66,7 +71,11 @@ class TextRules:
             return Failed(item.path, f"cannot be read: {error.strerror or error}")
         if len(raw) > LIMIT:
             return Skipped(item.path, f"larger than {LIMIT:,} bytes")
-        return self.inspect(item.path, raw, settings.ignored_in(item.path))
+        try:
+            with limits.bounded(_SECONDS):
+                return self.inspect(item.path, raw, settings.ignored_in(item.path))
+        except limits.TooSlow:
+            return Failed(item.path, "a rule's regular expression takes too long here; it should repeat less")
 
     def inspect(self, path: Path, raw: bytes, ignored: Collection[str] = ()) -> Unchanged | Skipped | None:
         """Findings of one file; None where there are none. `ignored` are names of rules and packs."""
@@ -89,8 +98,7 @@ class TextRules:
 
 
 def _first_bytes(path: Path) -> bytes:
-    with open(path, "rb", buffering=0) as stream:
-        return stream.read(LIMIT + 1) or b""
+    return regular.read(path, LIMIT + 1)
 
 
 NONE = TextRules((), (), (), Names(()), Names(()))

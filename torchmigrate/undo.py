@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchmigrate import journal as journal_
-from torchmigrate import vcs, write
+from torchmigrate import lock, regular, vcs, write
 from torchmigrate.errors import UserError
 from torchmigrate.journal import Entry, Journal, digest
+
+_HASH = re.compile(r"[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +29,21 @@ class Outcome:
 
 def undo(path: Path) -> list[Outcome]:
     """Undo the last apply at or below `path`. Raises UserError where there is none."""
+    journal, here = _newest(path)
+    _refuse_committed(journal)
+    with lock.held(journal_.places([journal.path(entry) for entry in here])):
+        return _undo(*_newest(path))
+
+
+def _newest(path: Path) -> tuple[Journal, list[Entry]]:
     found = journal_.newest(path)
     if found is None:
-        raise UserError(f"nothing to undo in {path}", "undo puts back what `torchmigrate apply` wrote on this machine")
-    journal, here = found
-    _refuse_committed(journal)
+        where = "this directory" if str(path) == "." else f"`{path}`"
+        raise UserError(f"nothing to undo in {where}", "undo puts back what `torchmigrate apply` wrote on this machine")
+    return found
+
+
+def _undo(journal: Journal, here: Sequence[Entry]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for entry in sorted(here, key=lambda e: e.new):  # what still may import the helper decides over it
         left = any(o.refused for o in outcomes)
@@ -39,32 +53,39 @@ def undo(path: Path) -> list[Outcome]:
         write.sweep(directory)
     kept = {e.path for e, o in zip(here, outcomes, strict=True) if o.refused}
     mine = {e.path for e in here}
-    journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
+    with contextlib.suppress(OSError):  # the files are what counts; the next undo finds them as they were
+        journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
     return outcomes
 
 
 def _refuse_committed(journal: Journal) -> None:
     """What was committed is git's to take back."""
     try:
-        record = json.loads((journal.directory / "commits.json").read_bytes())
-    except OSError:
+        record = json.loads(regular.read(journal.directory / "commits.json"))
+        old, new = record["old"], record["new"]
+        if not all(map(_HASH.fullmatch, (old, new))):
+            return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
     repository = vcs.repository(journal.base)
     if repository is None:
         return
     from torchmigrate import commits
 
-    old, new = record["old"][:10], record["new"][:10]
-    if commits.is_in_head(repository, record["new"]):
+    if commits.is_in_head(repository, new):
+        old, new = old[:10], new[:10]
         raise UserError(
-            f"the last apply was committed ({old}..{new} on {record['branch']})",
+            f"the last apply was committed ({old}..{new} on {record.get('branch')})",
             f"`git reset --keep {old}` takes the commits back, `git revert {old}..{new}` takes them back in new ones",
         )
 
 
 def _keep(journal: Journal, entry: Entry) -> Outcome:
     path = journal.path(entry)
-    if not os.path.lexists(path) or digest(path.read_bytes()) != entry.after:
+    with contextlib.suppress(OSError):
+        if digest(regular.read(path)) != entry.after:
+            return _restore(journal, entry)
+    if not os.path.lexists(path):
         return _restore(journal, entry)
     return Outcome(path, refused="a file that was left as it is may import it; undo again once that is settled")
 
@@ -74,7 +95,9 @@ def _restore(journal: Journal, entry: Entry) -> Outcome:
     try:
         if not os.path.lexists(path):
             return Outcome(path, done="was not there") if entry.new else Outcome(path, refused="deleted since")
-        return _put_back(path, journal, entry, path.read_bytes())
+        if os.path.realpath(path) != os.fspath(path):
+            return Outcome(path, refused="a symbolic link leads there now")
+        return _put_back(path, journal, entry, regular.read(path))
     except OSError as error:
         return Outcome(path, refused=(error.strerror or str(error)).lower())
 
@@ -97,12 +120,13 @@ def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Out
 
 
 def _half(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
-    """A hard link is written in place: was the run killed in the middle? New bytes, then old ones, or zeros where
-    the file was grown."""
+    """A hard link is written in place: was a run killed in the middle, an undo perhaps? Each byte is then the old one
+    or the new one, or zero where the file was grown."""
     if not entry.in_place:
         return False
     new = journal.replacement(entry)
-    known: Sequence[bytes] = (original, original.ljust(len(new), b"\0"))
-    both = min(len(current), len(new))
-    at = next((i for i in range(both) if current[i] != new[i]), both)
-    return any(len(current) == len(old) and current[at:] == old[at:] for old in known)
+    if len(current) not in (len(original), len(new)):
+        return False
+    size, grown = len(current), min(len(original), len(new))
+    mixed = zip(current, original.ljust(size, b"\0"), new.ljust(size, b"\0"), strict=False)
+    return all(byte in (old, after) or (byte == 0 and at >= grown) for at, (byte, old, after) in enumerate(mixed))

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# No hook runs, no lock is taken, no daemon is started for what we ask.
-QUIET = ("--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+from torchmigrate import vcs_guard
+
+# A submodule has settings of its own, which ours do not reach: git must not look into one.
+_ALONE = "--ignore-submodules=all"
 # A renamed file counts by its new name, a deleted one not at all.
-_NAMES = ("--name-only", "-z", "--no-renames", "--diff-filter=d", "--no-ext-diff", "--no-relative")
+_NAMES = ("--name-only", "-z", "--no-renames", "--diff-filter=d", "--no-ext-diff", "--no-textconv", "--no-relative")
+_OLDEST = (2, 31)  # git that takes settings from its environment
 _CHUNK = 400  # paths per git command: below every platform's limit
 
 
@@ -35,7 +38,7 @@ class Repository:
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
         """What git prints, asked at `top`. Raises git.exc.GitError."""
-        command = ["git", "--literal-pathspecs", *QUIET, *arguments]
+        command = ["git", "--literal-pathspecs", *vcs_guard.QUIET, *arguments]
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
             if stream is not None:
                 stream.write(stdin or b"")
@@ -63,14 +66,14 @@ class Repository:
 
     def ignores(self, directory: Path) -> bool:
         """Is this directory itself ignored, so that `files` would say nothing of it?"""
-        command = ["git", *QUIET, "check-ignore", "-q", "--", os.fspath(directory)]
+        command = ["git", *vcs_guard.QUIET, "check-ignore", "-q", "--", os.fspath(directory)]
         status, _, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
         return bool(status == 0)
 
     def ignored(self) -> list[str]:
         """All that is ignored, relative to `top`, slash-separated; a directory that is ignored as a whole ends in a
         slash."""
-        output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all")
+        output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all", _ALONE)
         return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry.startswith(b"!! ")]
 
     def commit(self, name: str) -> str | None:
@@ -92,11 +95,11 @@ class Repository:
     def changed(self, since: str) -> list[Path]:
         """Files in the work tree that are not as that commit has them, untracked ones too; not what is ignored."""
         untracked = self.run("ls-files", "-z", "--others", "--exclude-standard")
-        return self._paths(self.run("diff", *_NAMES, since, "--") + untracked)
+        return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--") + untracked)
 
     def staged(self) -> list[Path]:
         """Files that the next commit would add or change."""
-        return self._paths(self.run("diff", *_NAMES, "--cached", "--"))
+        return self._paths(self.run("diff", *_NAMES, _ALONE, "--cached", "--"))
 
     def _paths(self, output: bytes) -> list[Path]:
         names = sorted({os.fsdecode(name) for name in output.split(b"\0") if name})
@@ -109,7 +112,7 @@ class Repository:
     def _dirty(self, paths: Sequence[Path], staged: bool) -> Iterator[Dirty]:
         inside = [os.path.relpath(path, self.top) for path in paths]
         # a traditional --ignored names the directory; =matching with -uall names the files
-        flags = ("--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames")
+        flags = ("--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames", _ALONE)
         for entry in self.run("status", *flags, "--", *inside).split(b"\0"):
             state, name = entry[:2], os.fsdecode(entry[3:])
             in_index = state[1:] == b" "
@@ -149,21 +152,40 @@ def dirty(paths: Sequence[Path]) -> list[Dirty]:
     return sorted(found, key=lambda d: d.path)
 
 
+def unanswered(paths: Sequence[Path]) -> Path | None:
+    """A work tree that holds some of these real paths and of which git tells nothing."""
+    tops = dict.fromkeys(marker(path.parent) for path in paths)
+    return next((top for top in tops if top and repository(top) is None), None)
+
+
 def repository(directory: Path) -> Repository | None:
     """The work tree that holds `directory`. None outside of git, without git, and where git refuses to answer."""
-    if marker(directory) is None:
+    start = marker(directory)
+    if start is None:
         return None
     try:
         import git  # fails to import where there is no git executable
     except ImportError:
         return None
     try:
-        with git.Repo(directory, search_parent_directories=True) as repo:
-            if repo.working_tree_dir is None:
-                return None
-            top = Path(os.path.realpath(repo.working_tree_dir))
-            found = Repository(top, Path(os.path.realpath(repo.git_dir)), git.Git(top))
-        found.run("rev-parse", "--git-dir")  # refuses a tree of dubious ownership
+        return _opened(git.Git(start), directory)  # refuses a tree of dubious ownership
     except (git.exc.GitError, OSError, ValueError):
         return None
-    return found
+
+
+def _opened(shell: Any, directory: Path) -> Repository | None:
+    shell.update_environment(**vcs_guard.environment(os.environ, {}))
+    asked = Repository(Path(), Path(), shell)
+    top, git_dir = (_path(asked.run("rev-parse", which)) for which in ("--show-toplevel", "--absolute-git-dir"))
+    real = Path(os.path.realpath(directory))
+    if not (real.is_relative_to(top) and os.path.lexists(top / ".git")):
+        return None  # core.worktree says that other files are meant
+    settings = vcs_guard.overridden(asked.run("config", "--list", "--show-scope", "-z"))
+    if settings and shell.version_info[:2] < _OLDEST:
+        return None
+    shell.update_environment(**vcs_guard.environment(os.environ, settings))
+    return Repository(top, git_dir, shell)
+
+
+def _path(output: bytes) -> Path:
+    return Path(os.path.realpath(os.fsdecode(output.removesuffix(b"\n"))))

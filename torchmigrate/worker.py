@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, Unchanged, flatten, shifted
-from torchmigrate.helper import Unbound, placed
-from torchmigrate.notebook import Notebook, UnreadableNotebook
+from torchmigrate import limits
+from torchmigrate.edits import Changed, Failed, FileResult, Skipped, Unchanged
+from torchmigrate.helper import Unbound
+from torchmigrate.notebook import UnreadableNotebook
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
 from torchmigrate.source import UnreadableSource
 from torchmigrate.table import Table, table
 
-if TYPE_CHECKING:
-    from torchmigrate.rewrite import Outcome
-
-
+SKIPS = "# torchmigrate: skip-file"
 Done = tuple[FileResult, Unbound | None]
 
 
@@ -50,14 +46,21 @@ class Worker:
         from torchmigrate.rewrite import RewriteError
 
         path = Path(job.path)
+        if len(job.raw) > limits.LARGEST and path.suffix != ".ipynb":
+            return Skipped(path, f"larger than {limits.LARGEST:,} bytes"), None
         try:
-            return self._one(path, job)
+            with limits.bounded():
+                return self._one(path, job)
+        except limits.TooSlow:
+            return Failed(path, limits.told()), None
         except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
             return Failed(path, str(error)), None
         except SyntaxError as error:
             return Failed(path, f"line {error.lineno}: not Python 3 ({error.msg})"), None
-        except (RecursionError, MemoryError) as error:
-            return Failed(path, f"too deeply nested to parse ({type(error).__name__})"), None
+        except RecursionError:
+            return Failed(path, "too deeply nested to parse (RecursionError)"), None
+        except MemoryError:  # what `ast` raises for both
+            return Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"), None
         except Exception as error:  # one file's bug must not cost the others; it is reported as ours
             import traceback
 
@@ -68,58 +71,55 @@ class Worker:
             ), None
 
     def _one(self, path: Path, job: Job) -> Done:
-        from torchmigrate import notebook, source, suppress
+        from torchmigrate import source, suppress
         from torchmigrate.module import Module
         from torchmigrate.rewrite import inspect, rewrite
 
-        book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
-        text = book.source if book else source.decode(job.raw)
+        if path.suffix == ".ipynb":
+            return self._notebook(path, job), None
+        text = source.decode(job.raw)
         if b"torchmigrate: skip-file" in text.utf8 and suppress.find(text).skip_file:
-            return Skipped(path, "# torchmigrate: skip-file"), None
+            return Skipped(path, SKIPS), None
         if job.mode == "check":
-            findings = inspect(Module(path, text, self.facts), self.rules(path), self.facts)
-            return Unchanged(path, tuple(_in_cells(findings, book))), None
+            return Unchanged(path, tuple(inspect(Module(path, text, self.facts), self.rules(path), self.facts))), None
         outcome = rewrite(path, text, self.rules(path), self.facts)
         if job.mode == "survey":
-            return Unchanged(path, tuple(_in_cells(list(outcome.in_original(text)), book))), None
+            return Unchanged(path, tuple(outcome.in_original(text))), None
         if not outcome.applied:
-            return Unchanged(path, tuple(_in_cells(outcome.remaining, book))), None
-        if book:
-            return self._notebook(path, job.raw, book, outcome), None
+            return Unchanged(path, tuple(outcome.remaining)), None
         rewritten = replace(text, utf8=outcome.text)
         after = text.encode(outcome.text)
         unbound = Unbound(rewritten, outcome.needs_helper, outcome.needs_torch)
         changed = Changed(path, job.raw, after, outcome.applied, outcome.remaining)
         return changed, unbound if unbound.helper or unbound.torch else None
 
-    def _notebook(self, path: Path, raw: bytes, book: Notebook, outcome: Outcome) -> Changed:
-        """The helper's import goes into the cell that imports torch."""
-        from torchmigrate import bindings, notebook
+    def _notebook(self, path: Path, job: Job) -> FileResult:
+        from torchmigrate import cells, notebook, shell_lines, suppress
         from torchmigrate.module import Module
+        from torchmigrate.rewrite import inspect, rewrite
 
-        edits = flatten(outcome.passes, len(book.source.utf8))
-        findings = outcome.remaining
-        module = Module(path, book.source, self.facts)
-        missing = ["import torch"] if outcome.needs_torch else []
-        if outcome.needs_helper and not bindings.imports_helper(module):
-            missing.append(placed(self.facts, path, book.source).statement)
-        if missing:
-            first = min((e.start for e in edits), default=len(book.source.utf8))
-            added = bindings.insertion(module, missing, first, before=True)
-            ahead = [e for e in edits if e.start < added.start]
-            grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
-            findings = tuple(shifted(findings, Edit(added.start + grown, added.start + grown, added.text)))
-            edits = sorted([*edits, added])
-        after = book.join(edits)
-        applied = tuple(_in_cells(outcome.applied, book))
-        return Changed(path, raw, after, applied, tuple(_in_cells(findings, notebook.split(after))))
-
-
-def _in_cells(findings: Sequence[Finding], book: Notebook | None) -> Iterator[Finding]:
-    if book is None:
-        yield from findings
-        return
-    for finding in findings:
-        cell, line = book.cell_of(finding.start)
-        last = book.cell_of(finding.end)[1]
-        yield replace(finding, cell=cell, line=line, end_line=last)
+        book, rules = notebook.split(job.raw), self.rules(path)
+        text = book.source
+        if book.language:
+            return Skipped(path, f"a notebook in {book.language}")
+        if suppress.find(text).skip_file or cells.skips_file(book):
+            return Skipped(path, SKIPS)
+        unread = cells.unread(book, rules.has_work)
+        if unread and not book.cells:
+            return Failed(path, unread)
+        result: Changed | Unchanged
+        if job.mode == "check":
+            found = inspect(Module(path, text, self.facts), rules, self.facts)
+            result = Unchanged(path, tuple(cells.in_cells(found, book)))
+        else:
+            outcome = rewrite(path, text, rules, self.facts)
+            if job.mode == "survey":
+                result = Unchanged(path, tuple(cells.in_cells(list(outcome.in_original(text)), book)))
+            elif not outcome.applied:
+                result = Unchanged(path, tuple(cells.in_cells(outcome.remaining, book)))
+            else:
+                result = cells.changed(path, job.raw, book, outcome, self.facts)
+        after = notebook.split(result.after) if isinstance(result, Changed) else book
+        told = shell_lines.added(result.findings, after, rules.texts, path)
+        findings = sorted((*told, *cells.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line))
+        return replace(result, findings=tuple(findings), unread=unread)

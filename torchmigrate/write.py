@@ -1,16 +1,21 @@
-"""Atomic writes: temp file beside the resolved target, mode copied, fsync, os.replace. A file is old or new."""
+"""Atomic writes: temp file beside the target, mode and attributes copied, fsync, os.replace. A file is old or new."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
+from torchmigrate import regular
 from torchmigrate.edits import Changed, Failed
 
-PREFIX, SUFFIX = ".torchmigrate-", ".tmp"  # a short name of its own: the target's may be as long as names can be
+# Short names of their own: the target's may be as long as names can be. After the prefix comes the process.
+PREFIX, SUFFIX = ".torchmigrate-", ".tmp"
 
 
 class NotWritten(Exception):
@@ -20,6 +25,8 @@ class NotWritten(Exception):
 def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
     """Write the files one by one, vendored helpers first: nothing may import a helper that is not there."""
     lost: list[Path] = []
+    for directory in {change.path.parent for change in changes}:
+        sweep(directory)
     for change in sorted(changes, key=lambda c: (not c.new, c.path)):
         error = _try(change, lost)
         if error and change.new:
@@ -42,13 +49,15 @@ def _try(change: Changed, lost: Sequence[Path]) -> str | None:
 
 def write(path: Path, before: bytes | None, after: bytes) -> None:
     """Put `after` in place of `before` (None: no such file). Raises NotWritten or OSError, the file intact."""
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.abspath(path))
+    if os.path.realpath(target.parent) != os.fspath(target.parent) or target.is_symlink():
+        raise NotWritten("a symbolic link leads there")
     if before is None:
         if os.path.lexists(target):
             raise NotWritten("a file of that name has appeared since it was planned")
         replace(target, after)
         return
-    if target.read_bytes() != before:
+    if regular.read(target) != before:
         raise NotWritten("it has changed since it was read")
     if not os.access(target, os.W_OK):
         raise NotWritten("it is read-only")
@@ -65,7 +74,7 @@ def linked(target: Path) -> bool:
 
 def replace(target: Path, data: bytes) -> None:
     """The new bytes under the old name in one step, with the old mode and owner."""
-    handle, temporary = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=target.parent)
+    handle, temporary = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-", suffix=SUFFIX, dir=target.parent)
     try:
         with open(handle, "wb") as file:
             file.write(data)
@@ -78,13 +87,25 @@ def replace(target: Path, data: bytes) -> None:
         raise
 
 
+def alone(path: Path, data: bytes) -> None:
+    """A file that the user names. A link of that name, which may be the project's, gives way and is not followed; a
+    pipe or a device is written to. Raises OSError, the file intact."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    directory = Path(os.path.realpath(path.parent))
+    sweep(directory)
+    replace(directory / path.name, data)
+
+
 def _copy_status(target: Path, temporary: str) -> None:
-    if not target.exists():
+    if target.is_symlink() or not target.exists():
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         return
     shutil.copymode(target, temporary)
+    _copy_attributes(target, temporary)
     status = target.stat()
     if hasattr(os, "chown") and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         try:
@@ -94,24 +115,57 @@ def _copy_status(target: Path, temporary: str) -> None:
             pass  # another's file in a shared directory: it is ours from now on
 
 
+def _copy_attributes(target: Path, temporary: str) -> None:
+    """Extended ones: access lists, labels, notes of the user's. Those that the system keeps to itself stay away."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            for name in os.listxattr(target):
+                with contextlib.suppress(OSError):
+                    os.setxattr(temporary, name, os.getxattr(target, name))
+
+
 def overwrite(target: Path, data: bytes) -> None:
-    """In place, for hard links: one write, grown first so that a full disk shows before a byte has changed."""
+    """In place, for hard links: grown first, so that a full disk shows before a byte has changed; put back as it was
+    where writing fails."""
     with open(target, "r+b", buffering=0) as file:
-        old = os.fstat(file.fileno()).st_size
-        if len(data) > old and hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(file.fileno(), old, len(data) - old)
-            except OSError:
-                file.truncate(old)
-                raise
-        written = 0
-        while written < len(data):
-            written += file.write(data[written:]) or 0
-        file.truncate(len(data))
-        os.fsync(file.fileno())
+        before = file.read()
+        try:
+            if len(data) > len(before) and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), len(before), len(data) - len(before))
+            _fill(file, data)
+        except OSError:
+            with contextlib.suppress(OSError):  # what is half is known to undo
+                file.truncate(len(before))
+                _fill(file, before)
+            raise
+
+
+def _fill(file: IO[bytes], data: bytes) -> None:
+    file.seek(0)
+    written = 0
+    while written < len(data):
+        written += file.write(data[written:]) or 0
+    file.truncate(len(data))
+    os.fsync(file.fileno())
 
 
 def sweep(directory: Path) -> None:
     """Remove temp files that a killed run left behind."""
-    for litter in directory.glob(f"{PREFIX}*{SUFFIX}"):
-        litter.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # one that cannot be read has none of ours
+        for litter in directory.glob(f"{PREFIX}*{SUFFIX}"):
+            if is_left(litter.name.removeprefix(PREFIX)):
+                litter.unlink(missing_ok=True)
+
+
+def is_left(name: str) -> bool:
+    """Whether the process that a temporary name begins with is gone."""
+    process = name.partition("-")[0]
+    if not process.isdecimal() or os.name == "nt":  # Windows removes no file that is open
+        return True
+    try:
+        os.kill(int(process), 0)
+    except PermissionError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return int(process) == 0

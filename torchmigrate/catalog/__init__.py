@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from torchmigrate import pack
 from torchmigrate.catalog.reader import read
 from torchmigrate.catalog.row import Row as Row
-from torchmigrate.pack import PackError, builtin
+from torchmigrate.pack import PackError
 from torchmigrate.scope import canonical
 
 
@@ -50,8 +51,7 @@ class Catalog:
 
 def load(rule_paths: Sequence[Path] = ()) -> Catalog:
     """Read `catalog/*.toml` below the built-in rules and `rule_paths`. Raises PackError."""
-    ours = builtin()
-    roots = [ours, *(path for path in rule_paths if path.resolve() != ours.resolve())]
+    roots = pack.roots(rule_paths)
     rules = {f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml")}
     return gather((path for root in roots for path in sorted((root / "catalog").glob("*.toml"))), rules)
 

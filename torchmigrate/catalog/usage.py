@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate import files, notebook, project, source, suppress
+from torchmigrate import cells, files, notebook, project, regular, source, suppress
 from torchmigrate.catalog import Catalog
 from torchmigrate.config import Settings
-from torchmigrate.edits import Failed, FileResult, Finding, Safety, Skipped, Unchanged
-from torchmigrate.engine import project_root
+from torchmigrate.edits import Failed, FileResult, Finding, Safety, Skipped, Unchanged, failures
+from torchmigrate.gather import project_root
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.receiver import Kind, receiver_kind
@@ -54,7 +54,7 @@ def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
         {name: found for name, found in ordered.items() if name not in catalog.rows},
         sum(isinstance(result, Unchanged) for result in results),
         [result for result in results if isinstance(result, Skipped)],
-        [result for result in results if isinstance(result, Failed)],
+        list(failures(results)),
     )
 
 
@@ -68,7 +68,7 @@ def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileR
             yield Skipped(item.path, item.skipped_reason)
         else:
             try:
-                jobs.append(Job(str(item.path), item.path.read_bytes(), "check"))
+                jobs.append(Job(str(item.path), regular.read(item.path), "check"))
             except OSError as error:
                 yield Failed(item.path, f"cannot be read: {error.strerror or error}")
     classes = frozenset().union(*(project.cuda_classes(job.raw) for job in jobs))
@@ -91,20 +91,21 @@ class _Surveyor(Worker):
         return result, unbound
 
     def _one(self, path: Path, job: Job) -> Done:
-        if job.raw.startswith(project.MARKER):
+        if job.raw.startswith(files.MARKER):
             return Unchanged(path), None
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
+        if book and book.language:
+            return Skipped(path, f"a notebook in {book.language}"), None
         text = book.source if book else source.decode(job.raw)
         if b"torchmigrate: skip-file" in text.utf8 and suppress.find(text).skip_file:
             return Skipped(path, "# torchmigrate: skip-file"), None
-        places = list(_Uses(Module(path, text, self.facts), self.catalog).places())
-        if book:
-            cells = [book.cell_of(place.start) for place in places]
-            places = [replace(p, cell=cell, line=line) for p, (cell, line) in zip(places, cells, strict=True)]
-        return Unchanged(path, tuple(places)), None
+        places = list(Uses(Module(path, text, self.facts), self.catalog).places())
+        places = list(cells.in_cells(places, book))
+        unread = cells.unread(book, lambda raw: _MAY_USE.search(raw) is not None) if book else ""
+        return Unchanged(path, tuple(places), unread=unread), None
 
 
-class _Uses(Scan):
+class Uses(Scan):
     """All uses in one module. Unlike rules, it looks at every statement, and at what is assigned to."""
 
     def __init__(self, module: Module, catalog: Catalog) -> None:

@@ -11,12 +11,17 @@ from typing import Annotated
 import typer
 
 from torchmigrate import __version__
-from torchmigrate.cli import commands, report, verify
+from torchmigrate.cli import commands, config, fleet, lookup, report, verify
+from torchmigrate.cli.complaints import told
+from torchmigrate.cli.help import Command, Commands
 from torchmigrate.errors import Interrupted, UserError
 
 # no rich at start-up: it costs as much as typer itself
 app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Commands,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -33,7 +38,14 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Rewrite a CUDA-only PyTorch project so that it runs on every accelerator, and on none."""
+    """Rewrite a CUDA-only PyTorch project so that it runs on every accelerator, and on none.
+
+    \b
+    Examples:
+      torchmigrate check              what ties this directory to CUDA
+      torchmigrate apply --dry-run    what would be rewritten
+      torchmigrate apply              rewrite; `torchmigrate undo` takes it back
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -42,15 +54,18 @@ _COMMANDS = (
     commands.apply,
     commands.check,
     report.report,
-    commands.rules,
-    commands.explain,
-    commands.catalog,
+    lookup.rules,
+    lookup.explain,
+    lookup.catalog,
     verify.verify,
     verify.backends,
+    config.config,
+    fleet.fleet,
     commands.undo,
+    commands.server,
 )
 for command in _COMMANDS:
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,13 +74,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; its exit status."""
+def _prepare_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (for as long as we run)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a message never fails for a character
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; its exit status."""
+    _prepare_streams()
     try:
-        status = app(None if arguments is None else list(arguments), standalone_mode=False)
+        os.getcwd()
+    except OSError:
+        print(UserError("the current directory is gone", "change to one that exists"), file=sys.stderr)
+        return 2
+    try:
+        status = app(None if arguments is None else list(arguments), standalone_mode=False, prog_name="torchmigrate")
         sys.stdout.flush()
         if status == Interrupted.status:  # typer's own way to end on Ctrl-C
             raise KeyboardInterrupt
@@ -80,20 +107,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        print(_told(error), file=sys.stderr)
+        print(told(error), file=sys.stderr)
         return 2
-
-
-def _told(error: Exception) -> UserError:
-    """typer's own complaints (of whichever click it stands on), else a bug of ours."""
-    if hasattr(error, "format_message"):
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context else "torchmigrate"
-        text = error.format_message().rstrip(".")
-        return UserError(text[:1].lower() + text[1:], f"see `{path} --help`")
-    if os.environ.get("TORCHMIGRATE_DEBUG"):
-        raise error
-    kind = type(error).__name__
-    return UserError(
-        f"internal error: {kind}: {error}", "please report it; TORCHMIGRATE_DEBUG=1 shows where it was raised"
-    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate import baseline
 from torchmigrate.baseline import Entry
-from torchmigrate.edits import Failed, FileResult, Finding, Status, Unchanged
+from torchmigrate.edits import FileResult, Finding, Status, Unchanged, failures
 from torchmigrate.errors import UserError
 from torchmigrate.words import counted
 
@@ -51,7 +51,7 @@ def settle(
     pairs = {r.path: list(baseline.entries(r, r.findings, file.parent)) for r in results if isinstance(r, Unchanged)}
     found = {entry for told in pairs.values() for _, entry in told}
     tops = [os.path.realpath(path) for path in request.paths]
-    unread = {str(r.path) for r in results if isinstance(r, Failed)}
+    unread = {str(failed.path) for failed in failures(results)}
     scope = _Scope(tops, only, unread, _idle(settings))
     stale = {entry for entry in old - found if scope.covers(entry, file.parent)}
     known = old
@@ -83,12 +83,13 @@ def _write(known: Collection[Entry], old: Collection[Entry], request: Request) -
     from torchmigrate import write
 
     assert request.baseline is not None
-    target, data = Path(os.path.realpath(request.baseline)), baseline.render(known)
+    target, data = request.baseline, baseline.render(known)
     try:
-        if not target.exists() or target.read_bytes() != data:
-            write.replace(target, data)
+        if not target.is_file() or target.read_bytes() != data:
+            write.alone(target, data)
     except OSError as error:
-        raise UserError(f"cannot write {request.baseline}: {(error.strerror or str(error)).lower()}") from None
+        what = f"cannot write {request.baseline}: {(error.strerror or str(error)).lower()}"
+        raise UserError(what, "name a file in a directory that is there and can be written") from None
     added, dropped = len({*known} - {*old}), len({*old} - {*known})
     request.say(f"note: {request.baseline}: {counted(len(known), 'finding')}, {added} new, {dropped} dropped")
 

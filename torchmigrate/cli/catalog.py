@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from torchmigrate import catalog
 from torchmigrate import config as config_
 from torchmigrate.catalog.row import BACKENDS, MISSING
-from torchmigrate.cli.output import emit
+from torchmigrate.cli.output import columns, emit
 from torchmigrate.cli.settings import pack_errors, split_names
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.report import catalog as report
@@ -20,7 +20,7 @@ from torchmigrate.words import counted
 
 if TYPE_CHECKING:
     from torchmigrate.catalog.usage import Usage
-    from torchmigrate.cli.commands import CatalogFormat
+    from torchmigrate.cli.lookup import CatalogFormat
 
 
 def run(
@@ -39,7 +39,7 @@ def run(
     rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
     here = Path(os.path.realpath(os.curdir))
     if project is None:
-        emit(_laid_out(report.Selection(rows, report.every(backends)), output_format), output)
+        emit(_laid_out(report.Selection(rows, report.every(backends)), output_format, output), output)
         print(counted(len(rows), "API"), file=sys.stderr)
         return 0
     from torchmigrate.catalog import usage
@@ -47,7 +47,7 @@ def run(
     used = usage.survey(project, settings, found)
     rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
     selection = report.Selection(rows, report.every(backends), used.places, here)
-    emit(_laid_out(selection, output_format), output)
+    emit(_laid_out(selection, output_format, output), output)
     for line in _said(used, selection):
         print(line, file=sys.stderr)
     return 2 if used.failed else 0
@@ -75,11 +75,15 @@ def _matching(found: catalog.Catalog, names: Sequence[str]) -> list[catalog.Row]
     return found.matching(names)
 
 
-def _laid_out(selection: report.Selection, output_format: CatalogFormat) -> Iterator[bytes]:
+def _laid_out(selection: report.Selection, output_format: CatalogFormat, output: Path | None) -> Iterator[bytes]:
     if output_format.value == "json":
         lines = iter([report.render(selection)])
     else:
-        lines = report.markdown(selection) if output_format.value == "markdown" else report.text(selection)
+        lines = (
+            report.markdown(selection)
+            if output_format.value == "markdown"
+            else report.text(selection, None if output else columns(sys.stdout))
+        )
     yield from (f"{line}\n".encode(errors="surrogateescape") for line in lines)
 
 

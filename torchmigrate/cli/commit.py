@@ -13,7 +13,7 @@ from torchmigrate import commits, pack, split, vcs
 from torchmigrate.cli.dirty import named
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError
-from torchmigrate.helper import placement, runtime_source
+from torchmigrate.helper import placement
 from torchmigrate.project import is_ours
 from torchmigrate.words import counted
 
@@ -37,9 +37,9 @@ class Commits:
         """After all files are written."""
         if self.made is None:
             return
-        commits.publish(self.made)
         record = {"old": self.target.head, "new": self.made.commits[-1][0], "branch": self.target.branch}
-        journal.note("commits.json", json.dumps(record).encode())
+        journal.note("commits.json", json.dumps(record).encode())  # first: of no meaning until HEAD has the commit
+        commits.publish(self.made)
 
     def told(self) -> list[str]:
         """Lines for stderr."""
@@ -96,7 +96,7 @@ def _helpers(changes: Sequence[Changed], facts: Facts, target: Target) -> Mappin
         if not is_ours(path):
             raise UserError(f"{path.name} is in the way: it was not written by torchmigrate", "rename it first")
         if target.repository.dirty([path], staged=True):
-            found[path] = runtime_source()
+            found[path] = path.read_bytes()
     return found
 
 

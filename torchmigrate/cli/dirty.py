@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError
+from torchmigrate.visible import visible
 
 if TYPE_CHECKING:
     from torchmigrate.cli.migrate import Request
@@ -33,7 +34,8 @@ def guard(changes: Sequence[Changed], request: Request, target: Target | None = 
 def named(dirty: Sequence[Dirty]) -> str:
     """A line for each file, the first of many."""
     here = Path(os.path.realpath(os.curdir))
-    names = [os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED]]
+    near = (os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED])
+    names = [visible(name) for name in near]
     width = max(map(len, names)) + 3
     rows = [f"\n  {name:<{width}}({d.why})" for name, d in zip(names, dirty, strict=False)]
     more = [f"\n  and {len(dirty) - _LISTED} more"] if len(dirty) > _LISTED else []

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from torchmigrate import diff, pack, split
 from torchmigrate.choices import Choices, Group, Key, answered
-from torchmigrate.cli.output import coloured, colours
+from torchmigrate.cli.output import coloured, colours, columns
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError
+from torchmigrate.visible import visible_lines
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -89,7 +90,7 @@ class _Session:
         return True
 
     def _answer(self, step: Changed, group: Group) -> str:
-        text = diff.unified(step, self.name(step.path))
+        text = diff.readable(step, self.name(step.path))
         print(*self._shown(text, group), sep="\n", file=sys.stderr)
         while True:
             question = f"({self.number}/{self.total}) Rewrite this [y,n,a,q,?]? "
@@ -103,8 +104,10 @@ class _Session:
             print(HELP.format(rules=", ".join(group.rules)), file=sys.stderr)
 
     def _shown(self, text: bytes, group: Group) -> Iterator[str]:
+        text = visible_lines(text.decode(errors="surrogateescape")).encode()
         shown = coloured(text) if colours(sys.stderr) else text
         yield "\n" + shown.decode(errors="backslashreplace").rstrip("\n")
+        width = min(columns(sys.stderr) or 100, 100)
         for rule in group.rules:
             why = split.reason(self.ruleset.rules[rule])
-            yield textwrap.fill(f"{rule}: {why}", 100, subsequent_indent="    ", break_on_hyphens=False)
+            yield textwrap.fill(f"{rule}: {why}", width, subsequent_indent="    ", break_on_hyphens=False)

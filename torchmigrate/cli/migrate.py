@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from torchmigrate.cli import dirty, options
+from torchmigrate.cli import before_commit, dirty, options, output
 from torchmigrate.cli.settings import cores, pack_errors, settings_for
 from torchmigrate.edits import Changed, Failed, FileResult
 from torchmigrate.errors import Interrupted, UserError
 from torchmigrate.progress import Progress
 from torchmigrate.report import Report
+from torchmigrate.visible import visible, visible_lines
 
 if TYPE_CHECKING:
     from torchmigrate.cli.commands import Format
@@ -48,11 +49,12 @@ class Request:
     commit: bool = False
     branch: str | None = None
     interactive: bool = False
+    also: Sequence[str] | None = None
 
     def say(self, *lines: str) -> None:
         """To stderr, unless `-q`."""
-        if not self.quiet:
-            print(*lines, sep="\n", file=sys.stderr)
+        if lines and not self.quiet:
+            print(*map(visible_lines, lines), sep="\n", file=sys.stderr)
 
 
 def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
@@ -85,6 +87,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     status = tell(replace(plan, results=list(results)), request, settings, only)
     if commits:
         request.say(*commits.told())
+    before_commit.refuse_lost_helper(request, only)
     return status
 
 
@@ -100,9 +103,15 @@ def planned(request: Request, settings: Settings, only: Selection) -> Plan:
     """What the command found and would write."""
     from torchmigrate import engine
 
+    plan: Callable[..., Plan] = engine.plan
+    is_sarif = any(each.output_format.value == "sarif" for each in output.reports(request))
+    if not is_sarif and any(path.is_dir() for path in request.paths):
+        from torchmigrate import remembered
+
+        plan = remembered.plan  # without facts, of which SARIF's fixes are made
     mode = "check" if request.command == "check" else "apply"
     with pack_errors(), Progress(shown=not request.quiet) as progress:
-        return engine.plan(request.paths, settings, request.jobs, mode, progress, only)
+        return plan(request.paths, settings, request.jobs, mode, progress, only)
 
 
 def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
@@ -110,12 +119,23 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
-    from torchmigrate import journal, write
+    from torchmigrate import journal, lock
+
+    with lock.held(journal.places([change.path for change in changes])):
+        return _written(results, changes, request, commits)
+
+
+def _written(
+    results: Sequence[FileResult], changes: Sequence[Changed], request: Request, commits: Commits | None
+) -> list[FileResult]:
+    from torchmigrate import journal, vcs, write
 
     dirty.guard(changes, request)
     saved = journal.begin(changes)
     if not saved.in_git:
-        request.say("note: not in git; `torchmigrate undo` puts everything back")
+        silent = vcs.unanswered([change.path for change in changes])
+        why = f"git tells nothing of {silent}: it is not installed, or the folder is another user's" if silent else ""
+        request.say(f"note: {why or 'not in git'}; `torchmigrate undo` puts everything back")
     outcomes: list[Changed | Failed] = []
     try:
         for outcome in write.each(changes):
@@ -142,31 +162,35 @@ def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Fail
 def _standing(report: Report, request: Request, settings: Settings, only: Selection) -> tuple[Report, Plan]:
     """What a `check` says of the files as they stand now, for formats that name places in them and offer fixes."""
     plan = planned(replace(request, command="check"), settings, only)
-    failed = {result.path: result for result in report.failed}
+    failed = {result.path: result for result in report.results if isinstance(result, Failed)}
     results = [result for result in plan.results if result.path not in failed]
     return replace(report, results=[*results, *failed.values()], command="check"), plan
 
 
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
     """The report, to stdout unless another stream is given; the exit status."""
-    from torchmigrate.cli import output
-
     results: Sequence[FileResult] = plan.results
     if request.baseline:
         from torchmigrate.cli import adopt
 
         results = adopt.settle(results, request, settings, only)
     here = Path(os.path.realpath(os.curdir))
-    shown = report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
+    report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
     if plan.notes:
         request.say(*(f"note: {note}" for note in plan.notes))
-    if request.command != "check" and request.output_format.value in output.STANDING:
-        shown, plan = _standing(report, request, settings, only)
-    output.emit(output.body(shown, request, settings, plan.facts), request.output, stream)
+    standing = None
+    for each in output.reports(request):
+        shown, facts = report, plan.facts
+        if request.command != "check" and each.output_format.value in output.STANDING:
+            standing = standing or _standing(report, request, settings, only)
+            shown, facts = standing[0], standing[1].facts
+        output.emit(output.body(shown, each, settings, facts), each.output, stream)
     if request.verbose:
         request.say(*output.details(report))
+    if request.since is None and not request.staged:
+        request.say(*output.unread(report, request.verbose))
     for failed in report.failed:
-        print(f"error: {report.name(failed.path)}: {failed.error}", file=sys.stderr)
+        print(f"error: {visible(report.name(failed.path))}: {visible(failed.error)}", file=sys.stderr)
     request.say(report.summary())
     return report.exit_code(request.exit_zero)
 
@@ -178,7 +202,7 @@ def put_back(path: Path) -> int:
     outcomes = undo.undo(path)
     here = Path(os.path.realpath(os.curdir))
     for outcome in outcomes:
-        name = outcome.path.relative_to(here) if outcome.path.is_relative_to(here) else outcome.path
+        name = visible(str(outcome.path.relative_to(here) if outcome.path.is_relative_to(here) else outcome.path))
         if outcome.refused:
             print(f"error: {name}: {outcome.refused}; left as it is", file=sys.stderr)
         else:

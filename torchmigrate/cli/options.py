@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchmigrate.cli.output import reports
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.selection import EVERYTHING, Selection
 from torchmigrate.words import counted, shorten
@@ -34,10 +35,20 @@ def check(request: Request) -> None:
         raise UserError("--write-baseline does not know where to write", "name the file: --baseline FILE")
     if request.since is not None and request.staged:
         raise UserError("--since and --staged are two choices of files", "choose one")
+    _check_reports(request)
     if reads_stdin(request):
         _check_stdin(request)
     elif request.stdin_filename:
         raise UserError("--stdin-filename is of no use without `-`", "`-` in place of paths reads standard input")
+
+
+def _check_reports(request: Request) -> None:
+    asked = list(reports(request))
+    files = [os.path.realpath(each.output) for each in asked if each.output]
+    if twice := next((file for file in files if files.count(file) > 1), None):
+        raise UserError(f"two reports would go to {os.path.relpath(twice)}", "name a file for each")
+    if request.command == "check" and any(each.output_format.value == "diff" for each in asked):
+        raise UserError("`check` has no diff", "`torchmigrate apply --dry-run --output-format diff` writes one")
 
 
 def _check_stdin(request: Request) -> None:
@@ -59,11 +70,11 @@ def selection(request: Request) -> Selection:
     if request.since is None:
         found = [path for repository in repositories for path in repository.staged()]
         _say_partial(request, found)
-        what = "staged"
+        what = "staged for the next commit"
     else:
         found = [path for repository in repositories for path in _since(request.since, repository, request)]
         what = f"changed since {request.since}"
-    request.say(f"note: only {counted(len(found), 'file')} {what}" if found else f"note: no file is {what}")
+    request.say(f"note: only {counted(len(found), 'file')} {what}" if found else f"note: no file {what}")
     return Selection(frozenset(map(str, found)))
 
 
@@ -95,7 +106,7 @@ def _since(name: str, repository: Repository, request: Request) -> list[Path]:
         raise UserError(what, _way_out(name, repository))
     parted = repository.common(commit)
     if parted is None:
-        request.say(f"note: HEAD and {name} have no common ancestor here; files that differ from {name} are meant")
+        request.say(f"note: HEAD and {name} have no common ancestor here: all files that differ from {name} are taken")
     return repository.changed(parted or commit)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from torchmigrate import diff
-from torchmigrate.errors import UserError
+from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.report import Report, place
+from torchmigrate.visible import visible, visible_lines
 
 if TYPE_CHECKING:
     from torchmigrate.cli.migrate import Request
@@ -18,24 +20,56 @@ if TYPE_CHECKING:
     from torchmigrate.project import Facts
 
 
+_NAMED = 5
 STANDING = ("sarif", "github", "gitlab", "junit")  # of files as they stand, as `check` sees them
 
 
 def colours(stream: object) -> bool:
-    """NO_COLOR, then FORCE_COLOR, then a terminal."""
+    """NO_COLOR, then FORCE_COLOR, then a terminal that knows colours."""
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or bool(getattr(stream, "isatty", bool)())
+    if forced := os.environ.get("FORCE_COLOR"):
+        return forced != "0"
+    return bool(getattr(stream, "isatty", bool)()) and os.environ.get("TERM") != "dumb"
+
+
+def columns(stream: TextIO) -> int | None:
+    """Of a terminal, but for the last, at which some wrap; None for a pipe or a file."""
+    if not stream.isatty():
+        return None
+    import shutil
+
+    return max(shutil.get_terminal_size().columns, 40) - 1
+
+
+def reports(request: Request) -> Iterator[Request]:
+    """The request for each report: that of `--output-format`, then those of `--also`. Raises UserError."""
+    from torchmigrate.cli.commands import Format
+
+    yield request
+    for given in request.also or ():
+        name, equals, file = given.partition("=")
+        if not equals or not file:
+            raise UserError(f"--also {given}: must be FORMAT=FILE", "for example --also junit=report.xml")
+        known = [each.value for each in Format]
+        if name not in known:
+            help = did_you_mean(name, known) or f"known: {', '.join(known)}"
+            raise UserError(f"--also {given}: no such format: {name}", help)
+        yield replace(request, output_format=Format(name), output=Path(file))
 
 
 def body(report: Report, request: Request, settings: Settings, facts: Facts | None = None) -> Iterator[bytes]:
     """What goes to stdout: the diff of a dry run, then the findings; or one document for another program."""
+    if request.output_format.value == "diff":
+        yield from _diff(report, request, settings.root, colour=False, terminal=False)
+        return
     if request.output_format.value not in ("text", "concise"):
         yield from (line.encode(errors="replace") + b"\n" for line in _document(report, request, settings, facts))
         return
     colour = colours(sys.stdout) and request.output is None
     if report.command == "dry-run":
-        yield from _diff(report, request, settings.root, colour)
+        terminal = request.output is None and sys.stdout.isatty()
+        yield from _diff(report, request, settings.root, colour, terminal)
     yield from (line.encode(errors="surrogateescape") + b"\n" for line in _findings(report, request, colour))
 
 
@@ -67,17 +101,37 @@ def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
         return ()
     from torchmigrate.report import text
 
-    return text.statistics(report) if request.statistics else text.lines(report, colour)
+    return (
+        text.statistics(report, colour)
+        if request.statistics
+        else text.lines(report, colour, None if request.output else columns(sys.stdout))
+    )
 
 
-def _diff(report: Report, request: Request, root: Path, colour: bool) -> Iterator[bytes]:
+def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: bool) -> Iterator[bytes]:
+    """A patch. On a terminal notebooks are for reading alone: their JSON is for programs, and may be one line."""
     base = report.here
     if not all(change.path.is_relative_to(base) for change in report.changed):
         base = root
         request.say(f"note: paths in the diff are relative to {root}")
     for change in report.changed:
-        text = diff.unified(change, os.path.relpath(change.path, base).replace(os.sep, "/"))
+        name = os.path.relpath(change.path, base).replace(os.sep, "/")
+        text = diff.readable(change, name)
+        if diff.is_notebook(name) and not terminal:
+            text += diff.unified(change, name)
+        if change.new and not change.applied and not request.verbose and columns(sys.stdout):
+            text = _folded(text)
+        if terminal:
+            text = visible_lines(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         yield coloured(text) if colour else text
+
+
+def _folded(text: bytes) -> bytes:
+    """The helper is some hundred lines that are always the same: whoever looks wants the others."""
+    *head, rest = text.split(b"\n", 3)
+    count = rest.count(b"\n")
+    note = f"# {count:,} lines of torchmigrate's helper; -v shows them, and a pipe gets them"
+    return b"\n".join([*head, note.encode(), b""])
 
 
 def coloured(text: bytes) -> bytes:
@@ -93,10 +147,21 @@ def details(report: Report) -> Iterator[str]:
     verb = "rewrote" if report.written else "would rewrite"
     for change in report.changed if report.command != "check" else ():
         rules = ", ".join(dict.fromkeys(finding.rule for finding in change.applied))
-        yield f"{verb if not change.new else 'helper:'} {report.name(change.path)}{f' ({rules})' if rules else ''}"
+        name = visible(report.name(change.path))
+        yield f"{verb if not change.new else 'helper:'} {name}{f' ({rules})' if rules else ''}"
     for result, finding in report.left:
-        yield f"left {place(report.name(result.path), finding)}: {finding.rule}: {finding.message}"
+        yield f"left {visible(place(report.name(result.path), finding))}: {finding.rule}: {visible(finding.message)}"
     for skipped in report.skipped:
+        yield f"skipped {visible(report.name(skipped.path))}: {visible(skipped.reason)}"
+
+
+def unread(report: Report, verbose: bool) -> Iterator[str]:
+    """Why nothing was read, where no error says it."""
+    if report.read or report.others or report.failed:
+        return
+    if not report.skipped:
+        yield "note: no Python file or notebook found; name the files or directories to read"
+    for skipped in () if verbose else report.skipped[:_NAMED]:
         yield f"skipped {report.name(skipped.path)}: {skipped.reason}"
 
 
@@ -106,9 +171,10 @@ def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None
         from torchmigrate import write
 
         try:
-            write.replace(Path(os.path.realpath(file)), b"".join(parts))
+            write.alone(file, b"".join(parts))
         except OSError as error:
-            raise UserError(f"cannot write {file}: {(error.strerror or str(error)).lower()}") from None
+            what = f"cannot write {file}: {(error.strerror or str(error)).lower()}"
+            raise UserError(what, "name a file in a directory that is there and can be written") from None
         return
     stream = stream or sys.stdout
     stream.flush()

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from torchmigrate.cli import commands as options
+from torchmigrate.cli import complete
 from torchmigrate.errors import UserError
+from torchmigrate.visible import visible
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -47,15 +49,24 @@ def report(
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
     torch: options.Torch = None,
-    backends: Annotated[list[str] | None, Option(metavar="NAMES", help="The columns, as mps,xpu.")] = None,
-    output_format: Annotated[ReportFormat, Option(help="How to report.")] = ReportFormat.TEXT,
+    backends: Annotated[
+        list[str] | None,
+        Option(metavar="NAMES", help="The columns, as mps,xpu.", autocompletion=complete.backends),
+    ] = None,
+    output_format: Annotated[ReportFormat, Option(metavar="F", help="text|markdown|json|html")] = ReportFormat.TEXT,
     output: options.Output = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
     jobs: options.Jobs = None,
     quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
 ) -> int:
-    """Score how portable a project is, before and after a migration. Writes nothing to it and runs none of it."""
+    """Score how portable PATHS are, before and after. Writes and runs nothing.
+
+    \b
+    Examples:
+      torchmigrate report
+      torchmigrate report src --output-format html -o report.html
+    """
     given = {name: value for name, value in locals().items() if name in _READ}
     from torchmigrate.cli.output import emit
     from torchmigrate.cli.settings import cores, pack_errors, settings_for
@@ -69,7 +80,7 @@ def report(
         survey = _survey(named, settings, plans, shown, _command(named, given))
     emit([_rendered(survey, output_format, output)], output)
     for file, message in survey.errors:
-        print(f"error: {file}: {message}", file=sys.stderr)
+        print(f"error: {visible(file)}: {visible(message)}", file=sys.stderr)
     if output is not None and not quiet:
         print(f"Wrote {output}.", file=sys.stderr)
     return 2 if survey.errors else 0
@@ -105,7 +116,7 @@ def _plans(paths: Sequence[Path], settings: Settings, jobs: int, progress: objec
 def _survey(
     paths: Sequence[Path], settings: Settings, plans: tuple[Plan, Plan], shown: tuple[str, ...], command: str
 ) -> Survey:
-    from torchmigrate import config, engine, pack, project
+    from torchmigrate import config, gather, pack, project
     from torchmigrate.report.portability import Survey, survey
 
     root = config.common_parent(paths)
@@ -113,7 +124,7 @@ def _survey(
     sites = survey.sites(safe, unsafe, root)
     apart = survey.apart(safe, root, sites, list(_left_out(settings)))
     errors = survey.errors(safe, unsafe, root)
-    inferred = project.torch_floor(engine.project_root(paths))
+    inferred = project.torch_floor(gather.project_root(paths))
     return Survey(
         root=root,
         command=command,

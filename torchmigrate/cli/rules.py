@@ -15,8 +15,8 @@ import typer
 from torchmigrate import catalog, diff, pack
 from torchmigrate import config as config_
 from torchmigrate.catalog import words
-from torchmigrate.cli.output import colours
-from torchmigrate.cli.settings import known, pack_errors
+from torchmigrate.cli.output import coloured, colours, columns
+from torchmigrate.cli.settings import check_folders, known, pack_errors
 from torchmigrate.edits import Changed
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.rule import Rule, Ruleset
@@ -24,8 +24,10 @@ from torchmigrate.words import counted
 
 
 def _load() -> Ruleset:
+    settings = config_.load([Path()])
+    check_folders(settings, config_.source([Path()])[1])
     with pack_errors():
-        return pack.load(config_.load([Path()]).rule_paths)
+        return pack.load(settings.rule_paths)
 
 
 def listing(names: Sequence[str]) -> int:
@@ -35,8 +37,10 @@ def listing(names: Sequence[str]) -> int:
     rules = ruleset.selected(names, ()).rules.values()
     width = max((len(rule.id) for rule in rules), default=0)
     for rule in sorted(rules, key=lambda r: r.id):
-        print(f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}")
-    print(f"{len(rules)} rules", file=sys.stderr)
+        row = f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}"
+        room = columns(sys.stdout)
+        print(_wrapped(row, hanging=" " * (width + 11 if room > 2 * width else 4)) if room else row)
+    print(counted(len(rules), "rule"), file=sys.stderr)
     return 0
 
 
@@ -52,12 +56,17 @@ def test(directories: Sequence[Path]) -> int:
         return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
 
     tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
+    if not tested:
+        where = ", ".join(f"`{directory}`" for directory in directories)
+        raise UserError(f"there is no rule in {where}", "name the folder that holds <pack>/<rule>.toml")
     failures = cases.check_cases(ruleset, tested)
     for failure in failures:
         print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
     count = sum(len(rule.cases) for rule in tested.values())
     sys.stdout.flush()
-    print(f"{count - len(failures)} of {count} cases of {len(tested)} rules pass.", file=sys.stderr)
+    print(
+        f"{count - len(failures)} of {counted(count, 'case')} of {counted(len(tested), 'rule')} pass.", file=sys.stderr
+    )
     return 1 if failures else 0
 
 
@@ -82,7 +91,7 @@ def explain(name: str) -> int:
     else:
         known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
         help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
-        raise UserError(f"no rule is called `{name}`, and neither a rule nor the catalog speaks of it", help)
+        raise UserError(f"neither a rule nor an API of the catalog is called `{name}`", help)
     if found:
         print(f"\n{_shown(found)}")
     return 0
@@ -92,8 +101,17 @@ def _shown(rules: Sequence[Rule]) -> str:
     return "\n\n".join("\n".join(_lines(rule, colours(sys.stdout))) for rule in rules)
 
 
-def _wrapped(text: str) -> str:
-    return "\n".join(textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False))
+def _wrapped(text: str, indent: str = "", hanging: str = "") -> str:
+    """To the terminal, or to 100 columns where it is wider, or none."""
+    width = min(columns(sys.stdout) or 100, 100)
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _api(name: str) -> str:
@@ -141,10 +159,13 @@ def _mentions(text: str, name: str) -> bool:
 
 def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     yield typer.style(rule.id, bold=True) if colour else rule.id
-    yield f"  {rule.summary}"
-    yield f"  safety: {rule.safety.value}" + (f"; matters on: {', '.join(rule.backends)}" if rule.backends else "")
+    matters = f"; matters on: {', '.join(rule.backends)}" if rule.backends else ""
+    yield _wrapped(rule.summary, "  ")
+    yield _wrapped(f"safety: {rule.safety.value}{matters}", "  ")
     yield ""
-    yield from (f"  {line}".rstrip() for line in rule.why.splitlines())
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", rule.why)):
+        yield from [""] * bool(number)
+        yield _wrapped(" ".join(paragraph.split()), "  ")
     if rule.patterns:
         yield ""
         yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"
@@ -156,7 +177,9 @@ def _lines(rule: Rule, colour: bool) -> Iterator[str]:
         yield ""
         change = Changed(Path("example.py"), example.before.encode(), example.after.encode(), ())
         shown = diff.unified(change, "example.py").decode().splitlines()[2:]
-        yield from (f"    {line}" for line in shown if not line.startswith("@@"))
+        lines = "\n".join(line for line in shown if not line.startswith("@@"))
+        painted = coloured(lines.encode()).decode() if colour else lines
+        yield textwrap.indent(painted, "    ", lambda _: True)
     if rule.see:
         yield ""
         yield from (f"  {url}" for url in rule.see)

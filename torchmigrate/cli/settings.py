@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import config as config_
+from torchmigrate.config.keys import check
 from torchmigrate.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ def settings_for(
         runtime=runtime.value if runtime else None,
         style=style.value if style else None,
     )
-    extra = tuple(_from_root(glob, settings.root) for glob in exclude or ())
+    extra = tuple(_exclusion(glob.replace(os.sep, "/"), settings.root) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
+    file = config_.source(paths, config, isolated)[1]
     with pack_errors():
-        _check_names(settings)
+        check_folders(settings, file)
+        _check_names(settings, file, {"select": select, "ignore": ignore})
     return settings
 
 
@@ -77,6 +80,17 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
 
 
+def _exclusion(glob: str, root: Path) -> str:
+    """Raises UserError for one that can exclude nothing."""
+    found = glob if glob.startswith("!") else _from_root(glob, root)
+    try:
+        check("extend-exclude", [found])
+    except ValueError as error:
+        what, *help = error.args
+        raise UserError(f"--exclude {what}", *(help or ["see `torchmigrate check --help`"])) from None
+    return found
+
+
 def _from_root(glob: str, root: Path) -> str:
     """A pattern with a slash is typed relative to the current directory and matched from the root."""
     if "/" not in glob.rstrip("/"):
@@ -85,19 +99,39 @@ def _from_root(glob: str, root: Path) -> str:
     return glob if inside.startswith("..") else "/" + inside
 
 
-def _check_names(settings: Settings) -> None:
-    """Names that no pack or rule has. Loads the rules only where names are given."""
-    named = [*settings.select, *settings.ignore, *(n for names in settings.per_file_ignores.values() for n in names)]
-    if not named:
+def check_folders(settings: Settings, file: Path | None) -> None:
+    """What `rule-paths` names must be there."""
+    for folder in settings.rule_paths:
+        if file and not folder.is_dir():
+            where = config_.place(file, ["rule-paths"])
+            raise UserError(
+                f"{where}: `rule-paths` names {folder}, which is no folder", f"paths are relative to {file.parent}"
+            )
+
+
+def _check_names(settings: Settings, file: Path | None, typed: Mapping[str, Sequence[str] | None]) -> None:
+    """Names that no pack or rule has, and settings that leave none. Loads the rules only where names are given."""
+    named: dict[tuple[str, ...], tuple[str, ...]] = {("select",): settings.select, ("ignore",): settings.ignore}
+    named |= {("per-file-ignores", glob): names for glob, names in settings.per_file_ignores.items()}
+    if not any(named.values()):
         return
     from torchmigrate import pack
 
-    known(pack.load(settings.rule_paths, cases=False), named)
+    ruleset = pack.load(settings.rule_paths, cases=False)
+    for keys, names in named.items():
+        if ruleset.unknown(names):
+            known(ruleset, names, f"--{keys[0]}" if typed.get(keys[0]) else _place(file, keys))
+    if not ruleset.selected(settings.select, settings.ignore).rules:
+        raise UserError("`select` and `ignore` leave no rule", "`torchmigrate config` shows where both come from")
 
 
-def known(ruleset: Ruleset, names: Sequence[str]) -> None:
+def _place(file: Path | None, keys: Sequence[str]) -> str:
+    assert file is not None  # who else named it?
+    return f"{config_.place(file, keys)}: `{keys[0]}`"
+
+
+def known(ruleset: Ruleset, names: Sequence[str], where: str = "") -> None:
     """Raises UserError for a name that no pack or rule has."""
     for name, near in ruleset.unknown(names).items():
-        raise UserError(
-            f"unknown rule or pack `{name}`", f"did you mean `{near}`?" if near else "see `torchmigrate rules`"
-        )
+        what = f"{where}: unknown rule or pack `{name}`" if where else f"unknown rule or pack `{name}`"
+        raise UserError(what, f"did you mean `{near}`?" if near else "see `torchmigrate rules`")

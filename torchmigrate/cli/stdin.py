@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchmigrate import standing_in
 from torchmigrate.cli import migrate, output
-from torchmigrate.cli.settings import settings_for
-from torchmigrate.edits import Changed, FileResult, Skipped, Unchanged
+from torchmigrate.cli.settings import pack_errors, settings_for
+from torchmigrate.edits import Changed, FileResult, Unchanged
+from torchmigrate.progress import Progress
 from torchmigrate.selection import Selection
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def run(request: Request, given: dict[str, Any]) -> int:
     answer = raw
     try:
         settings = settings_for(request.paths, **given)
-        only = Selection(frozenset({str(path)}), {str(path): raw})
+        only = standing_in.selection(path, raw)
         plan = _plan(request, settings, only)
         if request.command != "apply":
             return migrate.tell(plan, request, settings, only)
@@ -43,13 +45,10 @@ def run(request: Request, given: dict[str, Any]) -> int:
 
 def _plan(request: Request, settings: Settings, only: Selection) -> Plan:
     """Facts are those of the project around the file; the helper is not written, and said not to be."""
-    from torchmigrate import files
-    from torchmigrate.engine import Plan
-
     (path,) = request.paths
-    if pattern := files.exclusion(path, settings):
-        return Plan([Skipped(path, f"excluded by `{pattern}`")], 1, [])
-    plan = migrate.planned(request, settings, only)
+    mode = "check" if request.command == "check" else "apply"
+    with pack_errors(), Progress(shown=not request.quiet) as progress:
+        plan = standing_in.plan(path, only.texts[str(path)], settings, mode, progress)
     notes = [*plan.notes, *_unwritten(plan.results, path)]
     return replace(plan, results=list(_of_text(plan.results, only)), notes=notes)
 

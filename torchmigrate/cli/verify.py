@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from torchmigrate.cli import complete
 from torchmigrate.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -42,36 +43,44 @@ class Tier(str, Enum):
 
 
 def verify(
-    path: Annotated[Path, Argument(metavar="PATH", help="The project. The command runs in a copy of it.")],
-    command: Annotated[list[str] | None, Argument(metavar="-- CMD", help="What to run, as `python train.py`.")] = None,
+    path: Annotated[Path, Argument(metavar="PATH")],
+    command: Annotated[list[str] | None, Argument(metavar="-- CMD")] = None,
     names: Annotated[
-        str, Option("--backends", metavar="NAMES", help="Of cuda, mps, xpu, npu, mtia and cpu.")
+        str,
+        Option(
+            "--backends",
+            metavar="NAMES",
+            help="Of cuda,mps,xpu,npu,mtia,cpu (default: not mtia).",
+            autocompletion=complete.verified,
+        ),
     ] = "cuda,mps,xpu,npu,cpu",
-    steps: Annotated[
-        int | None, Option(min=1, metavar="N", help="Compare the first N lines that print numbers.", show_default="all")
-    ] = None,
-    tolerance: Annotated[float, Option(min=0, metavar="T", help="How far numbers may be apart, relative.")] = 1e-3,
-    timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take.")] = 600,
-    count: Annotated[
-        int | None, Option(min=1, metavar="N", help="Simulated devices; mps never has more than one.", show_default="1")
-    ] = None,
+    steps: Annotated[int | None, Option(min=1, metavar="N", help="Only the first N lines that print numbers.")] = None,
+    tolerance: Annotated[
+        float, Option(min=0, metavar="T", help="How far numbers may differ, relative (0.001).")
+    ] = 1e-3,
+    timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take (600).")] = 600,
+    count: Annotated[int | None, Option(min=1, metavar="N", help="Simulated devices (1); mps never has more.")] = None,
     compare_files: Annotated[
-        list[str] | None, Option(metavar="GLOB", help="Compare these files that the runs write, too. Repeatable.")
+        list[str] | None, Option(metavar="GLOB", help="Files of the runs to compare, too. Repeatable.")
     ] = None,
     env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
-    tier: Annotated[
-        Tier, Option(help="What simulates: C++ (needs a compiler), or Python alone (npu only).")
-    ] = Tier.NATIVE,
+    tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
     unsafe_fixes: Annotated[
-        bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply them in the copy.")
+        bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
-    jobs: Annotated[
-        int | None, Option("-j", "--jobs", min=1, metavar="N", help="Runs at a time.", show_default="2")
-    ] = None,
-    output_format: Annotated[VerifyFormat, Option(help="How to report.")] = VerifyFormat.TEXT,
+    jobs: Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Runs at a time (2).")] = None,
+    output_format: Annotated[VerifyFormat, Option(metavar="F", help="text|json|markdown")] = VerifyFormat.TEXT,
     quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
 ) -> int:
-    """Run the original and the rewritten project on each backend, real or simulated, and compare. Runs your code."""
+    """Run a project, as it is and rewritten, on each backend; compare.
+
+    CMD runs in copies of PATH, on real devices or simulated ones. It is your code: run what you trust.
+
+    \b
+    Examples:
+      torchmigrate verify . -- python train.py --epochs 1
+      torchmigrate verify . --backends mps,cpu -- python -m pytest -q
+    """
     from torchmigrate.cli.settings import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
@@ -94,7 +103,6 @@ def verify(
         if not quiet:
             print(line, file=sys.stderr, flush=True)
 
-    say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
     with pack_errors():
         result = session.verify(request, say)
     _report(result, output_format)
@@ -104,8 +112,8 @@ def verify(
 def _command(words: list[str] | None, path: Path) -> tuple[str, ...]:
     if not words:
         if not path.exists():
-            raise UserError(f"{path}: no such file or directory", _EXAMPLE)
-        raise UserError("verify needs a command to run, after `--`", _EXAMPLE)
+            raise UserError(f"{path}: no such file or directory", f"as in: {_EXAMPLE}")
+        raise UserError("verify needs a command to run, after `--`", f"as in: {_EXAMPLE}")
     return tuple(words)
 
 
@@ -116,10 +124,10 @@ def _backends(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in KNOWN:
             raise UserError(
-                f"--backends: no such backend: {name}", did_you_mean(name, KNOWN) or f"known: {', '.join(KNOWN)}"
+                f"--backends names no backend: `{name}`", did_you_mean(name, KNOWN) or f"known: {', '.join(KNOWN)}"
             )
     if not names:
-        raise UserError("--backends names none", f"known: {', '.join(KNOWN)}")
+        raise UserError("--backends names no backend", f"known: {', '.join(KNOWN)}")
     return names
 
 
@@ -127,7 +135,7 @@ def _variables(settings: list[str] | None) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings or ()]
     for name, equals, _ in pairs:
         if not equals or not name:
-            raise UserError(f"--env {name}: must be NAME=VALUE")
+            raise UserError(f"--env {name}: no value", "write --env NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 
@@ -147,12 +155,16 @@ def _report(result: Result, output_format: VerifyFormat) -> None:
 
 
 def backends(
-    python: Annotated[
-        Path | None, Option(metavar="FILE", help="The Python to ask.", show_default="python on PATH, else ours")
-    ] = None,
-    output_format: Annotated[BackendsFormat, Option(help="How to report.")] = BackendsFormat.TEXT,
+    python: Annotated[Path | None, Option(metavar="FILE", help="The Python to ask (default: of PATH).")] = None,
+    output_format: Annotated[BackendsFormat, Option(metavar="F", help="text|json")] = BackendsFormat.TEXT,
 ) -> int:
-    """Say what is here: torch, devices, drivers, a compiler, and which backends `verify` can simulate."""
+    """Say which backends this machine has, and which it can simulate.
+
+    \b
+    Examples:
+      torchmigrate backends
+      torchmigrate backends --python .venv/bin/python
+    """
     from torchmigrate.report import backends as report
     from torchmigrate.verify.backends import machine
     from torchmigrate.verify.interpreter import choose

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate.edits import Changed, Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged
+from torchmigrate.edits import Changed, Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged, failures
+from torchmigrate.visible import visible
 from torchmigrate.words import counted
 
 
@@ -41,7 +42,8 @@ class Report:
 
     @cached_property
     def failed(self) -> list[Failed]:
-        return [r for r in self.results if isinstance(r, Failed)]
+        """Files that were not read, or not whole."""
+        return list(failures(self.results))
 
     @cached_property
     def skipped(self) -> list[Skipped]:
@@ -50,7 +52,8 @@ class Report:
     @property
     def read(self) -> int:
         """Python files that were read: "all good" is never said over one that was not."""
-        return max(0, self.files_seen - len(self.skipped) - len(self.failed))
+        not_read = sum(isinstance(result, (Skipped, Failed)) for result in self.results)
+        return max(0, self.files_seen - not_read)
 
     @cached_property
     def applied(self) -> list[Finding]:
@@ -171,7 +174,7 @@ class Report:
 
     def _rewrote(self) -> str:
         old = [c for c in self.changed if not c.new]
-        new = [self.name(c.path) for c in self.changed if c.new]
+        new = [visible(self.name(c.path)) for c in self.changed if c.new]
         files = counted(self.read, "Python file" if self.others else "file")
         if not self.changed:
             return f"Nothing to rewrite in {files}." if self.read else "No Python files read."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +28,16 @@ class Selection:
         return len((self.places or {}).get(row.name, ()))
 
 
-def text(selection: Selection) -> Iterator[str]:
-    """A line per API with a mark per backend, explained above. MLX's would be the same for all, so it is left out."""
+_LEGEND = "-> rewritten by, !! reported by, = left alone (`torchmigrate explain NAME` says why); mlx is no torch device"
+
+
+def text(selection: Selection, room: int | None = None) -> Iterator[str]:
+    """A line per API with a mark per backend, explained above. MLX's would be the same for all, so it is left out.
+    Where a terminal has no `room` for a row (in columns), what becomes of the API stands below its name."""
     columns = [name for name in selection.backends if name != "mlx" or len(selection.backends) == 1]
-    yield ", ".join(f"{mark} {verdict}" for verdict, mark in SIGNS.items())
-    yield "-> rewritten by, !! reported by, = left alone (`torchmigrate explain NAME` says why); mlx is no torch device"
+    signs = ", ".join(f"{mark} {verdict}" for verdict, mark in SIGNS.items())
+    for line in (signs, _LEGEND):
+        yield from textwrap.wrap(line, room) if room else [line]
     yield ""
     counts = selection.places is not None
     yield " ".join([f"{name:<4}" for name in columns]) + ("  uses" if counts else "") + "  API"
@@ -39,7 +45,12 @@ def text(selection: Selection) -> Iterator[str]:
     for row in selection.rows:
         marks = " ".join(f" {SIGNS[row.backends[name]]}  " for name in columns)
         count = f"{selection.count(row):6}" if counts else ""
-        yield f"{marks}{count}  {row.name:<{width}}  {_arrow(row)}"
+        line = f"{marks}{count}  {row.name:<{width}}  {_arrow(row)}"
+        if room is None or len(line) <= room:
+            yield line
+        else:
+            yield f"{marks}{count}  {row.name}"
+            yield f"{'':{len(marks) + len(count) + 4}}{_arrow(row)}"
 
 
 def _arrow(row: Row) -> str:

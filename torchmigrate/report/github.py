@@ -17,9 +17,9 @@ def lines(report: Report, base: Path) -> Iterator[str]:
     """One command each, findings first."""
     for entry in entries(report, base):
         if not entry.suppressed:
-            yield _command("warning", _where(entry), entry.message + MARKS[kind(entry.finding)])
+            yield command("warning", _where(entry), entry.message + MARKS[kind(entry.finding)])
     for failed in sorted(report.failed, key=lambda f: str(f.path)):
-        yield _command("error", {"file": name_of(failed.path, base), "title": "torchmigrate"}, failed.error)
+        yield command("error", {"file": name_of(failed.path, base), "title": "torchmigrate"}, failed.error)
 
 
 def _where(entry: Entry) -> dict[str, str | int]:
@@ -30,7 +30,8 @@ def _where(entry: Entry) -> dict[str, str | int]:
     return {**found, "title": entry.finding.rule}
 
 
-def _command(name: str, properties: dict[str, str | int], text: str) -> str:
+def command(name: str, properties: dict[str, str | int], text: str) -> str:
+    """One line that the runner reads; nothing in the values ends it or begins another."""
     told = ",".join(f"{key}={_escaped(str(value), _PROPERTY)}" for key, value in properties.items())
     return f"::{name} {told}::{_escaped(text, _DATA)}"
 

@@ -84,7 +84,7 @@ class _Page:
             if change.new:
                 continue
             name = name_of(change.path, self.base)
-            _, *hunks = _HUNK.split(b"\n" + diff.unified(change, name))
+            _, *hunks = _HUNK.split(b"\n" + diff.readable(change, name))
             for hunk in hunks:
                 heading = _HEADING.search(hunk)
                 rules = heading[1].decode().split(", ") if heading else [""]

@@ -3,17 +3,15 @@ a fingerprint that survives a shift of lines."""
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate import json_text, vcs
+from torchmigrate import json_text, regular, vcs
 from torchmigrate.edits import Finding, Status
 from torchmigrate.report import Report
 from torchmigrate.report.text import split_lines
@@ -37,7 +35,8 @@ class Entry:
 
     @property
     def suppressed(self) -> bool:
-        return self.finding.status is Status.SUPPRESSED
+        """By a comment in the source, or by a baseline."""
+        return self.finding.status in (Status.SUPPRESSED, Status.KNOWN)
 
     @property
     def message(self) -> str:
@@ -106,7 +105,7 @@ class FileText:
     @cached_property
     def _raw(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            return regular.read(self.path)
         except OSError:
             return b""
 
@@ -150,22 +149,4 @@ def _cell(text: str, span: tuple[int, int] | None) -> tuple[list[str], list[int]
     if span is None:
         return [], []
     value = json.loads(text[slice(*span)])
-    if isinstance(value, str):
-        lines = split_lines(value)
-        return lines, [_number(text, span[0])] * len(lines)
-    numbers = [_number(text, at) for at in json_text.items(text, span[0])]
-    lines = split_lines("".join(value))
-    return lines, list(_first_items(value, numbers, len(lines)))
-
-
-def _first_items(items: list[str], numbers: list[int], count: int) -> Iterator[int]:
-    """For each line of the cell the number of the item that it begins in: an item may hold several, or a part."""
-    starts = [0]
-    for item in items:
-        starts.append(starts[-1] + item.count("\n"))
-    for line in range(count if numbers else 0):
-        yield numbers[min(bisect.bisect_right(starts, line), len(items)) - 1]
-
-
-def _number(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
+    return split_lines(value if isinstance(value, str) else "".join(value)), json_text.line_numbers(text, span)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchmigrate import __version__
-from torchmigrate.edits import Failed
+from torchmigrate.edits import Failed, Status
 from torchmigrate.report import Report, kind
 from torchmigrate.report.places import Entry, entries
 
@@ -105,7 +105,8 @@ def _results(found: Sequence[Entry], base: Path, names: Sequence[str], facts: Fa
             change = {"artifactLocation": uri(entry.path, base), "replacements": replacements}
             result["fixes"] = [{"description": {"text": _FIXED[kind(finding)]}, "artifactChanges": [change]}]
         if entry.suppressed:
-            result["suppressions"] = [{"kind": "inSource"}]
+            by_comment = finding.status is Status.SUPPRESSED
+            result["suppressions"] = [{"kind": "inSource" if by_comment else "external"}]  # the latter: a baseline
         yield result
 
 

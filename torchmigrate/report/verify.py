@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LAST = 15  # lines of a failed run's output
-_COLOURS = {Kind.PASS: "green", Kind.FAIL: "red", Kind.DIFFERS: "yellow", Kind.SKIPPED: "dim"}
+_COLOURS = {Kind.PASS: "green", Kind.FAIL: "red", Kind.DIFFERS: "magenta", Kind.SKIPPED: "dim"}
 _HEADINGS = ("project", "backend", "evidence", "verdict", "what was seen")
 _WORTH = {
     "hardware": "hardware: the real device ran it. That says nothing of other devices.",
@@ -106,7 +107,7 @@ def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
             console.print(line, soft_wrap=True)
     console.print()
     for line in worth(result):
-        console.print(line, soft_wrap=not terminal)
+        console.print(textwrap.fill(line, console.width) if terminal else line, soft_wrap=True)
 
 
 def _table(told: Sequence[Row]) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from torchmigrate.edits import Finding
+from torchmigrate.errors import did_you_mean
 from torchmigrate.module import Site
 from torchmigrate.pack import PackError
 from torchmigrate.rule import Rule
@@ -39,6 +40,6 @@ class Transform:
 def find(rule: Rule) -> Callable[[Site], Iterator[Finding]]:
     """The generator that `transform = "name"` means. Raises PackError."""
     if rule.transform not in NAMES:
-        known = ", ".join(sorted(NAMES))
-        raise PackError(f"{rule.path}:1: there is no transform {rule.transform!r}\nhelp: known transforms: {known}")
+        near = did_you_mean(str(rule.transform), NAMES) or f"known transforms: {', '.join(sorted(NAMES))}"
+        raise PackError(f"{rule.path}:1: there is no transform {rule.transform!r}\nhelp: {near}")
     return Transform(rule.transform)

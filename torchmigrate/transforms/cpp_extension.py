@@ -23,11 +23,7 @@ def cpp_extension(site: Site) -> Iterator[Finding]:
 
 def _first(site: Site) -> bool:
     """A setup.py lists many; one finding says what to do about all of them."""
-    calls = [
-        n
-        for n in ast.walk(site.module.tree)
-        if isinstance(n, ast.Call) and site.module.resolve(n.func) == site.qualified
-    ]
+    calls = [n for n in site.module.nodes if isinstance(n, ast.Call) and site.module.resolve(n.func) == site.qualified]
     return min(calls, key=site.module.span, default=None) is site.call
 
 

@@ -123,7 +123,7 @@ def _none_means_something(module: Module, function: Function, name: str) -> bool
     """`map_location=None` moves nothing, nor does `x.to(None)`: whether function or caller speaks of None."""
     if f"{name} is None" in (body := ast.unparse(function)) or f"{name} is not None" in body:
         return True
-    given = (n for n in ast.walk(module.tree) if isinstance(n, ast.keyword) and n.arg == name)
+    given = (n for n in module.nodes if isinstance(n, ast.keyword) and n.arg == name)
     return "location" in name or any(isinstance(n.value, ast.Constant) and n.value.value is None for n in given)
 
 

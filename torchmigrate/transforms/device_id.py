@@ -24,4 +24,4 @@ def _stays(site: Site, given: ast.expr, helper: str) -> bool:
     none = isinstance(given, ast.Constant) and given.value is None
     ours = site.module.text(given).startswith(spell(helper, site.module.names))
     native = site.module.facts.settings.style == "native"
-    return none or ours or (not native and "torch.accelerator" in site.module.source.text)
+    return none or ours or (not native and site.module.asks_accelerator())

@@ -19,7 +19,7 @@ def device_index(site: Site) -> Iterator[Finding]:
         return
     if site.qualified == "torch.device":
         if len(call.args) == 1 and not call.keywords and index_safety(call.args[0]):
-            if "torch.accelerator.is_available" in site.module.source.text:
+            if any(map(site.module.asks_accelerator, (".is_available", ".device_count"))):
                 yield site.left("a file that asks torch.accelerator means whichever there is")
                 return
             found = site.rewrite("torch.device($index)", "accel.device($index)", None, index_safety(call.args[0]))

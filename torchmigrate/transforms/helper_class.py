@@ -64,8 +64,6 @@ def _is_fallback(up: ast.AST | None) -> bool:
 
 def _only_called(module: Module, assign: ast.Assign) -> bool:
     names = {t.id for t in assign.targets if isinstance(t, ast.Name)}
-    called = {id(n.func) for n in ast.walk(module.tree) if isinstance(n, ast.Call)}
-    loads = (
-        n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)
-    )
+    called = {id(n.func) for n in module.nodes if isinstance(n, ast.Call)}
+    loads = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load))
     return all(id(n) in called for n in loads)

@@ -48,7 +48,7 @@ def _is_called_name(site: Site) -> bool:
     names = [t.id for t in up.targets if isinstance(t, ast.Name)] if isinstance(up, ast.Assign) else []
     if not names:
         return False
-    calls = (n.func for n in ast.walk(site.module.tree) if isinstance(n, ast.Call))
+    calls = (n.func for n in site.module.nodes if isinstance(n, ast.Call))
     return any(isinstance(f, ast.Name) and f.id in names for f in calls)
 
 

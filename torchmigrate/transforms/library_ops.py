@@ -142,7 +142,7 @@ def _calls_of(statement: ast.stmt) -> list[ast.expr]:
 def _all(module: Module) -> list[Registration]:
     """Every registration in the file; a method as a decorator (`@scale.register_fake`) needs no call."""
     found: list[Registration] = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and (r := _registration(module, node)):
             found.append(r)
         for decorator in getattr(node, "decorator_list", ()):

@@ -23,7 +23,7 @@ def map_location(site: Site) -> Iterator[Finding]:
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
         if not site.module.facts.mentions_cuda or not (call.args or call.keywords):
             return
-        if "torch.accelerator" in site.module.source.text:
+        if site.module.asks_accelerator():
             yield site.left("a file that asks torch.accelerator is portable by its own means")
         else:
             yield site.replace(given, _KEPT) if given else _missing(site, call)

@@ -19,7 +19,7 @@ def mps_checkpoint(site: Site) -> Iterator[Finding]:
     module = site.module
     if site.call is None or not module.facts.mentions_cuda or not _RANDOM.search(module.source.text):
         return
-    calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and module.resolve(n.func) in site.rule.on]
+    calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in site.rule.on]
     kept = [call for call in calls if not _is_off(call)]
     if min(kept, key=module.span, default=None) is site.call and "torch.mps" not in module.source.text:
         yield site.note()

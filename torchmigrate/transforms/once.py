@@ -10,7 +10,7 @@ from torchmigrate.module import Module
 
 def first_call(module: Module, names: Collection[str]) -> ast.Call | None:
     """The first call in the file of one of these qualified names."""
-    calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Call))
+    calls = (n for n in module.nodes if isinstance(n, ast.Call))
     return min((c for c in calls if module.resolve(c.func) in names), key=module.span, default=None)
 
 

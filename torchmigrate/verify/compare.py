@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.files import Globs
+from torchmigrate.globs import Globs
 from torchmigrate.verify.copying import LARGE
 from torchmigrate.verify.printed import Kind, Line, Number, is_poison, lines
 from torchmigrate.words import shorten

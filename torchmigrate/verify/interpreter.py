@@ -90,9 +90,9 @@ def resolve(words: Sequence[str], directory: Path) -> Command:
 def choose(path: Path | None) -> Interpreter:
     """The Python at this path; else the one on PATH if it has torch; else our own, torch or not. Raises UserError."""
     if path is not None:
-        found = probe(_find(os.fspath(path), Path()))
+        found = probe(_find(os.path.abspath(path) if path.exists() else os.fspath(path), Path()))
         if not found.python:
-            raise UserError(f"{path}: {found.error}")
+            raise UserError(f"{path}: {found.error}", "name a Python, as --python .venv/bin/python")
         return found
     there = shutil.which("python")
     first = probe(there) if there else None
@@ -130,9 +130,9 @@ def _find(name: str, directory: Path) -> str:
     else:
         found = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
     if found is None:
-        raise UserError(f"{name}: no such command", "torchmigrate verify PATH -- python train.py")
+        raise UserError(f"{name}: no such command", "name one that is on PATH, or give its path")
     if not os.access(found, os.X_OK):
-        raise UserError(f"{name}: not executable", f"torchmigrate verify PATH -- python {name}")
+        raise UserError(f"{name}: not executable", f"if it is Python: python {name}")
     return found
 
 

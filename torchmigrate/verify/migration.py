@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchmigrate import engine
 from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, FileResult, Status, Unchanged
+from torchmigrate.edits import Changed, FileResult, Status, Unchanged, failures
 from torchmigrate.verify.origin import Origins, origins
 from torchmigrate.verify.sandbox import Sandbox
 
@@ -36,7 +36,7 @@ def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
     changes = [result for result in plan.results if isinstance(result, Changed)]
     for change in changes:
         _write(change.path, change.after)
-    failed = [f"{f.path.relative_to(root)}: {f.error}" for f in plan.results if isinstance(f, Failed)]
+    failed = [f"{f.path.relative_to(root)}: {f.error}" for f in failures(plan.results)]
     applied = sum(len(change.applied) for change in changes)
     rewritten = sum(not change.new for change in changes)
     return Migration(origins(root, changes), rewritten, applied, _held(plan.results), tuple(plan.notes), tuple(failed))

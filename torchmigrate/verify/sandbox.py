@@ -34,10 +34,11 @@ class Project:
     def at(cls, path: Path) -> Self:
         """Raises UserError for a path that is not there."""
         if not path.exists():
-            raise UserError(f"{path}: no such file or directory", "torchmigrate verify PATH -- python train.py")
+            raise UserError(f"{path}: no such file or directory", "as in: torchmigrate verify . -- python train.py")
         real = Path(os.path.realpath(path))
         directory = real if real.is_dir() else real.parent
-        everything = (Path(os.path.realpath(Path.home())), Path(real.anchor))  # a home under git is no project
+        home = os.path.realpath(os.path.expanduser("~"))
+        everything = (Path(home), Path(real.anchor))  # a home under git is no project
         repository = vcs.repository(directory)
         if repository and repository.top not in everything and not repository.ignores(directory):
             return cls(real, directory, repository.top, repository)

@@ -62,6 +62,7 @@ def verify(request: Request, say: Say) -> Result:
     command = resolve(request.words, project.directory)
     if command.note:
         say(f"note: {command.note}")
+    say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
     with terminable(), Sandbox(project) as sandbox:
         _tell_links(sandbox, say)
         migration = migrate(sandbox, settings)

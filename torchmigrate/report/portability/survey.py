@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.edits import Failed, FileResult, Finding, Skipped, Status, Unchanged
+from torchmigrate.edits import FileResult, Finding, Skipped, Status, Unchanged, failures
 from torchmigrate.report.portability import OTHERS, Apart, Entry, Place, Site, State
 from torchmigrate.report.text import SourceLines
 
@@ -65,7 +65,7 @@ def apart(safe: Sequence[FileResult], root: Path, counted: Sequence[Site], rules
 
 def errors(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) -> tuple[tuple[str, str], ...]:
     """Files that could not be read, in either plan."""
-    failed = (r for plan in (safe, unsafe) for r in plan if isinstance(r, Failed))
+    failed = failures((*safe, *unsafe))
     return tuple(dict.fromkeys((named(r.path, root), clean(r.error)) for r in failed))
 
 

@@ -9,6 +9,7 @@ from typer import style
 
 from torchmigrate.report.portability import DEFINITION, Reason, Share, State, Survey, percent
 from torchmigrate.report.portability.words import STATIC, apart, first_places, tally, verdict
+from torchmigrate.visible import visible_lines
 from torchmigrate.words import counted, shorten
 
 WIDTH = 80
@@ -31,7 +32,7 @@ def render(survey: Survey, colour: bool = False) -> str:
     sections.append(["Not in the score", *_wrapped(apart(survey))])
     if survey.sites:
         sections.append(["What the score is", *_wrapped([DEFINITION])])
-    told = [sections[0], *(s for s in sections[1:] if len(s) > 1)]
+    told = [[visible_lines(line) for line in s] for s in (sections[0], *(s for s in sections[1:] if len(s) > 1))]
     for section in told:
         section[0] = style(section[0], bold=True) if colour else section[0]
     return "\n\n".join("\n".join(line.rstrip() for line in section) for section in told) + "\n"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from . import failure
+from . import children, failure
 from .settings import Settings
 
 _PYTEST = ("pytest", "py.test", "pytest.exe")
@@ -57,7 +57,7 @@ def install(settings: Settings) -> None:
     if "--multiprocessing-fork" in command:  # its "spawn"; under "fork" and "forkserver" _after_fork does it
         import multiprocessing.util  # noqa: F401  about to be imported anyway
 
-        _watch_multiprocessing()
+        _watch_children()
     if any(os.path.basename(word) in _PYTEST for word in command[:8]):
         plugins = os.environ.get("PYTEST_PLUGINS")
         os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, f"{__package__}.failing_tests")))
@@ -211,24 +211,9 @@ def _add_exit(status: Any, caller: FrameType) -> None:
         _keep(lambda process: failure.of_exit(status, caller, process.project), "", True)
 
 
-def _watch_multiprocessing() -> None:
-    """A child of multiprocessing prints its exception itself and ends by os._exit; but first, in a `finally`, it calls
-    util._exit_function."""
-    util: Any = sys.modules.get("multiprocessing.util")
-    if util is None or hasattr(util._exit_function, "__wrapped__"):
-        return
-    leave = util._exit_function
-
-    @functools.wraps(leave)
-    def exit_function(*args: Any, **options: Any) -> None:
-        _add(sys.exc_info()[1], "", ends=True)
-        try:
-            leave(*args, **options)
-        finally:
-            write()
-
-    util._exit_function = exit_function
-    torch_imported()
+def _watch_children() -> None:
+    if children.watch(lambda error: _add(error, "", ends=True), write):
+        torch_imported()
 
 
 _at_fork: dict[str, Any] = {}
@@ -244,4 +229,4 @@ def _after_fork() -> None:
     if _process is not None:
         _process = _Process(_process.reports, _process.project, _process.facts, _at_fork)
         with contextlib.suppress(Exception):
-            _watch_multiprocessing()
+            _watch_children()

@@ -1,0 +1,513 @@
+"""`torchmigrate fleet`: many repositories, killed and resumed, by processes and by a dask cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Ran, git
+
+from torchmigrate.errors import UserError
+from torchmigrate.fleet import listing
+from torchmigrate.fleet.process import Workers, start_line
+from torchmigrate.fleet.store import Store
+from torchmigrate.fleet.task import Outcome, Task
+
+Cli = Callable[..., Ran]
+CODE = "import torch\n\nx = torch.ones({n}).cuda()\ntorch.cuda.empty_cache()\ngraph = torch.cuda.CUDAGraph()\n"
+RESULTS = ("changes.patch", "changes.bundle", "findings.json", "log.txt")
+
+
+def repository(top: Path, files: dict[str, bytes]) -> Path:
+    """A git repository with one commit, of a fixed date."""
+    top.mkdir(parents=True)
+    git(top, "init", "-q")
+    folder(top, files)
+    git(top, "add", ".")
+    git(top, "commit", "-q", "-m", "first", "--date", "2026-01-01T00:00:00Z")
+    return top
+
+
+def folder(top: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(data)
+    return top
+
+
+def code(n: int = 2) -> bytes:
+    return CODE.format(n=n).encode()
+
+
+def listed(here: Path, *lines: str) -> str:
+    (here / "repos.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return "repos.txt"
+
+
+def summaries(out: Path) -> dict[str, dict[str, Any]]:
+    return {path.parent.name: json.loads(path.read_bytes()) for path in sorted(out.glob("*/summary.json"))}
+
+
+def results(out: Path) -> dict[str, bytes]:
+    """All bytes of all results; of summaries what does not depend on the day."""
+    found = {f"{p.parent.name}/{p.name}": p.read_bytes() for name in RESULTS for p in out.glob(f"*/{name}")}
+    for name, summary in summaries(out).items():
+        for key in ("run", "source", "digest"):  # a digest has the options in it
+            summary.pop(key, None)
+        found[f"{name}/summary.json"] = json.dumps(summary).encode()
+    return found
+
+
+# ---- the list
+
+
+def read(tmp_path: Path, text: str) -> list[listing.Source]:
+    return listing.read(tmp_path / "r.txt", text)[0]
+
+
+def test_a_list(tmp_path: Path) -> None:
+    (tmp_path / "a b@c").mkdir()
+    (tmp_path / "plain").mkdir()
+    text = (
+        '# comment\n\nplain # why\n"a b@c" spaced\nplain@v1 tagged\nhttps://u:pw@h/o/x.git@feat/y\n'
+        "git@h.org:o/z.git\nssh://git@h/o/w@v2 w\n"
+    )
+    found = [(s.location.removeprefix(f"{tmp_path}/"), s.rev, s.name, s.is_url) for s in read(tmp_path, text)]
+    assert found == [
+        ("plain", "", "plain", False),
+        ("a b@c", "", "spaced", False),
+        ("plain", "v1", "tagged", False),
+        ("https://u:pw@h/o/x.git", "feat/y", "x", True),
+        ("git@h.org:o/z.git", "", "z", True),
+        ("ssh://git@h/o/w", "v2", "w", True),
+    ]
+
+
+def test_a_password_is_not_shown(tmp_path: Path) -> None:
+    (source,) = read(tmp_path, "https://me:secret@h/o/x.git@v1\n")
+    assert source.shown == "https://h/o/x.git@v1"
+    assert "secret" in source.location
+
+
+def test_what_stands_there_twice_counts_once(tmp_path: Path) -> None:
+    sources, notes = listing.read(tmp_path / "r.txt", "x\nx\nx@v1\n./x\n")
+    assert [s.place.rpartition(":")[2] for s in sources] == ["1", "3"]
+    assert len(notes) == 2
+    assert notes[0].startswith(f"{tmp_path}/r.txt:2: ")
+
+
+def test_two_of_one_name(tmp_path: Path) -> None:
+    assert [s.name for s in read(tmp_path, "a/utils\nb/utils\nc\n")] == ["a-utils", "b-utils", "c"]
+    assert [s.name for s in read(tmp_path, "https://h/o/report.json\n")] == ["o-report.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("a\nb c d\n", 2, "more than a source and a name"),
+        ("a ../b\n", 1, "cannot be a name"),
+        ("a report.json\n", 1, "cannot be a name"),
+        ("ext::sh -c x\n", 1, "more than a source"),
+        ("ext://h/x\n", 1, "not a way to take a repository"),
+        ("https://\n", 1, "not a whole URL"),
+        ("--upload-pack=x\n", 1, "neither a path nor a git URL"),
+        ("https://h/x@-q\n", 1, "cannot be a revision"),
+        ("https://h/x@a..b\n", 1, "cannot be a revision"),
+        ('"a"b\n', 1, "cannot be read"),
+        ('"a\n', 1, "cannot be read"),
+        ("a one\nb one\n", 2, "is the name of"),
+        ("a One\nb one\n", 2, "is the name of"),
+    ],
+)
+def test_a_bad_line(text: str, line: int, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        listing.read(tmp_path / "r.txt", text)
+    assert f"r.txt:{line}: " in caught.value.message
+    assert said in caught.value.message
+
+
+def test_an_empty_list(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="names no repository"):
+        listing.read(tmp_path / "r.txt", "# nothing\n")
+
+
+# ---- a run
+
+
+@pytest.fixture
+def five(here: Path) -> Path:
+    """Repositories of all kinds, and a list of them."""
+    repository(here / "good", {"train.py": code(), "sub/more.py": code(3)})
+    repository(here / "crlf", {"train.py": code().replace(b"\n", b"\r\n"), "n.txt": b"x"})
+    folder(here / "plain", {"train.py": code(4)})
+    repository(here / "python2", {"old.py": b"import torch\nprint 'x'.cuda()\n", "new.py": code()})
+    repository(here / "config", {"train.py": code(), "pyproject.toml": b"[tool.torchmigrate]\nselekt = []\n"})
+    repository(here / "empty", {"README": b"nothing\n"})
+    listed(here, "good", "crlf", "plain", "python2", "config", "empty", "nowhere")
+    return here
+
+
+def test_a_run_over_all_kinds(five: Path, cli: Cli) -> None:
+    ran = cli("fleet", "repos.txt", "-o", "out", "-j2")
+    assert ran.status == 2
+    found = summaries(five / "out")
+    assert {name: summary["status"] for name, summary in found.items()} == {
+        "good": "migrated",
+        "crlf": "migrated",
+        "plain": "migrated",
+        "python2": "incomplete",
+        "config": "failed",
+        "empty": "empty",
+        "nowhere": "failed",
+    }
+    assert "pyproject.toml:2: unknown key `selekt`" in found["config"]["reason"]
+    assert "not Python 3" in found["python2"]["reason"]
+    assert "no such folder" in found["nowhere"]["reason"]
+    assert (found["good"]["files"], found["good"]["edits"], found["good"]["needs_you"]) == (2, 4, 2)
+    assert found["good"]["score"]["sites"] == 6
+    assert found["good"]["score"]["everywhere"] == {"before": 0, "after": 4, "after_unsafe": 4}
+    assert ran.last.startswith("7 repositories: 3 migrated, 1 empty, 1 incomplete, 2 failed. ")
+
+    # as `apply` would have it, and nothing of the user's touched
+    assert git(five / "good", "status", "--porcelain") == ""
+    assert sorted(p.name for p in (five / "plain").iterdir()) == ["train.py"]
+    for name in ("good", "crlf", "python2", "plain"):
+        patch = five / "out" / name / "changes.patch"
+        copy = five / "copies" / name
+        copy.mkdir(parents=True)
+        subprocess.run(["cp", "-R", f"{five / name}/.", str(copy)], check=True)
+        git(copy, "init", "-q")
+        git(copy, "apply", "--whitespace=nowarn", str(patch))
+        assert cli("apply", str(five / name), "--allow-dirty", "-q", "--isolated").status in (0, 1, 2)
+        theirs = {p.name: p.read_bytes() for p in (five / name).rglob("*.py")}
+        assert {p.name: p.read_bytes() for p in copy.rglob("*.py")} == theirs
+
+    # the reports have each repository once, and the reasons
+    report = json.loads((five / "out" / "report.json").read_bytes())
+    assert [r["name"] for r in report["repositories"]] == (five / "repos.txt").read_text().split()
+    for page in ("report.md", "report.html"):
+        text = (five / "out" / page).read_text(encoding="utf-8")
+        assert all(name in text for name in found)
+        assert "selekt" in text
+    assert not (five / "out" / ".scratch").exists()
+
+
+def test_commits_in_a_bundle_and_in_a_mailbox(here: Path, cli: Cli) -> None:
+    crlf = code().replace(b"\n", b"\r\n")
+    repository(here / "a", {"train.py": code(), "w.py": crlf})
+    ran = cli("fleet", listed(here, "a"), "-o", "out", "--commit", "--branch", "port/all", "--no-score")
+    assert ran.status == 0
+    git(here / "a", "fetch", "-q", "../out/a/changes.bundle", "port/all:port/all")
+    subjects = git(here / "a", "log", "--format=%s", "HEAD..port/all").splitlines()
+    assert subjects[-1].startswith("Add accel.py")
+    assert len(subjects) == 3
+    git(here / "a", "am", "-q", "--keep-cr", "../out/a/changes.patch")
+    assert git(here / "a", "rev-parse", "HEAD^{tree}") == git(here / "a", "rev-parse", "port/all^{tree}")
+    assert b"accel" in (here / "a" / "w.py").read_bytes()
+    assert b"\r\n" in (here / "a" / "w.py").read_bytes()
+
+
+def test_urls_revisions_folders_and_bare_repositories(here: Path, cli: Cli) -> None:
+    a = repository(here / "a", {"train.py": code(), "deep/er/x.py": code(7)})
+    git(a, "tag", "-a", "v1", "-m", "v1")
+    first = git(a, "rev-parse", "HEAD").strip()
+    folder(a, {"train.py": code(9)})
+    git(a, "commit", "-qam", "second")
+    git(here, "clone", "-q", "--bare", "a", "b.git")
+    folder(a, {"train.py": b"import torch\n"})
+    lines = ["a", "a@v1 tag", "a/deep/er sub", f"file://{here}/b.git@v1 url", f"file://{here}/b.git@{first} sha"]
+    ran = cli("fleet", listed(here, *lines, "b.git bare", f"file://{here}/b.git@none none"), "-o", "out", "--no-score")
+    assert ran.status == 2
+    found = summaries(here / "out")
+    head = git(a, "rev-parse", "HEAD").strip()
+    commits = {name: summary.get("commit") for name, summary in found.items()}
+    assert commits == {"a": head, "tag": first, "sub": head, "url": first, "sha": first, "bare": head, "none": None}
+    assert "has no `none`" in found["none"]["reason"]
+    assert found["a"]["notes"] == ["changes that are not committed are left out"]
+    assert found["sub"]["files"] == 1
+    assert re.findall(rb"^\+\+\+ b/(.*)$", (here / "out/sub/changes.patch").read_bytes(), re.M) == [
+        b"deep/er/accel.py",
+        b"deep/er/x.py",
+    ]
+    assert (here / "out/url/changes.patch").read_bytes() == (here / "out/tag/changes.patch").read_bytes()
+    assert (here / "out/sha/changes.patch").read_bytes() == (here / "out/tag/changes.patch").read_bytes()
+
+
+def test_no_program_of_a_repository_runs(here: Path, cli: Cli) -> None:
+    top = repository(here / "a", {"train.py": code(), ".gitattributes": b"*.py filter=evil diff=evil\n"})
+    trap = f"touch {here}/ran; cat"
+    for key in ("filter.evil.clean", "filter.evil.smudge", "diff.evil.textconv", "core.fsmonitor"):
+        git(top, "config", key, trap)
+    hook = top / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {here}/ran\n")
+    hook.chmod(0o755)
+    assert cli("fleet", listed(here, "a"), "-o", "out", "--no-score").status == 0
+    assert b"+++ b/train.py" in (here / "out/a/changes.patch").read_bytes()
+    assert not (here / "ran").exists()
+
+
+def test_settings_around_the_scratch_folder_are_none_of_its_business(here: Path, cli: Cli) -> None:
+    repository(here / "a", {"train.py": code()})
+    (here / "pyproject.toml").write_text("[tool.torchmigrate]\nselekt = 1\n")
+    assert cli("fleet", listed(here, "a"), "-o", "out", "--no-score").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--executor", "cluster"], "there is no such executor"),
+        (["--executor", "dask://h"], "there is no such executor"),
+        (["--executor", "dask://h:1", "-j2"], "-j is for --executor local"),
+        (["--select", "devise"], "unknown rule or pack `devise`"),
+        (["--branch", "a..b"], "cannot be the name of a branch"),
+        (["--verify", "'x"], "--verify"),
+        (["--backends", "gpu"], "gpu"),
+    ],
+)
+def test_a_wrong_option(words: list[str], said: str, here: Path, cli: Cli) -> None:
+    ran = cli("fleet", listed(here, "a"), "-o", "out", *words)
+    assert ran.status == 2
+    assert ran.err.startswith("error: ")
+    assert said in ran.err
+
+
+def test_a_folder_with_other_things_is_not_written_to(here: Path, cli: Cli) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "mine").write_text("x")
+    ran = cli("fleet", listed(here, "a"), "-o", "out")
+    assert ran.status == 2
+    assert "has other things in it" in ran.err
+    assert os.listdir(here / "out") == ["mine"]
+
+
+def test_two_runs_at_once(here: Path, cli: Cli) -> None:
+    with Store(here / "out").opened():
+        ran = cli("fleet", listed(here, "a"), "-o", "out")
+    assert ran.status == 2
+    assert "another run is writing" in ran.err
+
+
+def test_check_and_exit_status(here: Path, cli: Cli) -> None:
+    folder(here / "a", {"train.py": b"import torch\nx = torch.ones(2)\n"})
+    folder(here / "b", {"train.py": code()})
+    assert cli("fleet", listed(here, "a"), "-o", "o1", "--check", "--no-score").status == 0
+    assert cli("fleet", listed(here, "b"), "-o", "o2", "--check", "--no-score").status == 1
+    assert not (here / "o2/b/changes.patch").exists()
+    found = summaries(here / "o2")["b"]
+    assert (found["status"], found["fixable"], found["needs_you"]) == ("findings", 2, 1)
+
+
+# ---- resuming
+
+
+def fleet_process(here: Path, *words: str) -> subprocess.Popen[bytes]:
+    command = [*start_line("torchmigrate.cli"), "fleet", "repos.txt", "-o", "out", *words]
+    return subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+
+def first_done(process: subprocess.Popen[bytes]) -> None:
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith(b"1/")
+
+
+@pytest.fixture
+def six(here: Path) -> list[str]:
+    names = [f"r{n}" for n in range(6)]
+    big = b"import torch\n" + b"".join(b"x%d = torch.ones(1).cuda()\n" % n for n in range(200))
+    for n, name in enumerate(names):
+        repository(here / name, {"train.py": code(n), "big.py": big})
+    listed(here, *names)
+    return names
+
+
+def test_killed_interrupted_and_resumed(six: list[str], here: Path, cli: Cli) -> None:
+    process = fleet_process(here, "-j1", "--no-score")
+    first_done(process)
+    process.kill()
+    process.wait()
+    done = summaries(here / "out")
+    assert 1 <= len(done) < len(six)
+
+    process = fleet_process(here, "-j1", "--no-score")
+    assert process.stderr is not None
+    while b"done already" in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    said = process.stderr.read().decode()
+    assert process.wait() == 130, said
+    assert re.search(r"error: interrupted; \d of 6 repositories are done", said)
+    assert "goes on with the others" in said
+    assert not (here / "out" / ".scratch").exists()
+    whole = summaries(here / "out")
+    assert all(whole[name] == summary for name, summary in done.items())  # not done twice
+    assert len(done) < len(whole) < len(six)
+
+    ran = cli("fleet", "repos.txt", "-o", "out", "-j2", "--no-score")
+    assert ran.status == 0
+    assert ran.err.count("done already") == len(whole)
+    assert cli("fleet", "repos.txt", "-o", "again", "-j1", "--no-score", "-q").status == 0
+    assert results(here / "out") == results(here / "again")
+    assert sorted(summaries(here / "out")) == six
+
+
+def test_what_has_changed_is_done_again(here: Path, cli: Cli) -> None:
+    repository(here / "a", {"train.py": code()})
+    folder(here / "b", {"train.py": code()})
+    listed(here, "a", "b")
+
+    def already(*words: str) -> set[str]:
+        ran = cli("fleet", "repos.txt", "-o", "out", "--no-score", *words)
+        return set(re.findall(r"(\w+): done already", ran.err))
+
+    assert already() == set()
+    assert already() == {"a", "b"}
+    folder(here / "b", {"train.py": code(3)})
+    assert already() == {"a"}
+    git(here / "a", "commit", "-q", "--allow-empty", "-m", "next")
+    assert already() == {"b"}
+    assert already("--ignore", "hazard") == set()
+    assert already() == set()
+    (here / "out/a/changes.patch").unlink()
+    assert already() == {"b"}
+    (here / "out/a/summary.json").write_bytes((here / "out/a/summary.json").read_bytes()[:-20])
+    assert already() == {"b"}
+    assert already("--force") == set()
+
+
+# ---- worker processes
+
+
+def task(place: Path, **given: Any) -> bytes:
+    values = {"name": place.name, "location": str(place), "rev": "", "is_url": False, "shown": str(place)}
+    return Task(**values, mode="apply", score=False, **given).encode()  # type: ignore[arg-type]
+
+
+def called(workers: Workers, data: bytes, kills: int, tmp_path: Path) -> Outcome:
+    """An outcome, of which the first so many processes are killed."""
+    answers: list[bytes] = []
+    thread = threading.Thread(target=lambda: answers.append(workers(data)))
+    thread.start()
+    killed: set[int] = set()
+    while thread.is_alive():
+        for process in list(workers._running):
+            if process.pid not in killed and len(killed) < kills:
+                killed.add(process.pid)
+                os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.01)
+    workers.close()
+    assert len(killed) == kills
+    assert list(tmp_path.glob("torchmigrate-fleet-*")) == []
+    return Outcome.decode(answers[0])
+
+
+def test_a_killed_worker_is_replaced(here: Path, tmp_path: Path) -> None:
+    folder(here / "a", {"train.py": code()})
+    outcome = called(Workers(tmp_path), task(here / "a"), 1, tmp_path)
+    assert outcome.summary is not None
+    assert outcome.summary["status"] == "migrated"
+    assert b"+++ b/train.py" in outcome.files["changes.patch"]
+
+
+def test_what_kills_each_worker_has_failed(here: Path, tmp_path: Path) -> None:
+    folder(here / "a", {"train.py": code()})
+    outcome = called(Workers(tmp_path), task(here / "a"), 2, tmp_path)
+    assert outcome.summary is not None
+    assert outcome.summary["status"] == "failed"
+    assert "killed by signal 9, 2 times" in outcome.summary["reason"]
+
+
+def test_a_time_limit_and_another_version(here: Path, tmp_path: Path) -> None:
+    folder(here / "a", {"train.py": code()})
+    workers = Workers(tmp_path)
+    late = Outcome.decode(workers(task(here / "a", timeout=0.05))).summary
+    other = Outcome.decode(workers(task(here / "a", version="0.0"))).summary
+    workers.close()
+    assert late is not None
+    assert late["reason"] == "took more than 0.05 seconds, and was ended"
+    assert other is not None
+    assert "the run is of 0.0" in other["reason"]
+
+
+# ---- a dask cluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+    made = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="CRITICAL"
+    )
+    yield made
+    made.close()
+
+
+def test_a_cluster_one_of_whose_workers_is_killed(six: list[str], here: Path, cli: Cli, cluster: Any) -> None:
+    from torchmigrate.fleet.cluster import Cluster
+
+    assert cli("fleet", "repos.txt", "-o", "out", "-j1", "--no-score", "-q").status == 0
+    tasks = [Task.decode(task(here / name, author=("torchmigrate", "torchmigrate@localhost"))) for name in six]
+    outcomes = Cluster(cluster.scheduler_address)(tasks)
+    got = [next(outcomes)]
+    before = {worker.pid for worker in cluster.workers.values()}
+    busy = next(w for w in cluster.scheduler.workers.values() if w.processing)
+    victim = next(nanny for nanny in cluster.workers.values() if nanny.worker_address == busy.address)
+    os.kill(victim.pid, signal.SIGKILL)
+    got += outcomes
+    assert {worker.pid for worker in cluster.workers.values()} != before
+
+    assert sorted(outcome.name for outcome in got) == six
+    store = Store(here / "dask")
+    with store.opened():
+        for outcome in got:
+            store.keep(outcome)
+    assert results(here / "dask") == results(here / "out")
+
+
+def test_no_scheduler(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+    from torchmigrate.fleet import cluster
+
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", "dask://127.0.0.1:9")
+    assert ran.status == 2
+    assert "no dask scheduler answers at tcp://127.0.0.1:9" in ran.err
+
+
+def test_without_the_extra(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", "dask://127.0.0.1:9")
+    assert ran.status == 2
+    assert "pip install 'torchmigrate[fleet]'" in ran.err
+
+
+# ---- docs/fleet.md
+
+
+def commands() -> Sequence[str]:
+    page = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
+    return [line for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) for line in block.splitlines()]
+
+
+def test_the_commands_of_the_page(here: Path, cli: Cli) -> None:
+    repository(here / "nanogpt", {"train.py": code()})
+    listed(here, "nanogpt")
+    assert len(commands()) == 6
+    for line in commands():
+        words = shlex.split(line)
+        if words[0] == "git":
+            printed = git(here, *words[1:])
+        else:
+            assert cli(*words[1:]).status == (1 if "--check" in words else 0), line
+    assert "Run on the accelerator" in printed
+    assert (here / "look" / "report.html").is_file()

@@ -1,0 +1,329 @@
+"""A repository whose own settings name programs: git runs them for others, and never for torchmigrate. Each program
+leaves a canary; plain git commands show first that the canaries sing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Ran, git, write_tree
+
+from torchmigrate import vcs, vcs_guard
+
+Cli = Callable[..., Ran]
+CUDA = "import torch\n\nx = torch.zeros(3).cuda()\n"
+HOOKS = (
+    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-checkout", "post-rewrite"),
+    *("post-index-change", "reference-transaction", "pre-auto-gc", "fsmonitor-watchman", "post-merge"),
+)
+COMMANDS = (
+    ("check",),
+    ("check", "sub", "--output-format", "sarif"),
+    ("check", "--since", "HEAD", "--output-format", "markdown"),
+    ("check", "--staged"),
+    ("report",),
+    ("catalog", "--project", "."),
+    ("apply", "--dry-run"),
+    ("apply", "--commit", "--dry-run"),
+    ("apply", "--commit"),
+    ("undo",),
+    ("apply", "--branch", "other", "--unsafe-fixes", "--select", "amp"),
+    ("apply",),
+    ("undo",),
+)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the canaries are shell scripts")
+
+
+class Canaries:
+    """Programs that leave a file of their name when they run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.programs, self.sung = directory / "programs", directory / "sung"
+        self.programs.mkdir()
+        self.sung.mkdir()
+
+    def program(self, name: str, then: str = "cat") -> str:
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\ntouch '{self.sung / name}'\n{then}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def heard(self) -> set[str]:
+        found = {path.name for path in self.sung.iterdir()}
+        for name in found:
+            (self.sung / name).unlink()
+        return found
+
+
+@pytest.fixture
+def canaries(tmp_path: Path) -> Canaries:
+    return Canaries(tmp_path)
+
+
+@pytest.fixture
+def hostile(here: Path, canaries: Canaries, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a program behind every knob that git would turn."""
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "t")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "t@example.org")
+    git(here, "init", "-q", "-b", "main")
+    autocast = "import torch\n\nwith torch.cuda.amp.autocast():\n    pass\n"
+    names = ("clean.py", "process.py", "odd.py", "textconv.py", "command.py", "plain.py", "sub/below.py")
+    attributes = (
+        "clean.py filter=evil\nprocess.py filter=process\nodd.py filter=x=y\n*.txt filter=evil\naccel.py filter=evil\n"
+        "textconv.py diff=textconv\ncommand.py diff=command\n"
+    )
+    write_tree(here, dict.fromkeys(names, CUDA) | {"amp.py": autocast, ".gitattributes": attributes})
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "x")
+    _submodule(here, canaries)
+    _settings(here, canaries)
+    return here
+
+
+def _submodule(here: Path, canaries: Canaries) -> None:
+    """Two repositories below: a submodule, and a bare one that lies in the tree like any directory."""
+    inner = here / "module"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    write_tree(inner, {"inner.py": "x = 1\n"})
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "x")
+    git(here, "add", "module")
+    bare = here / "bare"
+    git(here, "init", "-q", "--bare", "bare")
+    write_tree(bare, {"below.py": CUDA})
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "y")
+    git(inner, "config", "core.fsmonitor", canaries.program("submodule"))
+    for key, value in (("core.bare", "false"), ("core.worktree", str(bare))):
+        git(bare, "config", key, value)
+    git(bare, "config", "core.fsmonitor", canaries.program("bare"))
+
+
+def _settings(here: Path, canaries: Canaries) -> None:
+    hooks = here / ".git" / "hooks"
+    own = here / "own-hooks"
+    for directory in (hooks, own):
+        directory.mkdir(exist_ok=True)
+    for hook in HOOKS:
+        program = canaries.program(f"hook-{hook}", "exit 0")
+        (own / hook).symlink_to(program)
+        (hooks / hook).unlink(missing_ok=True)
+        (hooks / hook).symlink_to(program)
+    run = canaries.program
+    settings = {
+        "core.hooksPath": str(own),
+        "core.fsmonitor": run("fsmonitor"),
+        "core.sshCommand": run("ssh", "exit 1"),
+        "core.gitProxy": run("proxy", "exit 1"),
+        "core.askPass": run("askpass"),
+        "core.pager": run("pager"),
+        "pager.status": run("pager-status"),
+        "pager.diff": run("pager-diff"),
+        "core.editor": run("editor"),
+        "sequence.editor": run("sequence"),
+        "core.alternateRefsCommand": run("alternates"),
+        "credential.helper": run("credential"),
+        "alias.status": f"!{run('alias')}",
+        "filter.evil.clean": run("clean"),
+        "filter.evil.smudge": run("smudge"),
+        "filter.process.process": run("process", "exit 1"),
+        "filter.x=y.clean": run("odd"),
+        "diff.external": run("external"),
+        "diff.command.command": run("command"),
+        "diff.textconv.textconv": run("textconv", 'cat "$1"'),
+        "commit.gpgSign": "true",
+        "gpg.program": run("gpg", "exit 1"),
+        "gpg.openpgp.program": run("openpgp", "exit 1"),
+        "gpg.ssh.program": run("sign", "exit 1"),
+        "gpg.ssh.defaultKeyCommand": run("key", "exit 1"),
+        "remote.origin.url": f"ext::{run('ext', 'exit 1')} %S",
+        "protocol.ext.allow": "always",
+        "remote.origin.promisor": "true",
+        "remote.origin.uploadpack": run("uploadpack", "exit 1"),
+        "submodule.recurse": "true",
+        "status.submoduleSummary": "true",
+    }
+    for key, value in settings.items():
+        git(here, "config", key, value)
+    extra = here / "extra.ini"
+    git(here, "config", "-f", str(extra), "filter.evil.required", "true")
+    git(here, "config", "-f", str(extra), "filter.included.clean", run("included"))
+    git(here, "config", "include.path", str(extra))
+
+
+def stale(root: Path) -> None:
+    """Every file looks changed to git, so that it has to read it, through its filter."""
+    for path in root.rglob("*.py"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def test_plain_git_runs_them(hostile: Path, canaries: Canaries) -> None:
+    """The control: without it the next test could pass on canaries that never sing."""
+    sung: set[str] = set()
+    for command in (
+        ["status"],
+        ["diff", "HEAD~1", "--"],
+        ["diff", "HEAD"],
+        ["-c", "core.fsmonitor=false", "status", "--porcelain"],
+        ["commit-tree", "-S", "-m", "x", "HEAD^{tree}"],
+        ["-c", "gpg.format=ssh", "commit-tree", "-S", "-m", "x", "HEAD^{tree}"],
+        ["commit", "--allow-empty", "-m", "x"],
+        ["-c", "diff.external=true", "diff", "HEAD"],
+        ["diff", "--no-ext-diff", "HEAD"],
+        ["update-ref", "refs/heads/other", "HEAD"],
+        ["cat-file", "-p", "1" * 40],
+        ["hash-object", "--path", "odd.py", "clean.py"],
+        ["hash-object", "--path", "process.py", "clean.py"],
+    ):
+        stale(hostile)
+        write_tree(hostile, dict.fromkeys(("textconv.py", "command.py"), CUDA + "#\n"))
+        tame = [] if "process.py" in command else ["-c", "filter.process.process="]  # it ends git
+        subprocess.run(["git", *tame, *command], cwd=hostile, capture_output=True, check=False)
+        sung |= canaries.heard()
+    subprocess.run(["git", "status"], cwd=hostile / "bare", capture_output=True, check=False)
+    sung |= canaries.heard()
+    expected = {"fsmonitor", "clean", "process", "odd", "external", "command", "textconv"}
+    expected |= {"submodule", "bare", "ext", "key"}
+    assert sung >= expected | {"hook-post-index-change", "hook-reference-transaction", "hook-pre-commit"}, sung
+    assert sung & {"gpg", "openpgp"}
+
+
+@pytest.mark.parametrize("signing", ["openpgp", "ssh"])
+def test_no_command_runs_a_program_that_the_repository_names(
+    hostile: Path, canaries: Canaries, cli: Cli, signing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(hostile, "config", "gpg.format", signing)
+    user = canaries.programs / "gpg-of-the-user"
+    user.write_text("#!/bin/sh\ncat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\necho signature\n")
+    user.chmod(0o755)
+    if signing == "openpgp":  # the user's own program is run, as the user wants it
+        git(hostile, "config", "--global", "gpg.program", str(user))
+    else:
+        git(hostile, "config", "commit.gpgSign", "false")
+    canaries.heard()
+    for command in COMMANDS:
+        stale(hostile)
+        ran = cli(*command)
+        assert canaries.heard() == set(), command
+        assert "internal error" not in ran.err, (command, ran.err)
+        if command == ("apply", "--commit"):
+            assert ran.status == 0, ran.err
+            head = git(hostile, "-c", "alias.status=", "cat-file", "commit", "HEAD")
+            canaries.heard()
+            assert ("signature" in head) == (signing == "openpgp")
+
+
+def test_a_repository_that_asks_for_signatures_gets_none_from_its_own_program(
+    hostile: Path, canaries: Canaries, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join([str(canaries.programs.parent / "nothing"), _git_alone(canaries)]))
+    before = (hostile / "plain.py").read_bytes()
+    canaries.heard()
+    ran = cli("apply", "--commit")
+    assert (ran.status, "nothing was written" in ran.err) == (2, True)
+    assert canaries.heard() == set()
+    assert (hostile / "plain.py").read_bytes() == before
+
+
+def _git_alone(canaries: Canaries) -> str:
+    """A directory with git and the shell in it, and no gpg."""
+    import shutil
+
+    directory = canaries.programs.parent / "path"
+    directory.mkdir()
+    for name in ("git", "sh", "touch", "cat"):
+        (directory / name).symlink_to(shutil.which(name) or "/bin/false")
+    return str(directory)
+
+
+def test_a_git_file_that_points_to_a_hostile_directory(
+    hostile: Path, canaries: Canaries, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = write_tree(tmp_path / "other", {"a.py": CUDA})
+    (other / ".git").write_text(f"gitdir: {hostile / '.git'}\n")
+    monkeypatch.chdir(other)
+    canaries.heard()
+    for command in COMMANDS:
+        ran = cli(*command)
+        assert canaries.heard() == set(), command
+        assert "internal error" not in ran.err, (command, ran.err)
+
+
+@pytest.mark.parametrize("elsewhere", ["/", "..", "../elsewhere"])
+def test_a_work_tree_that_lies_elsewhere(here: Path, cli: Cli, elsewhere: str) -> None:
+    outside = write_tree(here.parent / "elsewhere", {"mine.py": CUDA})
+    write_tree(here, {"a.py": CUDA})
+    git(here, "init", "-q")
+    git(here, "config", "core.worktree", os.path.join("..", elsewhere))
+    ran = cli("apply")
+    assert ran.status == 0, ran.err
+    assert "git tells nothing of" in ran.err
+    assert (here / "a.py").read_text() != CUDA
+    assert (outside / "mine.py").read_text() == CUDA
+    assert cli("undo").status == 0
+    assert (here / "a.py").read_text() == CUDA
+
+
+def test_a_bare_repository_in_the_tree_is_a_directory(hostile: Path, canaries: Canaries, cli: Cli) -> None:
+    canaries.heard()
+    ran = cli("apply", "bare")
+    assert ran.status == 0, ran.err
+    assert (hostile / "bare" / "below.py").read_text() != CUDA
+    assert canaries.heard() == set()
+    found = vcs.repository(hostile / "bare")
+    assert found is not None and found.top == hostile
+
+
+def test_files_below_a_link_that_the_index_takes_for_a_directory(here: Path, cli: Cli) -> None:
+    """`git ls-files` names sub/a.py; sub has become a link to somebody else's directory."""
+    git(here, "init", "-q")
+    write_tree(here, {"sub/a.py": CUDA, "b.py": CUDA})
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "x")
+    outside = write_tree(here.parent / "outside", {"a.py": CUDA})
+    (here / "sub" / "a.py").unlink()
+    (here / "sub").rmdir()
+    (here / "sub").symlink_to(outside)
+    assert cli("apply", "--allow-dirty").status == 0
+    assert (here / "b.py").read_text() != CUDA
+    assert (outside / "a.py").read_text() == CUDA
+    assert sorted(path.name for path in outside.iterdir()) == ["a.py"]
+
+
+def test_the_settings_that_are_taken_back() -> None:
+    listing = "\0".join(
+        [
+            *("system", "filter.lfs.clean\ngit-lfs clean -- %f"),
+            *("global", "gpg.program\n/usr/bin/gpg2"),
+            *("local", "filter.lfs.clean\nevil"),
+            *("local", "filter.a=b.c.process\nevil"),
+            *("worktree", "filter.bare.required"),
+            *("local", "gpg.program\nevil"),
+            *("local", "gpg.ssh.program\nevil"),
+            *("local", "user.name\nfilter.x.clean"),
+            *("command", "filter.mine.clean\nmine"),
+            "",
+        ]
+    )
+    assert vcs_guard.overridden(listing.encode()) == {
+        "filter.a=b.c.process": "",
+        "filter.bare.required": "",
+        "filter.lfs.clean": "git-lfs clean -- %f",
+        "gpg.program": "/usr/bin/gpg2",
+        "gpg.ssh.program": "ssh-keygen",
+    }
+
+
+def test_settings_in_the_environment_are_kept() -> None:
+    found = vcs_guard.environment({"GIT_CONFIG_COUNT": "2"}, {"filter.x=y.clean": ""})
+    assert "GIT_CONFIG_KEY_0" not in found
+    assert (found["GIT_CONFIG_KEY_2"], found["GIT_CONFIG_VALUE_2"]) == ("filter.x=y.clean", "")
+    assert found["GIT_CONFIG_COUNT"] == "3"
+    assert "GIT_CONFIG_COUNT" not in vcs_guard.environment({"GIT_CONFIG_COUNT": "2"}, {})

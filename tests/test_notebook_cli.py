@@ -1,0 +1,287 @@
+"""Notebooks on the command line: what is said of cells, where the helper lies, and a dry run that git can apply."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Ran, git, texts_after, write_tree
+
+Cli = Callable[..., Ran]
+IMPORT = "import torch\nx = torch.ones(2)"
+MOVE = "y = x.cuda()"
+
+
+def notebook(*cells: str, language: str = "python", **metadata: object) -> str:
+    made: list[dict[str, Any]] = [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": c.splitlines(True)}
+        for c in cells
+    ]
+    kernel = {"kernelspec": {"display_name": "k", "language": language, "name": "k"}}
+    return json.dumps({"cells": made, "metadata": {**kernel, **metadata}, "nbformat": 4, "nbformat_minor": 4}, indent=1)
+
+
+def cells(text: str) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
+
+
+def after(root: Path, *sources: str, name: str = "a.ipynb", **settings: object) -> list[str]:
+    """The cells of a notebook after a run."""
+    write_tree(root, {name: notebook(*sources)})
+    return cells(texts_after(root, **settings)[name])
+
+
+# ---- what was not read
+
+
+def test_a_broken_cell_is_said_and_hides_no_other(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": notebook(IMPORT, "print 'x'\nmodel = x.cuda(", MOVE), "b.py": f"{IMPORT}\n{MOVE}\n"})
+    ran = cli("check", ".")
+    error = "error: a.ipynb: cell 2, line 1: not Python 3 ("
+    assert ran.status == 2
+    assert error in ran.err
+    assert "; the other cells were read\n" in ran.err
+    assert "a.ipynb:cell 3:1:5: device/tensor-cuda" in ran.out
+    assert "Found 2 problems in 2 of 2 files." in ran.last
+    ran = cli("apply", ".")
+    assert ran.status == 2
+    assert ran.last.startswith("Rewrote 2 of 2 files and added accel.py: 2 edits by 1 rule.")
+    assert cells((here / "a.ipynb").read_text())[1:] == ["print 'x'\nmodel = x.cuda(", "y = x.to(accel.device())"]
+    ran = cli("check", "--output-format", "json", ".")
+    (told,) = json.loads(ran.out)["errors"]
+    assert told["file"] == "a.ipynb"
+    assert told["message"].startswith("cell 2, line 1: not Python 3")
+    ran = cli("apply", "--output-format", "github", ".")
+    assert ran.out.count("::error file=") == ran.status - 1 == 1
+
+
+def test_all_broken_cells_that_matter_are_named_once(here: Path, cli: Cli) -> None:
+    broken = ["model = \nloss =", "lr =", "torch.nn.", "x.cuda(", IMPORT]
+    write_tree(here, {"a.ipynb": notebook(*broken)})
+    ran = cli("check", ".")
+    assert "error: a.ipynb: cells 3 and 4: not Python 3 (cell 3, line 1: invalid syntax); the other" in ran.err
+    write_tree(here, {"a.ipynb": notebook("lr =", IMPORT, MOVE)})  # nothing that a rule could look for
+    assert cli("check", ".").status == 1
+    write_tree(here, {"a.ipynb": notebook("torch.cuda.", "# torch")})
+    write_tree(here, {"b.ipynb": notebook("torch.cuda.")})
+    ran = cli("check", ".")
+    assert "b.ipynb: cell 1, line 1: not Python 3 (invalid syntax)\n" in ran.err
+    assert "No findings in 1 file. 2 errors." in ran.last
+
+
+@pytest.mark.parametrize("command", [("check",), ("apply",), ("catalog", "--project"), ("report",)])
+def test_every_command_says_what_it_did_not_read(here: Path, cli: Cli, command: tuple[str, ...]) -> None:
+    write_tree(here, {"a.ipynb": notebook(IMPORT, "x.cuda(", MOVE)})
+    ran = cli(*command, ".")
+    assert "cell 2, line 1: not Python 3" in " ".join((ran.out + ran.err).split())
+    assert ran.status == 2
+
+
+def test_a_notebook_of_another_language_is_skipped(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": notebook("x = cuda(x)", language="julia"), "b.py": "x = 'cuda'\n"})
+    ran = cli("check", "-v", ".")
+    assert ran.status == 0
+    assert "skipped a.ipynb: a notebook in julia\n" in ran.err
+    assert ran.last == "No findings in 1 file. 1 skipped."
+
+
+def test_what_another_program_runs_is_told(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": notebook(IMPORT, "\n%%writefile t.py\nx.cuda()", "%%html\n<b>", "%%bash\nls cuda")})
+    ran = cli("check", "-v", ".")
+    assert ran.status == 0
+    assert "left a.ipynb:cell 2:1:1: notebook: `%%writefile t.py`: not this notebook's own code, and" in ran.err
+    assert ran.last == "No findings in 1 file. 2 left alone (-v)."
+
+
+# ---- comments of ours
+
+
+@pytest.mark.parametrize("last", ["x = 1", "x = "])
+def test_skip_file_stands_in_any_cell(here: Path, cli: Cli, last: str) -> None:
+    write_tree(here, {"a.ipynb": notebook(IMPORT, MOVE, f"# torchmigrate: skip-file\n{last}")})
+    assert cli("apply", ".").last == "No Python files read. 1 skipped."
+
+
+def test_a_comment_covers_its_statement_never_the_next_cell(here: Path, cli: Cli) -> None:
+    ignore = "# torchmigrate: ignore[device/tensor-cuda] meant"
+    write_tree(here, {"a.ipynb": notebook(IMPORT, f"{ignore}\n{MOVE}", f"{MOVE}  {ignore}", f"z = 1\n{ignore}", MOVE)})
+    ran = cli("check", "--output-format", "concise", ".")
+    places = [line.split(": ")[:2] for line in ran.out.splitlines()]
+    assert places == [["a.ipynb:cell 4:2:1", "suppression"], ["a.ipynb:cell 5:1:5", "device/tensor-cuda"]]
+    assert "2 suppressed." in ran.last
+
+
+def test_shell_lines_are_read_by_rules_about_requirements(here: Path, cli: Cli) -> None:
+    ignore = "torchmigrate: ignore[build/requirement] kernels"
+    write_tree(
+        here,
+        {
+            "a.ipynb": notebook(
+                "x = 'é'\n!pip install -q \\\n  xformers",
+                "%%bash\n# pip install apex\npip install flash-attn",
+                f"# {ignore}\n%pip install xformers\n!pip install xformers  # {ignore}",
+                f"# {ignore}\nx = 'pip install xformers'\nprint(x)",
+                "!pip install torch\nsubprocess.run('pip install xformers')",
+            )
+        },
+    )
+    ran = cli("check", "--output-format", "concise", ".")
+    places = [line.split(": ")[:2] for line in ran.out.splitlines()]
+    assert places == [
+        ["a.ipynb:cell 1:3:3", "build/requirement"],
+        ["a.ipynb:cell 2:3:13", "build/requirement"],
+        ["a.ipynb:cell 4:1:1", "suppression"],
+    ]
+    assert "2 suppressed." in ran.last
+    write_tree(here, {"a.ipynb": notebook("x = 1\n!pip install xformers")})  # and nothing else to look into
+    assert cli("check", "--output-format", "concise", ".").out.startswith("a.ipynb:cell 1:2:14: build/requirement")
+    assert cli("check", "--ignore", "build", ".").status == 0
+    assert cli("apply", ".").status == 0
+
+
+def test_idioms_do_not_reach_over_cells(tmp_path: Path) -> None:
+    """Else the edit could not be written, and the notebook would be lost."""
+    ladder = ['d = "cpu"', 'if torch.cuda.is_available():\n    d = "cuda"', "x.to(d)"]
+    found = after(tmp_path, IMPORT, *ladder, MOVE)
+    assert found[1] == ladder[0]
+    assert found[-1] == "y = x.to(accel.device())"
+
+
+# ---- the helper
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pkg/__init__.py": "", "pkg/nb/__init__.py": "", "pkg/nb/b.py": "from . import c\n", "pkg/nb/c.py": ""},
+        {"pyproject.toml": "[project]\nname = 'pkg'\n", "pkg/__init__.py": "", "pkg/net.py": IMPORT + "\n" + MOVE},
+        {"pkg/__init__.py": "", "pkg/net.py": ""},
+    ],
+)
+def test_it_lies_beside_the_notebook(tmp_path: Path, files: dict[str, str]) -> None:
+    first = "import sys\nsys.path.append('../..')\nfrom pkg import net"
+    write_tree(tmp_path, {**files, "pkg/nb/a.ipynb": notebook(first, IMPORT, MOVE), "b.ipynb": notebook(IMPORT, MOVE)})
+    found = texts_after(tmp_path)
+    assert {"pkg/nb/accel.py", "accel.py"} <= found.keys()
+    assert cells(found["pkg/nb/a.ipynb"])[1] == "import accel\n" + IMPORT
+    assert "import accel\n" in cells(found["b.ipynb"])[0]
+
+
+@pytest.mark.parametrize("move", ["%cd ..", "import os; os.chdir('..')", "cd .."])
+def test_it_is_found_where_the_kernel_goes_elsewhere_first(tmp_path: Path, move: str) -> None:
+    """The import stays with torch's: torch may be installed in between."""
+    found = after(tmp_path, f"# here, cd ..\n{move}\n", "!pip install torch", IMPORT, MOVE)
+    path = "import os, sys\nsys.path.append(os.getcwd())  # accel.py lies here\n"
+    assert found[0] == f"# here, cd ..\n{path}{move}\n"
+    assert found[2:] == ["import accel\n" + IMPORT, "y = x.to(accel.device())"]
+    later = f"x = 1\n{move}".removeprefix("x = 1\nimport os; ")
+    assert after(tmp_path, IMPORT, later, MOVE) == ["import accel\n" + IMPORT, later, "y = x.to(accel.device())"]
+
+
+def test_findings_below_added_lines_stand_at_their_places(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": notebook("%cd ..\n" + IMPORT + "\n" + MOVE + "\ntorch.cuda.CUDAGraph()")})
+    places = [line.split(": ")[0] for line in cli("apply", "--output-format", "concise", ".").out.splitlines()]
+    assert places == ["a.ipynb:cell 1:8:1"]
+    assert cells((here / "a.ipynb").read_text())[0].split("\n")[7] == "torch.cuda.CUDAGraph()"
+
+
+def test_a_name_of_the_notebooks_own_is_not_taken(tmp_path: Path) -> None:
+    found = after(tmp_path, IMPORT, "accel = 9.81", MOVE)
+    assert found == ["import torch_accel\n" + IMPORT, "accel = 9.81", "y = x.to(torch_accel.device())"]
+
+
+@pytest.mark.parametrize("head", ["%%capture", "%%time", "%%capture out\n%%time", "\n%%time"])
+def test_nothing_goes_above_a_cell_magic(tmp_path: Path, head: str) -> None:
+    found = after(tmp_path, f"{head}\nimport torch; x = torch.ones(2).cuda()")
+    assert found == [f"{head}\nimport accel\nimport torch; x = torch.ones(2).to(accel.device())"]
+    made = after(tmp_path, head, "def f(x: 'torch.Tensor'):\n    import torch\n    return torch.ones(1).cuda()")
+    assert made[0] == f"{head}\nimport accel"
+
+
+def test_a_cell_that_keeps_its_names_gets_no_import(tmp_path: Path) -> None:
+    found = after(tmp_path, IMPORT, "%%timeit\nimport math\nmath.sin(1)", MOVE)
+    assert found[:2] == ["import accel\n" + IMPORT, "%%timeit\nimport math\nmath.sin(1)"]
+
+
+def test_a_projects_own_helper_is_imported_once_it_can_be_found(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path, {"mypkg/__init__.py": "", "mypkg/device.py": "import torch\ndef device():\n    return 'cpu'\n"}
+    )
+    first = "import torch\nimport sys\nsys.path.append('..')"
+    found = after(tmp_path, first, "x = torch.ones(2)", MOVE, name="nb/a.ipynb", helper="mypkg.device")
+    assert found == [first, "x = torch.ones(2)", "from mypkg import device\ny = x.to(device.device())"]
+
+
+@pytest.mark.parametrize("host", [{"colab": {"name": "a"}}, {"kaggle": {}}])
+def test_where_only_the_notebook_travels_this_is_said(here: Path, cli: Cli, host: dict[str, object]) -> None:
+    write_tree(here, {"a.ipynb": notebook(IMPORT, MOVE, **host), "b.ipynb": notebook(IMPORT, MOVE)})
+    assert "note: a.ipynb runs on Colab or Kaggle, too, where accel.py is not: upload it" in cli("apply", "-n").err
+    assert "Colab" not in cli("apply", "-n", "--runtime", "package").err
+    write_tree(here, {"b.ipynb": notebook("from google.colab import drive", IMPORT, MOVE)})
+    assert "note: a.ipynb and 1 more notebook run on Colab" in cli("apply").err
+    assert "Colab" not in cli("check").err
+
+
+# ---- a dry run
+
+
+def test_the_patch_of_a_dry_run_gives_what_apply_writes(here: Path, cli: Cli) -> None:
+    """Of notebooks too, in any layout, and beside a script; also where it goes to a file."""
+    one_line = json.dumps(json.loads(notebook(IMPORT, MOVE)))
+    files = {
+        "a.ipynb": notebook("# é", IMPORT, "%time " + MOVE, "# end"),
+        "sub dir/b.ipynb": one_line,
+        "c.ipynb": "\ufeff" + notebook(IMPORT, MOVE).replace("\n", "\r\n") + "\r\n",
+        "d.py": f"{IMPORT}\n{MOVE}\n",
+    }
+    git(here, "init", "-q")
+    write_tree(here, files)
+    git(here, "add", ".")
+    git(here, "commit", "-qm", "all")
+    ran = cli("apply", "-n", ".")
+    assert ran.status == 1
+    assert "# a.ipynb:cell 3 (for reading; " in ran.out
+    hunks = re.findall(r"^@@ .* @@ ?(.*)$", ran.out.split("+++ b/a.ipynb\n")[1], re.M)[:2]
+    assert hunks == ["", "device/tensor-cuda"]  # the import, the rewrite
+    assert cli("apply", "-n", "-o", "patch", ".").out == ""
+    patch = (here / "patch").read_bytes()
+    (here / "patch").unlink()
+    assert patch == ran.raw
+    subprocess.run(["git", "apply", "--check", "-"], input=patch, check=True, cwd=here)
+    assert cli("apply", ".").status == 0
+    wanted = {path: path.read_bytes() for path in here.rglob("*") if path.is_file() and ".git" not in path.parts}
+    git(here, "checkout", "-q", ".")
+    git(here, "clean", "-dfq")
+    subprocess.run(["git", "apply", "-"], input=patch, check=True, cwd=here)
+    assert {path: path.read_bytes() for path in wanted} == wanted
+    assert len(wanted) == 6  # with two helpers
+
+
+def test_on_a_terminal_a_notebook_is_for_reading_alone(here: Path) -> None:
+    write_tree(here, {"a.ipynb": json.dumps(json.loads(notebook(IMPORT, MOVE)))})
+    code = "import pty, sys; sys.exit(pty.spawn([sys.executable, '-m', 'torchmigrate', 'apply', '-n', 'a.ipynb']) >> 8)"
+    environment = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "PATH": "/usr/bin:/bin", "TERM": "dumb"}
+    ran = subprocess.run([sys.executable, "-c", code], cwd=here, env=environment, capture_output=True, text=True)
+    assert "# +y = x.to(accel.device())" in ran.stdout
+    assert "--- a/a.ipynb" not in ran.stdout
+    assert "+++ b/accel.py" in ran.stdout
+    assert ran.returncode == 1
+
+
+def test_annotations_point_into_the_file_however_cells_are_written(here: Path, cli: Cli) -> None:
+    book = json.loads(notebook(IMPORT, MOVE))
+    book["cells"][1]["source"] = "a = 1\nb = 2\n" + MOVE
+    write_tree(here, {"a.ipynb": json.dumps(book, indent=1), "b.ipynb": json.dumps(book)})
+    lines = (here / "a.ipynb").read_text().splitlines()
+    ran = cli("check", "--output-format", "github", ".")
+    first, second = ran.out.splitlines()
+    line = int(first.split("line=")[1].split(",")[0])
+    assert MOVE in lines[line - 1]
+    assert "cell 2, line 3: " in first
+    assert "file=b.ipynb,line=1,endLine=1," in second

@@ -1,0 +1,235 @@
+"""What a terminal shows: it fits, places stay whole, colours only where they are wanted; and what a pipe gets."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Ran
+
+from torchmigrate.cli import catalog, output, rules
+from torchmigrate.report import text
+
+pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
+import fcntl  # noqa: E402 (as pty: not on every system)
+import struct  # noqa: E402
+import termios  # noqa: E402
+
+Cli = Callable[..., Ran]
+LONG = "a_folder_with_a_name/and a file with spaces in its rather long name.py"
+CODE = f"import torch\nimport apex\n\n{'x' * 70} = torch.zeros(2).cuda()\n\tmodel.cuda(non_blocking=True)\n"
+
+
+@pytest.fixture
+def project(here: Path) -> Path:
+    file = here / LONG
+    file.parent.mkdir()
+    file.write_text(CODE.replace("\tmodel", "model"))
+    return here
+
+
+@pytest.fixture(params=[40, 80, 120])
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A terminal of so many columns on stdout."""
+    for module in (output, rules, catalog):
+        monkeypatch.setattr(module, "columns", lambda stream: request.param)
+    yield request.param
+
+
+def plain(shown: str) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", shown)
+
+
+def test_findings_fit(project: Path, cli: Cli, width: int) -> None:
+    shown = cli("check").out
+    lines = shown.splitlines()
+    for line in lines:
+        assert len(line) <= width or line.startswith(LONG), line
+        assert line == line.rstrip()
+    places = [line for line in lines if line.startswith(f"{LONG}:")]
+    assert len(places) == 3 and all(re.match(rf"{re.escape(LONG)}:\d+:\d+:", line) for line in places)
+    assert not re.search(r"\[needs$|^ *you\]", shown, re.M)
+    for marked, marks in re.findall(r"^ +\d+ \| (.*)\n +\| ( *\^+)$", shown, re.M):
+        what = marked[marks.index("^") : len(marks)]
+        assert what.startswith(("import apex", "torch.zeros", "model.cuda(")), "the marks stand below what is meant"
+
+
+def test_a_pipe_gets_a_line_for_each(project: Path, cli: Cli) -> None:
+    heads = [line for line in cli("check").out.splitlines() if line.startswith(LONG)]
+    assert len(heads) == 3 and all(line.endswith("]") for line in heads)
+    assert f" | {'x' * 70} = torch" in cli("check").out
+
+
+@pytest.mark.parametrize(
+    ("line", "begin", "end", "room", "cut"),
+    [
+        ("short", 0, 5, 20, ("short", 0, 5)),
+        ("a" * 50, 0, 5, None, ("a" * 50, 0, 5)),
+        ("call()" + "a" * 50, 0, 6, 30, ("call()" + "a" * 21 + "...", 0, 6)),
+        ("a" * 50 + "call()", 50, 56, 30, ("..." + "a" * 18 + "call()", 21, 27)),
+        ("a" * 50 + "call()" + "b" * 50, 50, 56, 30, ("..." + "a" * 4 + "call()" + "b" * 14 + "...", 7, 13)),
+        ("\tcall(" + "a" * 50 + ")", 1, 57, 30, (" call(" + "a" * 21 + "...", 1, 27)),
+    ],
+)
+def test_a_line_is_cut(line: str, begin: int, end: int, room: int | None, cut: tuple[str, int, int]) -> None:
+    found = text._cut(line, begin, end, room)
+    assert room is None or len(found[0]) <= max(room, len(line) if found[0] == line else 0)
+    assert found[0][found[1] :][:4] == line[begin:][:4]
+    assert found[1] < found[2] <= len(found[0])
+    assert found == cut
+
+
+def test_marks_stand_below_wide_characters(here: Path, cli: Cli) -> None:
+    (here / "a.py").write_text("import torch\nf('损失', torch.zeros(2).cuda())\n", encoding="utf-8")
+    line, marks = cli("check").out.splitlines()[1:3]
+    assert line.index("torch.zeros") + len("损失") == marks.index("^")  # two columns each
+    assert [text.cells(s) for s in ("", "ab", "损失", "e\u0301", "\uff21")] == [0, 2, 4, 1, 2]
+
+
+def test_other_commands_fit(project: Path, cli: Cli, width: int) -> None:
+    for command in (
+        ("rules",),
+        ("explain", "device/tensor-cuda"),
+        ("explain", "torch.cuda.empty_cache"),
+        ("catalog", "torch.cuda.empty_cache"),
+    ):
+        for line in cli(*command).out.splitlines():
+            of_a_table = command[0] == "catalog" and width < 80  # nine columns and a name
+            assert len(line) <= width or "://" in line or line.lstrip().startswith(("+", "-")) or of_a_table, line
+            assert line == line.rstrip()
+
+
+def test_a_dry_run_folds_the_helper_where_somebody_looks(
+    project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = cli("apply", "-n").out
+    monkeypatch.setattr(output, "columns", lambda stream: 80)
+    folded = cli("apply", "-n").out
+    assert "+def device_type(" in whole and "+def device_type(" not in folded
+    assert re.search(r"^\+\+\+ b/.*accel.py\n@@ .*\n# \d+ lines of torchmigrate's helper; -v shows them", folded, re.M)
+    assert "+model.to(accel.device(), non_blocking=accel.non_blocking())" in folded
+    assert "+def device_type(" in cli("apply", "-n", "-v").out
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "expected"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
+        ({"FORCE_COLOR": "0"}, True, False),
+    ],
+)
+def test_who_gets_colours(
+    environment: dict[str, str], terminal: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    class Stream:
+        def isatty(self) -> bool:
+            return terminal
+
+    assert output.colours(Stream()) is expected
+
+
+def test_colours_change_no_character(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (("check",), ("apply", "-n"), ("check", "--statistics"), ("explain", "device/tensor-cuda")):
+        monkeypatch.delenv("FORCE_COLOR", raising=False)
+        bare = cli(*command).out
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        painted = cli(*command).out
+        assert "\x1b[" in painted and plain(painted) == bare
+        assert "\x1b[33m" not in painted, "yellow cannot be read on white"
+
+
+def on_a_terminal(directory: Path, *arguments: str, slow: bool = False, interrupt: bool = False, **more: str) -> str:
+    """All that a terminal of 80 columns gets. `slow`: the work takes two seconds."""
+    code = "import sys, time\nfrom torchmigrate import cli, engine, progress\n"
+    if slow:
+        code += "progress.DELAY = 0.1\nplan = engine.plan\n"
+        code += "def slow(*given):\n    for done in range(40):\n        time.sleep(0.02)\n        given[4](done, 40)\n"
+        code += "    return plan(*given)\nengine.plan = slow\n"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(directory)
+        os.environ.update({"TERM": "xterm", "PYTHONPATH": str(ROOT), **more})
+        os.execv(sys.executable, [sys.executable, "-c", f"{code}cli.main()", *arguments])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    shown, sent = b"", False
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+        if interrupt and not sent and b"files" in shown:
+            time.sleep(0.1)
+            os.kill(pid, signal.SIGINT)
+            sent = True
+    os.waitpid(pid, 0)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def left_on(shown: str) -> list[str]:
+    """The lines that are there in the end, of a terminal that knows what a bar of rich needs."""
+    lines, row, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[[?\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", shown):
+        if piece == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif piece == "\r":
+            column = 0
+        elif piece.endswith("A") and piece.startswith("\x1b"):
+            row -= int(piece[2:-1] or 1)
+        elif piece.endswith("K") and piece.startswith("\x1b"):
+            lines[row] = ""
+        elif not piece.startswith("\x1b"):
+            lines[row] = lines[row][:column].ljust(column) + piece + lines[row][column + len(piece) :]
+            column += len(piece)
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_the_bar_is_gone_in_the_end(project: Path) -> None:
+    shown = on_a_terminal(project, "check", "--output-format", "concise", slow=True)
+    assert "━" in shown and "\x1b[?25h" in shown  # a bar, and a cursor again
+    left = left_on(plain(shown))
+    assert not any("━" in line for line in left)
+    assert len([line for line in left if line.startswith(LONG)]) == 3
+    assert left[-1].startswith("Found 3 problems")
+
+
+def test_ctrl_c_leaves_a_clean_line(project: Path) -> None:
+    shown = on_a_terminal(project, "check", slow=True, interrupt=True)
+    assert "━" in shown and shown.rindex("\x1b[?25h") > shown.rindex("━")
+    assert left_on(plain(shown).replace("^C", "")) == ["error: interrupted; nothing was written"]
+
+
+@pytest.mark.parametrize("more", [{"TERM": "dumb"}, {}], ids=["dumb", "quick"])
+def test_no_bar(project: Path, more: dict[str, str]) -> None:
+    shown = on_a_terminal(project, "check", "-q", slow=bool(more), **more)
+    assert "needs you" in shown
+    assert "━" not in shown and "\x1b[?25" not in shown
+    assert ("\x1b[" in shown) is not bool(more)
+
+
+def test_no_bar_in_a_pipe(project: Path) -> None:
+    command = [sys.executable, "-c", "from torchmigrate import cli, progress; progress.DELAY = 0; cli.main()", "check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
+    assert ran.stderr.splitlines()[-1].startswith("Found 3 problems")
+    assert "━" not in ran.stderr and "\x1b" not in ran.stdout + ran.stderr

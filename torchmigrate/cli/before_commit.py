@@ -1,0 +1,61 @@
+"""Under pre-commit, and in `check --staged`: a commit must not take in code that imports the helper without it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.errors import UserError
+from torchmigrate.project import NAMES, is_ours
+
+if TYPE_CHECKING:
+    from torchmigrate.cli.migrate import Request
+    from torchmigrate.selection import Selection
+
+# a statement on one line, as we write it: behind `;` and `:` too, and in the JSON text of a notebook
+_IMPORTED = re.compile(
+    rb"(?:^|[\"';:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[^\n#]*\b(%s)\b" % "|".join(NAMES).encode(), re.M
+)
+
+
+def refuse_lost_helper(request: Request, only: Selection) -> None:
+    """Raises UserError for a helper that files of the next commit import, and that git does not track."""
+    is_gate = os.environ.get("PRE_COMMIT") or (request.staged and request.command == "check")
+    if request.command == "dry-run" or not is_gate:
+        return
+    names = only.paths if only.paths is not None else map(os.path.realpath, request.paths)
+    users = {helper: path for path in map(Path, sorted(names, reverse=True)) for helper in _helpers(path)}
+    if not users:
+        return
+    from torchmigrate import vcs
+
+    lost = [dirty.path for dirty in vcs.dirty(sorted(users)) if dirty.why == "untracked"]
+    if lost:
+        helpers = [os.path.relpath(path) for path in lost]
+        what = f"{os.path.relpath(users[lost[0]])} imports {helpers[0]}, which the commit would be without"
+        raise UserError(what, f"git add {shlex.join(helpers)}")
+
+
+def _helpers(path: Path) -> Sequence[Path]:
+    """Helpers that a file of this text and place may import; clean files cost one search."""
+    try:
+        raw = path.read_bytes() if path.is_file() else b""
+    except OSError:
+        return []
+    found = {name.decode() for name in _IMPORTED.findall(raw)}
+    return [file for name in sorted(found) for file in _above(path, f"{name}.py") if is_ours(file)]
+
+
+def _above(path: Path, name: str) -> Iterator[Path]:
+    """From the file's directory up to the top of the work tree."""
+    from torchmigrate import vcs
+
+    top = vcs.marker(path.parent)
+    for directory in path.parents if top else ():
+        yield directory / name
+        if directory == top:
+            return

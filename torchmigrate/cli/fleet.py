@@ -1,0 +1,235 @@
+"""`fleet`: options to tasks, outcomes to files and a report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from torchmigrate.cli import commands as options
+from torchmigrate.errors import Interrupted, UserError
+
+if TYPE_CHECKING:
+    from torchmigrate.fleet.executors import Executor
+    from torchmigrate.fleet.report import Fleet
+    from torchmigrate.fleet.store import Store
+    from torchmigrate.fleet.task import Outcome, Summary, Task
+
+
+class FleetFormat(str, Enum):
+    """How the report over all is printed."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    HTML = "html"
+
+
+def fleet(
+    repos: Annotated[Path, Argument(metavar="REPOS.txt", help="Paths and git URLs, one on each line.")],
+    output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="Patches, findings and reports go here.")],
+    check: Annotated[bool, Option("--check", help="Report only, make no patches.")] = False,
+    executor: Annotated[str, Option(metavar="WHERE", help="local, or dask://HOST:PORT for its workers.")] = "local",
+    jobs: options.Jobs = None,
+    force: Annotated[bool, Option("--force", help="Do again what an earlier run has done.")] = False,
+    timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one repository may take.")] = 1800,
+    verify: Annotated[
+        str | None, Option(metavar="CMD", help="Run CMD in each, before and after. Runs their code.")
+    ] = None,
+    commit: Annotated[bool, Option("--commit", help="One commit for each pack, not one in all.")] = False,
+    branch: Annotated[str, Option(metavar="NAME", help="The branch in each bundle.")] = "torchmigrate",
+    score: Annotated[bool, Option("--score/--no-score", help="Count what is portable, before and after.")] = True,
+    unsafe_fixes: options.UnsafeFixes = None,
+    select: options.Names = None,
+    ignore: options.Ignore = None,
+    exclude: Annotated[list[str] | None, Option(metavar="GLOB", help="Leave these files out. Repeatable.")] = None,
+    torch: options.Torch = None,
+    backends: options.Backends = None,
+    runtime: options.RuntimeOption = None,
+    style: options.StyleOption = None,
+    isolated: options.Isolated = False,
+    output_format: Annotated[FleetFormat, Option(metavar="F", help="text|markdown|json|html")] = FleetFormat.TEXT,
+    quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
+) -> int:
+    """Migrate many repositories into patches and one report.
+
+    Writes to DIR alone, and goes on where it was stopped.
+
+    \b
+    Examples:
+      torchmigrate fleet repos.txt -o out           a patch for each
+      torchmigrate fleet repos.txt -o out --check   what is in the way
+    """
+    given = locals()
+    from torchmigrate.cli.settings import cores
+    from torchmigrate.fleet import executors
+    from torchmigrate.fleet.store import Store
+
+    began = time.monotonic()
+    tasks, notes = _tasks(repos, given)
+    if not quiet:
+        print(*(f"note: {note}" for note in notes), sep="\n", end="\n" if notes else "", file=sys.stderr)
+    store = Store(output)
+    with store.opened() as scratch:
+        done = {} if force else {task.name: digest for task in tasks if (digest := store.done(task.name))}
+        run = executors.chosen(executor, jobs, cores, scratch)
+        summaries, resumed = _run(run, [_known(task, done) for task in tasks], store, quiet)
+        found = _fleet(tasks, summaries, resumed, time.monotonic() - began)
+        _report(found, store, output_format)
+    if not quiet:
+        print(found.sentence(), file=sys.stderr)
+    return found.status
+
+
+def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
+    """What is to do, checked before anything is taken. Raises UserError."""
+    import shlex
+
+    from torchmigrate.fleet import listing
+    from torchmigrate.fleet.task import Task
+
+    sources, notes = listing.read(repos, _text(repos))
+    flags = _flags(given)
+    try:
+        words = tuple(shlex.split(given["verify"] or ""))
+    except ValueError as error:
+        raise UserError(f"--verify: {str(error).lower()}", "quote it as for a shell") from None
+    if given["verify"] is not None and not words:
+        raise UserError("--verify names no command", '--verify "python train.py --epochs 1"')
+    shared: dict[str, Any] = {
+        "mode": "check" if given["check"] else "apply",
+        "flags": flags,
+        "isolated": given["isolated"],
+        "per_pack": given["commit"],
+        "branch": _branch(given["branch"]),
+        "author": _author(),
+        "verify": words,
+        "score": given["score"],
+        "timeout": given["timeout"],
+    }
+    return [Task(s.name, s.location, s.rev, s.is_url, s.shown, **shared) for s in sources], notes
+
+
+def _text(repos: Path) -> str:
+    try:
+        return repos.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{repos}: not UTF-8", "a text file with one path or git URL on each line") from None
+    except OSError as error:
+        raise UserError(f"{repos}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _flags(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings for all repositories, checked as those of the other commands. Raises UserError."""
+    from torchmigrate import config, pack
+    from torchmigrate.cli.settings import known, split_names
+
+    names = {name: split_names(given[name]) for name in ("select", "ignore", "backends")}
+    flags: dict[str, Any] = names | {"torch": given["torch"], "unsafe_fixes": given["unsafe_fixes"]}
+    flags |= {name: given[name].value if given[name] else None for name in ("runtime", "style")}
+    config.override(config.Settings(), **flags, extend_exclude=tuple(given["exclude"] or ()))
+    if names["select"] or names["ignore"]:
+        ruleset = pack.load((), cases=False)
+        for name in ("select", "ignore"):
+            known(ruleset, names[name] or (), f"--{name}")
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
+    found["extend_exclude"] = given["exclude"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _branch(name: str) -> str:
+    import re
+
+    if not re.fullmatch(r"\w[\w./-]*", name, re.ASCII) or re.search(r"\.\.|//|/\.|\.lock(/|$)|[./]$", name):
+        raise UserError(f"--branch: `{name}` cannot be the name of a branch", "letters, digits, `-`, `_`, `.` and `/`")
+    return name
+
+
+def _author() -> tuple[str, str]:
+    """Whoever git says the user is; the commits are the same wherever they are made."""
+    try:
+        import git
+    except ImportError:
+        raise UserError("fleet needs git, which is not on PATH", "install git") from None
+    shell, found = git.Git(), []
+    for key in ("user.name", "user.email"):
+        try:
+            found.append(str(shell.execute(["git", "config", "--get", key])))
+        except git.exc.GitError:  # not set
+            found.append("")
+    name, address = (part.translate({ord(c): None for c in "<>\n\0"}).strip() for part in found)
+    return (name, address) if name and address else ("torchmigrate", "torchmigrate@localhost")
+
+
+def _known(task: Task, done: dict[str, str]) -> Task:
+    from dataclasses import replace
+
+    return replace(task, known=done.get(task.name))
+
+
+def _run(run: Executor, tasks: Sequence[Task], store: Store, quiet: bool) -> tuple[dict[str, Summary], int]:
+    """The summary of each, and how many were done already. Each is on disk before the next one is looked at."""
+    summaries: dict[str, Summary] = {}
+    resumed = 0
+    outcomes = run(tasks)
+    try:
+        for outcome in outcomes:
+            resumed += outcome.summary is None
+            summaries[outcome.name] = _kept(outcome, store)
+            if not quiet:
+                said = "done already" if outcome.summary is None else _told(summaries[outcome.name])
+                print(f"{len(summaries)}/{len(tasks)} {outcome.name}: {said}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        what = f"{len(summaries)} of {len(tasks)} repositories are done, and whole in {store.top}"
+        raise Interrupted(what, "the same command goes on with the others") from None
+    finally:
+        outcomes.close()  # type: ignore[attr-defined]
+    return summaries, resumed
+
+
+def _kept(outcome: Outcome, store: Store) -> Summary:
+    if outcome.summary is not None:
+        return store.keep(outcome)
+    summary = store.summary(outcome.name)
+    if summary is None:
+        raise UserError(f"{store.top / outcome.name} has changed while the run went on", "run the same command again")
+    return summary
+
+
+def _told(summary: Summary) -> str:
+    from torchmigrate.fleet.task import FAILED
+    from torchmigrate.report.portability.survey import clean
+    from torchmigrate.words import counted
+
+    if summary["status"] == FAILED:
+        return clean(f"{FAILED}: {summary['reason']}")
+    left = counted(summary["findings"], "finding")
+    parts = [summary["status"], counted(summary["edits"], "edit"), f"{left} left"]
+    if summary["command"] == "check":
+        parts = [summary["status"], left]
+    return clean(", ".join([*parts, *([summary["reason"]] if summary["reason"] else [])]))
+
+
+def _fleet(tasks: Sequence[Task], summaries: dict[str, Summary], resumed: int, seconds: float) -> Fleet:
+    from torchmigrate.fleet.report import Fleet
+
+    return Fleet([summaries[task.name] for task in tasks], tasks[0].mode, resumed, seconds)
+
+
+def _report(found: Fleet, store: Store, output_format: FleetFormat) -> None:
+    from torchmigrate.fleet import report
+
+    made = {
+        "report.json": report.as_json(found),
+        "report.md": report.markdown(found),
+        "report.html": report.html(found),
+    }
+    store.put({name: text.encode(errors="backslashreplace") for name, text in made.items()})
+    printed = {"json": "report.json", "markdown": "report.md", "html": "report.html"}.get(output_format.value)
+    print(made[printed] if printed else report.text(found), end="")
+    sys.stdout.flush()

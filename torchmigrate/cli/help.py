@@ -1,0 +1,93 @@
+"""What `--help` prints: one line for each option, in sections, so that a command fits a screen of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from torchmigrate.errors import UserError, did_you_mean
+
+# parameters by section, commands by purpose; what is not named here comes last
+_SECTIONS = {
+    "Run": ("names", "steps", "tolerance", "compare_files", "timeout", "count", "env", "tier", "python"),
+    "Rewrite": ("dry_run", "interactive", "unsafe_fixes", "runtime", "style", "allow_dirty", "commit", "branch"),
+    "Choose": (
+        *("select", "ignore", "exclude", "since", "staged", "torch", "backends", "backend", "project"),
+        *("config", "isolated", "stdin_filename"),
+    ),
+}
+_PURPOSES = {
+    "Migrate": ("check", "apply", "undo", "fleet"),
+    "Prove": ("verify", "backends", "report"),
+    "Look up": ("explain", "rules", "catalog"),
+    "Set up": ("config", "server"),
+}
+_OF_TYPER = {  # whose own words take two lines
+    "install_completion": "Let <tab> complete commands and names.",
+    "show_completion": "Print what that installs.",
+}
+
+
+class Command(TyperCommand):
+    """A command whose help has a line for each option."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_options(self.get_params(ctx), formatter)
+
+
+class Commands(TyperGroup):
+    """The program: its commands by purpose, the first one to try, and what a mistyped one may have meant."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        names = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        width = max(map(len, names))
+        formatter.write_paragraph()
+        for title, members in _parted(names, _PURPOSES, "More"):
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str(80 - width)) for name in members]
+            _write_section(title, rows, formatter)
+        _write_options(self.get_params(ctx), formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if not self.get_command(ctx, args[0]) and not args[0].startswith("-") and not ctx.resilient_parsing:
+            help = did_you_mean(args[0], self.list_commands(ctx)) or "`torchmigrate --help` lists the commands"
+            raise UserError(f"there is no command `{args[0]}`", help)
+        return super().resolve_command(ctx, args)
+
+
+def _write_options(params: Iterable[Any], formatter: Any) -> None:
+    shown = [param for param in params if param.help and not getattr(param, "hidden", False)]
+    rows = {param.name: _row(param) for param in shown}
+    width = max((len(left) for left, _ in rows.values()), default=0)
+    arguments = {param.name for param in shown if param.param_type_name == "argument"}
+    formatter.write_paragraph()
+    for title, names in _parted(rows, {"Arguments": arguments, **_SECTIONS}, "Options"):
+        _write_section(title, [(rows[name][0].ljust(width), rows[name][1]) for name in names], formatter)
+
+
+def _write_section(title: str, rows: list[tuple[str, str]], formatter: Any) -> None:
+    formatter.write_heading(title)
+    with formatter.indentation():
+        formatter.write_dl(rows)
+
+
+def _parted(names: Iterable[str], parts: Mapping[str, Iterable[str]], rest: str) -> Iterator[tuple[str, list[str]]]:
+    """Names under the titles of their parts, in the order of `parts`; titles without names are left out."""
+    left = dict.fromkeys(names)
+    for title, members in parts.items():
+        if found := [name for name in members if name in left]:
+            yield title, found
+        for name in found:
+            del left[name]
+    if left:
+        yield rest, list(left)
+
+
+def _row(param: Any) -> tuple[str, str]:
+    if param.param_type_name == "argument":
+        return param.metavar or param.name.upper(), param.help
+    short = next((f"{name}, " for name in param.opts if not name.startswith("--")), "    ")
+    long = next((name for name in param.opts if name.startswith("--")), "")
+    value = "" if param.is_flag else f" {param.metavar or param.name.upper()}"
+    return f"{short}{long}{value}", _OF_TYPER.get(param.name, param.help)

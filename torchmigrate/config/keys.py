@@ -1,0 +1,117 @@
+"""The keys of `[tool.torchmigrate]`: what each holds, and what people are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torchmigrate import globs
+from torchmigrate.config import BACKENDS
+from torchmigrate.kinds import BOOLEAN, STRING, Kind, matching, member, one_of, strings, table_of
+
+_CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d+(?:\.\d+)*(?:\.\*)?"
+_NAME = r"[^/,*\s](?:[^/,*]*[^/,*\s])?"
+NAME = matching(rf"{_NAME}(?:/{_NAME})?", 'name packs or rules, as "device" or "device/tensor-cuda"')
+SPEC = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifier such as ">=2.1"')
+
+
+class Key(NamedTuple):
+    """`about` is for editors and the documentation, as is the default; `examples` are what TOML gives."""
+
+    kind: Kind
+    about: str
+    default: str
+    examples: tuple[object, ...] = ()
+
+
+def _glob(value: object) -> str:
+    glob = str(STRING(value))
+    globs.check(glob.removeprefix("!"))
+    return glob
+
+
+def _exclusion(value: object) -> str:
+    if (glob := str(STRING(value))).startswith("!"):
+        raise ValueError(f"has {glob!r}: an exclusion is not taken back; name what to exclude")
+    return globs.check(glob)
+
+
+def _helper(value: object) -> str:
+    name = str(STRING(value))
+    if not all(part.isidentifier() for part in name.split(".")):
+        module = name.removesuffix(".py").strip("./").replace("/", ".")
+        example = module if all(part.isidentifier() for part in module.split(".")) else "mypkg.utils.device"
+        raise ValueError(f"must be a module's name, as {example!r}, not {name!r}")
+    return name
+
+
+# What they refuse, as far as a regular expression says it: backslashes, nothing but dots and slashes, `..` as a folder.
+_PATH = r"(?!\.\./)(?!.*/\.\./)(?=.*[^./\s])[^\\]+"
+_GLOB = Kind(_glob, {"type": "string", "pattern": f"^!?{_PATH}$"})
+_EXCLUSION = Kind(_exclusion, {"type": "string", "pattern": f"^(?!!){_PATH}$"})
+_MODULE = Kind(_helper, {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"})
+
+KEYS: Mapping[str, Key] = {
+    "select": Key(
+        strings(NAME, least=1), "Only these packs and rules.", "all", (["device", "memory/empty-cache"],)
+    ),
+    "ignore": Key(strings(NAME), "Not these packs and rules.", "none", (["device/map-location"],)),
+    "per-file-ignores": Key(
+        table_of(strings(NAME), _GLOB),
+        "Packs and rules that do not speak of some files: globs, relative to the root, with a list of names each. "
+        "`!glob` is all files but those.",
+        "none",
+        ({"benchmarks/**": ["memory"], "*_cuda.py": ["device", "stream/event"]},),
+    ),
+    "exclude": Key(
+        strings(_EXCLUSION),
+        "Files and folders that are never read, in place of the usual ones (`.venv`, `node_modules`, ...).",
+        "the usual ones",
+        ([".venv", "build"],),
+    ),
+    "extend-exclude": Key(
+        strings(_EXCLUSION), "More files and folders that are never read.", "none", (["third_party", "docs/**/old_*"],)
+    ),
+    "unsafe-fixes": Key(BOOLEAN, "Apply the unsafe fixes, too.", "false", (True,)),
+    "rule-paths": Key(
+        strings(),
+        "Folders of your own packs (`<pack>/<rule>.toml`), relative to the file that names them.",
+        "none",
+        (["tools/rules"],),
+    ),
+    "torch": Key(
+        SPEC,
+        "The torch that the project supports.",
+        "the floor in its own dependencies",
+        (">=2.1",),
+    ),
+    "runtime": Key(
+        one_of("vendor", "package"),
+        "Where the helper comes from: a copy in the project, or `torchmigrate.runtime`.",
+        '"vendor"',
+        ("vendor",),
+    ),
+    "style": Key(
+        one_of("helper", "native"),
+        "Call the helper, or torch.accelerator wherever that is the same (torch >= 2.9).",
+        '"helper"',
+        ("native",),
+    ),
+    "helper": Key(
+        _MODULE, "The project's own device helper, a module, in place of ours.", "none", ("mypkg.utils.device",)
+    ),
+    "helper-map": Key(
+        table_of(STRING),
+        "What the project's helper calls the helper's functions, where the names differ.",
+        "the same names",
+        ({"device": "get_device"},),
+    ),
+    "backends": Key(
+        strings(member(BACKENDS, "backend")), "Whose problems to report.", "all", (["mps", "xpu"],)
+    ),
+}  # fmt: skip
+
+
+def check(name: str, value: object) -> Any:
+    """The value of a key, as Settings hold it. Raises ValueError."""
+    return KEYS[name].kind(value)

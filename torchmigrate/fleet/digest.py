@@ -1,0 +1,41 @@
+"""What a result depends on, as one name: the source, torchmigrate with its rules, and what was asked for. The same on
+every machine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchmigrate import __version__, cache, pack
+from torchmigrate.engine import Input
+from torchmigrate.fleet.task import Task
+from torchmigrate.gather import project_root
+from torchmigrate.remembered import describing
+
+_ASKED = ("mode", "per_pack", "branch", "author", "verify", "score", "isolated", "rev")
+
+
+def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given: Input | None = None) -> str:
+    """`words` name a commit; a plain folder has none, and its files are read instead."""
+    asked = json.dumps([*(getattr(task, name) for name in _ASKED), dict(task.flags)], sort_keys=True)
+    files: list[str] = []
+    if root is not None and given is not None:
+        files = sorted(str(item.path) for item in given.found if item.skipped_reason is None)
+        files += describing(files, project_root([root]))
+    return cache.key([*words, asked, __version__, _ourselves()], files)
+
+
+@functools.cache
+def _ourselves() -> str:
+    """The code and the rules, which change within a version in a checkout."""
+    digest = hashlib.blake2b(digest_size=20)
+    code = Path(__file__).parents[1]
+    for top, pattern in ((code, "**/*.py"), (pack.builtin(), "*/*.toml")):
+        for path in sorted(top.glob(pattern)):
+            data = path.read_bytes()
+            digest.update(f"{path.relative_to(top).as_posix()} {len(data)}\n".encode())
+            digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,188 @@
+"""One report over all repositories: a table, the totals, and why each that came to no end did not. As text, Markdown,
+JSON and HTML."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from typing import Any
+
+from torchmigrate import __version__
+from torchmigrate.fleet.task import FAILED, Summary
+from torchmigrate.report import portability
+from torchmigrate.report.marks import cell, code, plain
+from torchmigrate.report.portability import percent
+from torchmigrate.report.portability.markup import Markup, element, prose
+from torchmigrate.report.portability.survey import clean
+from torchmigrate.words import counted
+
+HEADS = ("Repository", "Files", "Edits", "Fixable", "Unsafe", "Needs you", "Sites", "Portable", "Seconds", "Status")
+LEGEND = (
+    "`Fixable`, `Unsafe` and `Needs you` are the findings that are left: what `apply` would rewrite, what "
+    "`--unsafe-fixes` would, and what a person has to decide. `Sites` are places that tie the code to a device, and "
+    "`Portable` is the share of them that runs on every backend, before and after; see docs/report.md."
+)
+_TEXT = {0, 9}  # columns that are not numbers
+_BROKEN = (FAILED, "incomplete")
+_ORDER = ("migrated", "findings", "clean", "empty", "incomplete", FAILED)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The summaries of all repositories, in the order of the list. `resumed`: how many were done by an earlier run."""
+
+    summaries: Sequence[Summary]
+    command: str  # apply | check
+    resumed: int
+    seconds: float
+
+    @cached_property
+    def statuses(self) -> Counter[str]:
+        return Counter(summary["status"] for summary in self.summaries)
+
+    @property
+    def status(self) -> int:
+        """The exit status, as `apply` or `check` would have it for all of them together."""
+        if any(self.statuses[word] for word in _BROKEN):
+            return 2
+        if any(str(summary.get("verify", "same")) != "same" for summary in self.summaries):
+            return 1
+        left = ("findings",) if self.command == "check" else ("fixable", "unsafe", "dropped")
+        return int(any(self.total(key) for key in left))
+
+    def total(self, key: str) -> int:
+        return sum(summary.get(key) or 0 for summary in self.summaries)
+
+    @property
+    def broken(self) -> list[Summary]:
+        return [summary for summary in self.summaries if summary["status"] in _BROKEN]
+
+    def sentence(self) -> str:
+        """The last line."""
+        parts = [f"{self.statuses[word]} {word}" for word in _ORDER if self.statuses[word]]
+        head = f"{counted(len(self.summaries), 'repository', 'repositories')}: {', '.join(parts)}."
+        edits = f" {counted(self.total('edits'), 'edit')} in {counted(self.total('changed'), 'file')}."
+        again = f" {self.resumed} done by an earlier run." if self.resumed else ""
+        return head + (edits if self.command == "apply" else "") + again
+
+
+def row(summary: Mapping[str, Any]) -> list[str]:
+    """A repository's cells; those that nobody knows are empty."""
+    if summary["status"] == FAILED:
+        return [summary["name"], *[""] * 7, _seconds(summary), FAILED]
+    numbers = [f"{summary[key]:,}" for key in ("files", "edits", "fixable", "unsafe", "needs_you")]
+    verified = f", verify: {summary['verify']}" if "verify" in summary else ""
+    score = summary.get("score")
+    sites = f"{score['sites']:,}" if score else ""
+    return [summary["name"], *numbers, sites, _portable(score), _seconds(summary), summary["status"] + verified]
+
+
+def _portable(score: Mapping[str, Any] | None) -> str:
+    if not score or not score["sites"]:
+        return ""
+    shares = [f"{percent(score['everywhere'][stage], score['sites'])} %" for stage in ("before", "after")]
+    return " → ".join(shares)
+
+
+def _seconds(summary: Mapping[str, Any]) -> str:
+    seconds = summary.get("run", {}).get("seconds")
+    return "" if seconds is None else f"{seconds:.1f}"
+
+
+def _total(fleet: Fleet) -> list[str]:
+    keys = ("files", "edits", "fixable", "unsafe", "needs_you")
+    scores = [score for summary in fleet.summaries if (score := summary.get("score"))]
+    stages = ("before", "after")
+    whole = {
+        "sites": sum(score["sites"] for score in scores),
+        "everywhere": {stage: sum(score["everywhere"][stage] for score in scores) for stage in stages},
+    }
+    return [
+        *("All", *(f"{fleet.total(key):,}" for key in keys), f"{whole['sites']:,}", _portable(whole)),
+        f"{sum(summary.get('run', {}).get('seconds') or 0 for summary in fleet.summaries):.1f}",
+        "",
+    ]
+
+
+def _reasons(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    for summary in fleet.summaries:
+        said = [summary.get("reason") or "", *summary.get("notes", ())]
+        yield from ((summary["name"], clean(text)) for text in said if text)
+
+
+def text(fleet: Fleet) -> str:
+    """A table for the terminal, and what is to be said of single repositories below it."""
+    rows = [list(HEADS), *(row(summary) for summary in fleet.summaries), _total(fleet)]
+    widths = [max(len(line[i]) for line in rows) for i in range(len(HEADS))]
+    lines = ["  ".join(_set(c, widths[i], i) for i, c in enumerate(line)).rstrip() for line in rows]
+    lines.insert(1, "-" * max(map(len, lines)))
+    lines.insert(len(lines) - 1, lines[1])
+    said = [f"{name}: {why}" for name, why in _reasons(fleet)]
+    return "\n".join([*lines, *([""] if said else []), *said]) + "\n"
+
+
+def _set(value: str, width: int, column: int) -> str:
+    return value.ljust(width) if column in _TEXT else value.rjust(width)
+
+
+def markdown(fleet: Fleet) -> str:
+    """For an issue or a job summary."""
+    rows = [[code(cells[0]), *cells[1:-1], plain(clean(cells[-1]))] for cells in map(row, fleet.summaries)]
+    rows.append([f"**{value}**" if value else "" for value in _total(fleet)])
+    table = [f"| {' | '.join(HEADS)} |", "|" + "".join("---|" if i in _TEXT else "---:|" for i in range(len(HEADS)))]
+    table += [f"| {' | '.join(map(cell, cells))} |" for cells in rows]
+    said = [f"- {code(name)}: {plain(why)}" for name, why in _reasons(fleet)]
+    parts = ["## Fleet report", fleet.sentence(), "\n".join(table), LEGEND]
+    parts += ["### Notes", "\n".join(said)] if said else []
+    return "\n\n".join([*parts, f"torchmigrate {__version__}"]) + "\n"
+
+
+def as_json(fleet: Fleet) -> str:
+    """`{version, command, totals, repositories}`; a repository is its summary.json."""
+    totals = {key: fleet.total(key) for key in ("files", "changed", "edits", "findings", "fixable", "unsafe")}
+    totals |= {key: fleet.total(key) for key in ("dropped", "needs_you", "suppressed", "skipped", "errors")}
+    data = {
+        "version": __version__,
+        "command": fleet.command,
+        "statuses": {word: fleet.statuses[word] for word in _ORDER},
+        "totals": totals,
+        "repositories": list(fleet.summaries),
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def html(fleet: Fleet) -> str:
+    """One page, without scripts or requests."""
+    style = resources.files(portability.__name__).joinpath("page.css").read_text(encoding="utf-8")
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", "Fleet report"),
+        element("style", Markup(style)),
+    )
+    said = [element("li", element("code", name), f": {why}") for name, why in _reasons(fleet)]
+    notes = element("section", element("h2", "Notes"), element("ul", *said)) if said else None
+    main = element("main", element("section", element("div", _table(fleet), class_="scroll")), notes)
+    top = element("header", element("h1", "Fleet report"), element("p", fleet.sentence(), class_="verdict"))
+    foot = element("footer", element("p", prose(LEGEND)), element("p", f"torchmigrate {__version__}"))
+    return f"<!doctype html>\n{element('html', head, element('body', top, main, foot), lang='en')}\n"
+
+
+def _table(fleet: Fleet) -> Markup:
+    def line(tag: str, cells: Sequence[str]) -> Markup:
+        kinds = (None if i in _TEXT else "number" for i in range(len(cells)))
+        return element("tr", *(element(tag, clean(c), class_=kind) for c, kind in zip(cells, kinds, strict=True)))
+
+    rows = [line("td", row(summary)) for summary in fleet.summaries]
+    return element(
+        "table",
+        element("thead", line("th", HEADS)),
+        element("tbody", *rows),
+        element("tfoot", line("th", _total(fleet))),
+    )

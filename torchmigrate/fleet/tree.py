@@ -1,0 +1,177 @@
+"""A source's files at one commit, in a scratch repository; a plain folder is read where it lies. The user's own
+checkout is never written to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchmigrate import vcs
+from torchmigrate.errors import UserError
+from torchmigrate.fleet.listing import masked
+from torchmigrate.fleet.task import Task
+from torchmigrate.vcs import Repository
+
+# Of a scratch repository we know the settings; the user's own could name filters and ways to print a diff.
+APART = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_LFS_SKIP_SMUDGE": "1"}
+_FETCHING = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
+}
+_SAFE = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "gc.auto=0")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a source is and which commit of it is meant. `commit` is "" for a plain folder; `objects`: the object
+    store of a repository on this machine; `inside`: the folder in it that was named."""
+
+    location: str
+    commit: str
+    objects: str = ""
+    inside: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Files to migrate, below `root`. `repository`: the scratch repository that they are a checkout of."""
+
+    root: Path
+    commit: str
+    repository: Repository | None
+
+
+def origin(task: Task) -> Origin:
+    """Find the commit; for a URL that costs one question over the network. Raises UserError."""
+    if task.is_url:
+        named = _COMMIT.fullmatch(task.rev)
+        return Origin(task.location, task.rev if named else _remote_commit(task.location, task.rev))
+    path = Path(os.path.realpath(task.location))
+    if not path.is_dir():
+        what = "is no folder" if path.exists() else "no such folder on this machine"
+        raise UserError(f"{task.shown}: {what}", "a path must be there for every worker: share the disk, or name a URL")
+    repository = _bare(path) or vcs.repository(path)
+    if repository is None:
+        if vcs.marker(path) == path:
+            raise UserError(f"{task.shown}: git cannot read it", f"`git -C {path} status` says why")
+        if task.rev:
+            raise UserError(f"{task.shown}: `{task.rev}` is meant for git, and this is a plain folder")
+        return Origin(str(path), "")
+    commit = repository.commit(task.rev or "HEAD")
+    if commit is None:
+        raise UserError(
+            f"{task.shown}: there is no commit `{task.rev}`" if task.rev else f"{task.shown}: has no commit"
+        )
+    inside = os.path.relpath(path, repository.top).replace(os.sep, "/")
+    if not task.rev and inside != "." and repository.ask("cat-file", "-t", f"{commit}:{inside}") != "tree":
+        return Origin(str(path), "")  # a folder that a repository around it does not track
+    objects = os.path.normpath(repository.top / (repository.ask("rev-parse", "--git-path", "objects") or ""))
+    return Origin(str(path), commit, objects, "" if inside == "." else inside, _unsaved(repository, task))
+
+
+def _bare(path: Path) -> Repository | None:
+    """A repository without a work tree."""
+    if not all((path / name).exists() for name in ("HEAD", "objects", "refs")):
+        return None
+    import git
+
+    asked = git.Git(path)
+    asked.update_environment(GIT_DIR=os.fspath(path))  # git may be set not to find a bare one by itself
+    return Repository(path, path, asked)
+
+
+def _unsaved(repository: Repository, task: Task) -> str:
+    if task.rev or repository.top == repository.git_dir:
+        return ""
+    # no program that the repository names compares its files
+    named = repository.ask("config", "--local", "--includes", "--name-only", "--get-regexp", r"^filter\..*") or ""
+    plain = [word for name in named.splitlines() for word in ("-c", f"{name}=")]
+    dirty = repository.ask(*plain, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+    return "changes that are not committed are left out" if dirty else ""
+
+
+def _remote_commit(url: str, rev: str) -> str:
+    names = [f"refs/tags/{rev}^{{}}", f"refs/tags/{rev}", f"refs/heads/{rev}", rev] if rev else ["HEAD"]
+    output = _network(Path.cwd(), "ls-remote", "--", url, *names).decode(errors="replace")
+    found = {name: commit for commit, _, name in (line.partition("\t") for line in output.splitlines())}
+    commit = next((found[name] for name in names if name in found), None)
+    if commit is None:
+        help = "name a branch, a tag, or a commit in full" if rev else "push to it first"
+        raise UserError(f"{masked(url)} has no `{rev or 'HEAD'}`", help)
+    return commit
+
+
+def take(origin: Origin, scratch: Path, name: str) -> Tree:
+    """The files of a git source, checked out into `scratch`; a plain folder as it lies there. Raises UserError."""
+    if not origin.commit:
+        return Tree(Path(origin.location), "", None)
+    repository = scratch_repository(scratch, name)
+    if origin.objects:
+        store = repository.git_dir / "objects" / "info" / "alternates"
+        store.write_bytes(os.fsencode(origin.objects) + b"\n")
+    else:
+        options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        _network(repository.top, "fetch", *options, "--", origin.location, origin.commit)
+    git(repository, "update-ref", "--no-deref", "HEAD", origin.commit)
+    git(repository, "read-tree", "HEAD")
+    git(repository, "checkout-index", "--all", "--quiet", "--force")
+    root = repository.top / origin.inside
+    return Tree(root, origin.commit, repository)
+
+
+def scratch_repository(scratch: Path, name: str) -> Repository:
+    """A new one, which nobody has told anything. Symbolic links stay links; nothing out of the tree is read."""
+    import git as gitpython
+
+    top = Path(os.path.realpath(scratch)) / name
+    top.mkdir()
+    command = ["git", *_SAFE, "init", "--quiet", "--template="]
+    _run(gitpython.Git(top), command, APART)
+    repository = Repository(top, top / ".git", gitpython.Git(top))
+    (repository.git_dir / "info").mkdir(exist_ok=True)
+    (repository.git_dir / "objects" / "info").mkdir(exist_ok=True)
+    return repository
+
+
+def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **env: str) -> bytes:
+    """What git prints, without the user's settings. Raises UserError."""
+    import git as gitpython
+
+    try:
+        return repository.run(*arguments, env={**APART, **env}, stdin=stdin)
+    except gitpython.exc.GitError as error:
+        raise UserError(f"git {arguments[0]}: {_last_line(error)}") from None
+
+
+def _network(directory: Path, *arguments: str) -> bytes:
+    """The only calls that leave the machine; with the user's own settings, which know the way and the password."""
+    import git as gitpython
+
+    return _run(gitpython.Git(directory), ["git", *_SAFE, *arguments], _FETCHING)
+
+
+def _run(git: Any, command: list[str], env: Mapping[str, str]) -> bytes:
+    import git as gitpython
+
+    try:
+        output = git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=dict(env))
+    except gitpython.exc.GitError as error:
+        verb = next(word for word in command[len(_SAFE) + 1 :] if not word.startswith("-"))
+        raise UserError(f"git {verb}: {masked(_last_line(error))}") from None
+    return bytes(output)
+
+
+def _last_line(error: Exception) -> str:
+    """git's own complaint; its hints say less."""
+    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip().strip("'")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+    return told.removeprefix("fatal: ").removeprefix("error: ") or type(error).__name__

@@ -1,0 +1,172 @@
+"""One repository, from its source to the files that go back: in a worker process, which no repository's code enters
+unless `--verify` asks for it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torchmigrate import __version__, config, engine
+from torchmigrate.config import Settings
+from torchmigrate.edits import Changed, Failed, FileResult
+from torchmigrate.engine import Input
+from torchmigrate.errors import UserError
+from torchmigrate.fleet import checked, patch, score, tree
+from torchmigrate.fleet.digest import digest_of
+from torchmigrate.fleet.task import Outcome, Summary, Task, failure
+from torchmigrate.fleet.tree import Origin, Tree
+from torchmigrate.report import Report
+from torchmigrate.report import json as findings_json
+from torchmigrate.words import counted
+
+
+def work(task: Task, scratch: Path) -> Outcome:
+    """Never raises: what goes wrong is the outcome. `scratch` is an empty folder, which the caller removes."""
+    began = time.monotonic()
+    if task.version != __version__:
+        return failure(task, f"this worker has torchmigrate {__version__}, and the run is of {task.version}")
+    try:
+        outcome = _work(task, scratch)
+    except UserError as error:
+        help = f"\nhelp: {error.help}" if error.help else ""
+        outcome = failure(task, error.message, f"error: {error.message}{help}\n")
+    except OSError as error:
+        outcome = failure(task, _os_error(error), traceback.format_exc())
+    except Exception as error:
+        outcome = failure(task, f"internal error: {type(error).__name__}: {error}", traceback.format_exc())
+    if outcome.summary is not None:
+        outcome.summary["run"] = {"seconds": round(time.monotonic() - began, 3)}
+    return outcome
+
+
+def _os_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{(error.strerror or str(error)).lower()}"
+
+
+def _work(task: Task, scratch: Path) -> Outcome:
+    origin = tree.origin(task)
+    digest = digest_of(task, [origin.location, origin.inside, origin.commit]) if origin.commit else None
+    if digest is not None and digest == task.known:
+        return Outcome(task.name, None)
+    taken = tree.take(origin, scratch, "tree")
+    settings = _settings(task, taken)
+    given = _given(taken, settings)
+    if digest is None:
+        digest = digest_of(task, [origin.location, repr(settings)], taken.root, given)
+        if digest == task.known:
+            return Outcome(task.name, None)
+    return _migrated(task, origin, taken, settings, given, scratch, digest)
+
+
+def _settings(task: Task, taken: Tree) -> Settings:
+    """The repository's own, unless it is to have none, with the command line's on top. What lies around a scratch
+    repository is none of its business."""
+    own = taken.repository is None or config.find(taken.root) in _inside(taken)
+    flags = {name: tuple(value) if isinstance(value, list) else value for name, value in task.flags.items()}
+    exclude = flags.pop("extend_exclude", ())
+    settings = config.load([taken.root], None, task.isolated or not own, **flags)
+    if not own:
+        settings = replace(settings, root=taken.root)
+    return replace(settings, extend_exclude=settings.extend_exclude + exclude, no_cache=True)
+
+
+def _inside(taken: Tree) -> list[Path]:
+    assert taken.repository is not None
+    top = taken.repository.top
+    return [up / "pyproject.toml" for up in (taken.root, *taken.root.parents) if up.is_relative_to(top)]
+
+
+def _given(taken: Tree, settings: Settings) -> Input:
+    from torchmigrate.pack import PackError
+
+    try:
+        return engine.prepare([taken.root], settings)
+    except PackError as error:
+        raise UserError(str(error).partition("\n")[0]) from None
+
+
+def _migrated(
+    task: Task, origin: Origin, taken: Tree, settings: Settings, given: Input, scratch: Path, digest: str
+) -> Outcome:
+    paths = [taken.root]
+    plan = engine.plan(paths, settings, 1, "apply" if task.mode == "apply" else "check", given=given)
+    report = Report(plan.results, plan.files_seen, task.mode, taken.root, settings.backends, plan.others)
+    files = {"findings.json": (findings_json.render(report) + "\n").encode(errors="backslashreplace")}
+    scored = score.score(paths, settings, given) if task.score else None
+    verified = checked.verify(task, taken.root) if task.verify else None
+    if task.mode == "apply":
+        files |= patch.carried(plan, taken, task, settings, scratch)
+    notes = [note for note in (origin.note, *plan.notes) if note]
+    summary = _summary(task, origin, report, notes) | {"digest": digest, "score": scored}
+    if verified is not None:
+        summary["verify"] = verified.told
+        files["verify.json"] = verified.report
+    files["log.txt"] = "".join(f"{line}\n" for line in _log(summary, report)).encode(errors="backslashreplace")
+    return Outcome(task.name, summary, files)
+
+
+def _summary(task: Task, origin: Origin, report: Report, notes: Sequence[str]) -> Summary:
+    kinds = report.kinds()
+    status, reason = _status(report)
+    return {
+        "format": 1,
+        "name": task.name,
+        "source": task.shown,
+        "commit": origin.commit or None,
+        "torchmigrate": __version__,
+        "command": task.mode,
+        "status": status,
+        "reason": reason,
+        "files": report.files_seen,
+        "changed": len([c for c in report.changed if c.applied]) if task.mode == "apply" else 0,
+        "edits": len(report.applied) if task.mode == "apply" else 0,
+        "findings": len(report.findings),
+        **{name: kinds[name] for name in ("fixable", "unsafe", "dropped")},
+        "needs_you": kinds["yours"],
+        "suppressed": report.suppressed,
+        "skipped": len(report.skipped),
+        "errors": len(report.failed),
+        "rules": {rule: done + left for rule, done, left in report.statistics()},
+        "notes": list(notes),
+    }
+
+
+def _status(report: Report) -> tuple[str, str]:
+    """One word, and why where that is not plain."""
+    if report.failed:
+        first = report.failed[0]
+        what = f"{report.name(first.path)}: {first.error}"
+        if len(report.failed) > 1:
+            what = f"{len(report.failed)} of {counted(report.files_seen, 'file')}, first {what}"
+        return "incomplete", what
+    if not report.read and not report.others:
+        return "empty", "no Python file was read"
+    if report.command == "apply" and report.changed:
+        return "migrated", ""
+    return ("findings", "") if report.findings else ("clean", "")
+
+
+def _log(summary: Mapping[str, Any], report: Report) -> list[str]:
+    lines = [f"{summary['source']} at {summary['commit'] or 'what lay there'}"]
+    lines += [f"note: {note}" for note in summary["notes"]]
+    lines += [_said(result, report) for result in report.results if isinstance(result, (Changed, Failed))]
+    lines += [f"skipped {report.name(skipped.path)}: {skipped.reason}" for skipped in report.skipped]
+    if "verify" in summary:
+        lines.append(f"verify: {summary['verify']}")
+    return [*lines, report.summary()]
+
+
+def _said(result: FileResult, report: Report) -> str:
+    name = report.name(result.path)
+    if isinstance(result, Failed):
+        return f"error: {name}: {result.error}"
+    assert isinstance(result, Changed)
+    if report.command == "check":
+        return f"could rewrite {name}"
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in result.applied))
+    return f"rewrote {name} ({rules})" if rules else f"wrote {name}"

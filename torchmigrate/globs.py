@@ -1,0 +1,96 @@
+"""Globs over slash-separated paths: what settings exclude or ignore, and which files rules read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+_PARTS = r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]+\])"
+_WILDCARD = re.compile(r"[*?\[]")
+_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_CHOICE = r"\{([^{}]*,[^{}]*)\}"
+_STARS = ("*", "**", "**/")
+_CHOICES, _CROSSINGS = 64, 4  # more is no pattern that a person wrote, and takes long to match
+
+
+class Globs:
+    """Exclusions. A pattern without a slash matches any part of a path; one with a slash matches from the root.
+    Both match what lies below a directory that they match. `**` crosses directories, `{a,b}` is either."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = tuple(patterns)
+        self._any = re.compile("|".join(f"(?:{_regex(p)})" for p in self._patterns)) if self._patterns else None
+        self.names = frozenset(p.strip("/") for p in self._patterns if not re.search(r"[*?\[{]|/.", p))
+
+    def match(self, path: str) -> str | None:
+        """The pattern that excludes this path (relative to the root, slash-separated)."""
+        if self._any is None or not self._any.search(path):
+            return None
+        return next(pattern for pattern in self._patterns if re.search(_regex(pattern), path))
+
+
+@cache
+def _regex(pattern: str) -> str:
+    return "|".join(_expression(one) for one in alternatives(pattern))
+
+
+def _expression(pattern: str) -> str:
+    body = pattern.removeprefix("./").rstrip("/")
+    start = "^" if "/" in body else "(?:^|/)"
+    return start + glob_body(body.lstrip("/")) + "(?:/|$)"
+
+
+def alternatives(glob: str) -> Iterator[str]:
+    """`a.py` and `b.py` of `{a,b}.py`. Other braces stand for themselves."""
+    if found := "{" in glob and re.search(_CHOICE, glob):
+        for choice in found[1].split(","):
+            yield from alternatives(glob[: found.start()] + choice + glob[found.end() :])
+    else:
+        yield glob
+
+
+def glob_body(glob: str) -> str:
+    """A glob as a regular expression without ends. `*` and `?` stay within a name, `**` crosses directories."""
+    if not _WILDCARD.search(glob):
+        return re.escape(glob)
+    parts = [part for part in re.split(_PARTS, glob) if part]
+    out, at = "", 0
+    while at < len(parts):
+        last = next((i for i in range(at + 1, len(parts)) if parts[i] in _STARS), at)
+        fixed = "".join(map(_one, parts[at + 1 : last]))
+        if parts[at] == "*" and fixed and parts[last] != "**/":  # the first place of what is fixed is as good as any
+            out, at = f"{out}(?>[^/]*?{fixed})", last
+        else:
+            out, at = out + _one(parts[at]), at + 1
+    return out
+
+
+def _one(part: str) -> str:
+    """A wildcard, a class (`[!a-c]`, in which only `-` and a leading `!` have a meaning), or plain text."""
+    if part in _WILD:
+        return _WILD[part]
+    if not part.startswith("[") or not re.fullmatch(r"\[[^/]{2,}\]|\[[^]/!]\]", part):
+        return re.escape(part)
+    inside = part[1:-1]
+    head = "^/" if inside.startswith("!") else ""
+    return "[" + head + re.sub(r"([\\^&|~\[\]])", r"\\\1", inside.removeprefix("!")) + "]"
+
+
+def check(glob: str) -> str:
+    """The glob. Raises ValueError for one that can match nothing, or means something else than it seems to."""
+    if "\\" in glob:
+        raise ValueError(f"has {glob!r}: write it with `/`, as on every system: {glob.replace(chr(92), '/')!r}")
+    if not glob.strip("./ "):
+        raise ValueError(f"has {glob!r}, which matches no file: name files or folders below the root")
+    if glob.startswith("../") or "/../" in glob:
+        raise ValueError(f"has {glob!r}, which leads out: paths begin at the folder of the configuration")
+    choices = math.prod(found[1].count(",") + 1 for found in re.finditer(_CHOICE, glob))
+    if choices > _CHOICES or glob.count("**") > _CROSSINGS:
+        raise ValueError(f"has {glob[:60]!r}: at most {_CROSSINGS} `**`, and {_CHOICES} choices; write several")
+    try:
+        re.compile(glob_body(glob))
+    except re.error as error:
+        raise ValueError(f"has {glob!r}, which is no pattern: {error}") from None
+    return glob
