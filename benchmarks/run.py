@@ -1,224 +1,143 @@
 """How much torchmigrate costs, as ratios to floors and to public tools, taken inside one run on one machine.
 
-    python benchmarks/run.py                          # a generated tree of 10,000 lines
-    python benchmarks/run.py --lines 200000 -n 5
-    python benchmarks/run.py PATH [PATH ...]          # any Python checkout; it is copied, never written
+    python benchmarks/run.py                                   # a generated tree of 10,000 lines
+    python benchmarks/run.py --lines 10000 --lines 200000 --lines 1000000 --peers VENV --output DIR
+    python benchmarks/run.py PATH [PATH ...]                   # any Python checkout; what writes gets a copy of it
 
-Every round runs all commands in turn, so that a drift of the machine's speed hits all alike. CPU seconds are those of
-the command's whole process tree. Nothing is asserted: a number that is out of line is for a person to look at.
+Every round runs all commands in turn, so that a drift of the machine's speed hits all alike. Nothing is asserted: a
+number that is out of line is for a person to look at.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import resource
+import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-FIXTURES = ROOT / "fixtures"
-CLEAN_SHARE = 4  # lines of the standard library, where there is nothing to do, for each line of a fixture
-WALK = """import ast, gc, os, sys
-gc.disable()
-for top, _, names in os.walk(sys.argv[1]):
-  for name in names:
-    if name.endswith('.py'):
-      data = open(os.path.join(top, name), 'rb').read()
-"""
-AST = """      if b'cuda' in data:
-        try: ast.parse(data)
-        except (SyntaxError, ValueError): pass
-"""
+import commands
+import plot
+import tables
+from commands import HERE, Command, Place
+from measure import TOO_LONG, Ran, run
 
-
-@dataclass
-class Command:
-    """`copy`: it writes, and gets a fresh copy of the tree, which is not timed."""
-
-    name: str
-    argv: list[str]
-    copy: bool = False
-    cpu: list[float] = field(default_factory=list)
-    wall: list[float] = field(default_factory=list)
-    statuses: set[int] = field(default_factory=set)
+COPIED = 300_000  # lines: of larger trees there are no four copies
 
 
 def main() -> None:
     options = arguments()
+    results = []
     with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        for tree in [*options.paths, *(generate(scratch / f"lines{n}", n) for n in options.lines)]:
-            print(f"\n{describe(tree)}")
-            commands, absent = commands_for(tree, scratch)
-            for number in range(options.rounds + 1):
-                for command in commands:
-                    measure(command, tree, scratch, timed=number > 0)
-            report(commands, absent)
+        scratch = Path(name).resolve()
+        print(machine(options), flush=True)
+        for number, tree in enumerate([*options.paths, *options.lines]):
+            results.append(measured(tree, scratch / str(number), options))
+            print(tables.report(results[-1]), flush=True)
+    print(tables.goals(results))
+    if options.output:
+        write(options.output, machine(options), results)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="*", type=Path, help="trees to measure on")
+    parser.add_argument("paths", nargs="*", type=lambda text: Path(text).resolve(), help="trees to measure on")
     parser.add_argument("--lines", type=int, action="append", help="size of a generated tree; may be repeated")
-    parser.add_argument("-n", "--rounds", type=int, default=3)
+    parser.add_argument("-n", "--rounds", type=int, default=5)
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that has torchmigrate's dependencies")
+    parser.add_argument("--peers", type=Path, help="virtual environment with the other tools; else those on PATH")
+    parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave out commands named so")
+    parser.add_argument("--patience", type=float, default=20, metavar="S", help="CPU seconds; slower ones run once")
+    parser.add_argument("--limit", type=float, default=1800, metavar="S", help="seconds after which one is stopped")
+    parser.add_argument("--slow-up-to", type=int, default=250_000, metavar="LINES", help="larger trees: no slow tools")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write report.md, results.json and plots there")
     options = parser.parse_args()
     options.lines = options.lines or ([] if options.paths else [10_000])
     return options
 
 
-# ---- trees
-def generate(root: Path, lines: int) -> Path:
-    """Copies of the fixtures and, beside each, modules of the standard library, until there are enough lines."""
-    fixtures = [p for p in sorted(FIXTURES.rglob("*.py")) if "expected" not in p.parts]
-    library = _endless(sorted(Path(os.__file__).parent.glob("*.py")))
-    copy = total = clean = 0
-    while total < lines:
-        for source in fixtures:
-            total += _copied(source, root / f"copy{copy}" / source.relative_to(FIXTURES))
-            while clean < total * CLEAN_SHARE / (1 + CLEAN_SHARE):
-                module = next(library)
-                size = _copied(module, root / f"copy{copy}" / "library" / f"{clean}_{module.name}")
-                clean, total = clean + size, total + size
-            if total >= lines:
-                return root
-        copy += 1
-    return root
+def machine(options: argparse.Namespace) -> str:
+    place = Place(Path(), Path(), Path(), options.python, options.peers)
+    said = ", ".join(f"{name} {version}" for name, version in commands.versions(place).items())
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    python = subprocess.run([options.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{python}, {platform.system()}, {os.cpu_count()} cores, load {load:.1f} at that moment. {said}."
 
 
-def _endless(paths: Sequence[Path]) -> Iterator[Path]:
-    while True:
-        yield from (p for p in paths if b"cuda" not in p.read_bytes())
-
-
-def _copied(source: Path, target: Path) -> int:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    raw = source.read_bytes()
-    target.write_bytes(raw)
-    return raw.count(b"\n")
-
-
-def describe(tree: Path) -> str:
-    texts = [p.read_bytes() for p in tree.rglob("*.py") if p.is_file()]
-    hold = sum(b"cuda" in t for t in texts)
-    lines = sum(t.count(b"\n") for t in texts)
-    return f"{tree.name}: {len(texts)} files, {lines} lines, {hold} files with a trigger"
-
-
-# ---- commands
-def commands_for(tree: Path, scratch: Path) -> tuple[list[Command], list[str]]:
-    clean = scratch / "clean.py"
-    clean.write_text("x = 1\n")
-    python, tool = sys.executable, [sys.executable, "-m", "torchmigrate"]
-    check = [*tool, "check", "--no-cache", "--isolated", "-q"]
-    found = [
-        Command("read every .py", [python, "-c", WALK, "{tree}"]),
-        Command("ast.parse, files with a trigger", [python, "-c", WALK + AST, "{tree}"]),
-        Command("torchmigrate check -j1", [*check, "-j1", "{tree}"]),
-        Command("torchmigrate check -j2", [*check, "-j2", "{tree}"]),
-        Command(
-            "torchmigrate apply -j2", [*tool, "apply", "--isolated", "-q", "--allow-dirty", "-j2", "{tree}"], copy=True
-        ),
-        Command("python -c pass", [python, "-c", "pass"]),
-        Command('python -c "import typer"', [python, "-c", "import typer"]),
-        Command("torchmigrate check, one clean file", [*check, str(clean)]),
-    ]
-    peers = {
-        "ruff": ["check", "--isolated", "--no-cache", "-q", "--exit-zero", "--select", "F401,F821,UP,E711", "{tree}"],
-        "ast-grep": ["run", "-l", "py", "-p", "$X.cuda($$$A)", "-r", "$X.to(device)", "{tree}"],
-        "semgrep": ["--metrics=off", "-q", "--lang", "py", "-e", "$X.cuda(...)", "{tree}"],
-        "torchfix": ["--select", "ALL", "{tree}"],
+def measured(tree: Path | int, scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """All rounds on one tree."""
+    scratch.mkdir()
+    trees = [options.python, str(HERE / "trees.py")]
+    generated = isinstance(tree, int)
+    at = scratch / f"lines{tree}" if isinstance(tree, int) else tree
+    if generated:
+        subprocess.run([*trees, "generate", str(at), str(tree)], check=True)
+    listed = scratch / "triggers"
+    said = subprocess.run([*trees, "triggers", str(at), str(listed)], check=True, stdout=subprocess.PIPE)
+    shares = json.loads(said.stdout)
+    place = Place(at, listed, scratch, options.python, options.peers)
+    found = [*commands.floors(place), *commands.ours(place, shares["lines"] <= COPIED), *commands.peers(place)]
+    small = shares["lines"] <= options.slow_up_to
+    kept = [c for c in found if (small or not c.slow) and not any(name in c.name for name in options.skip)]
+    rounds(kept, place, options)
+    name = f"A generated tree of {tree:,} lines" if generated else f"`{at.name}`"
+    return {
+        "name": name,
+        "file": at.name,
+        "shares": shares,
+        "commands": [as_data(command) for command in kept],
+        "absent": commands.absent(place),
+        "left_out": [command.name for command in found if command not in kept],
+        "modules": commands.modules(place),
     }
-    absent = []
-    for name, rest in peers.items():
-        program = shutil.which(name) or shutil.which(name, path=str(Path(python).parent))
-        if program:
-            found.append(Command(f"{name} {'check --no-cache' if name == 'ruff' else ''}".strip(), [program, *rest]))
-        else:
-            absent.append(name)
-    return found, absent
 
 
-def measure(command: Command, tree: Path, scratch: Path, timed: bool) -> None:
-    with tempfile.TemporaryDirectory(dir=scratch) as place:
-        at = Path(shutil.copytree(tree, Path(place) / "tree")) if command.copy else tree.resolve()
+def rounds(found: Sequence[Command], place: Place, options: argparse.Namespace) -> None:
+    """One round that measures memory, and is timed only for what is too slow to run again; then the timed ones."""
+    for command in found:
+        if command.keeps:  # what fills its cache is not what is measured
+            once(command, place, options.limit)
+        first = once(command, place, options.limit, memory=True)
+        command.peak, command.stopped = first.peak, first.status == TOO_LONG
+        if first.cpu > options.patience or command.stopped:
+            command.ran.append(first)
+    again = [command for command in found if not command.ran]
+    for _ in range(options.rounds):
+        for command in again:
+            command.ran.append(once(command, place, options.limit))
+
+
+def once(command: Command, place: Place, limit: float, memory: bool = False) -> Ran:
+    tree = command.tree or place.tree
+    with tempfile.TemporaryDirectory(dir=place.scratch) as name:
+        here = Path(name)
+        at = shutil.copytree(tree, here / "tree", symlinks=True) if command.copy else tree
+        home = place.scratch / "home" if command.keeps else here / "home"
+        home.mkdir(exist_ok=True)
         argv = [word.replace("{tree}", str(at)) for word in command.argv]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        homes = {f"XDG_{kind}_HOME": place for kind in ("CACHE", "STATE", "DATA", "CONFIG")}
-        before, start = _children(), time.perf_counter()
-        ran = subprocess.run(
-            argv,
-            cwd=place,
-            env=environment | homes | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        wall, cpu = time.perf_counter() - start, _children() - before
-    if timed:
-        command.wall.append(wall)
-        command.cpu.append(cpu)
-        command.statuses.add(ran.returncode)
+        return run(argv, here, commands.environment(here, home), limit, memory)
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def as_data(command: Command) -> dict[str, Any]:
+    statuses = sorted({r.status for r in command.ran})
+    timed = {"cpu": command.cpu(), "wall": command.wall(), "peak": command.peak}
+    return {"name": command.name, "statuses": statuses, "stopped": command.stopped, **timed}
 
 
-# ---- the tables
-def report(commands: Sequence[Command], absent: Sequence[str]) -> None:
-    by_name = {c.name: c for c in commands}
-    print(f"\n| command | CPU s | spread | wall s | status |\n|{'---|' * 5}")
-    for c in commands:
-        status = ", ".join(map(str, sorted(c.statuses)))
-        cpu, wall = statistics.median(c.cpu), statistics.median(c.wall)
-        print(f"| {c.name} | {cpu:.3f} | {_spread(c.cpu)} | {wall:.3f} | {status} |")
-    if absent:
-        print(f"\nNot installed here: {', '.join(absent)}.")
-    print(f"\n| ratio | of | median | spread |\n|{'---|' * 4}")
-    for label, measured, top, bottom in RATIOS:
-        if top in by_name and bottom in by_name:
-            pairs = zip(getattr(by_name[top], measured), getattr(by_name[bottom], measured), strict=True)
-            ratios = [a / max(b, 1e-3) for a, b in pairs]
-            print(f"| {label} | {measured} | {statistics.median(ratios):.2f} | {_spread(ratios)} |")
+def write(folder: Path, head: str, results: Sequence[dict[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "\n\n".join([head, *map(tables.report, results), tables.goals(results)])
+    (folder / "report.md").write_text(f"{text}\n", encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    for result in results:
+        (folder / f"{result['file']}.svg").write_text(plot.bars(result), encoding="utf-8")
 
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{min(values):.3f}-{max(values):.3f}"
-
-
-_AST, _J1, _J2, _APPLY, _RUFF = (
-    *("ast.parse, files with a trigger", "torchmigrate check -j1", "torchmigrate check -j2", "torchmigrate apply -j2"),
-    "ruff check --no-cache",
-)
-RATIOS = (
-    ("check -j1 / ast.parse of the files with a trigger", "cpu", _J1, _AST),
-    ("check -j1 / reading every file", "cpu", _J1, "read every .py"),
-    ("check -j2 / check -j1", "wall", _J2, _J1),
-    ("apply / check", "cpu", _APPLY, _J2),
-    ("check / ruff", "cpu", _J2, _RUFF),
-    ("check / ruff", "wall", _J2, _RUFF),
-    ("apply / ruff", "cpu", _APPLY, _RUFF),
-    ("check / ast-grep", "cpu", _J2, "ast-grep"),
-    ("check / semgrep", "cpu", _J2, "semgrep"),
-    ("check / TorchFix", "cpu", _J2, "torchfix"),
-    (
-        "check of one clean file / import typer",
-        "wall",
-        "torchmigrate check, one clean file",
-        'python -c "import typer"',
-    ),
-    ("check of one clean file / python -c pass", "wall", "torchmigrate check, one clean file", "python -c pass"),
-)
 
 if __name__ == "__main__":
     main()
