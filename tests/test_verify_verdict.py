@@ -201,6 +201,12 @@ def test_an_original_that_fails_is_no_reference(about: dict[str, Any]) -> None:
     assert found.reason.startswith("no reference: the original itself fails on cuda: ")
 
 
+def test_an_original_that_cannot_start_is_no_pass() -> None:
+    found = of_reference(base("", exit=2, kernels=0, tail=("python: can't open file 'x.py'",)), LIMITS)
+    assert found.kind is Kind.SKIPPED
+    assert found.reason == "the original ends with 2 before it uses cuda: python: can't open file 'x.py'"
+
+
 def test_an_original_that_ends_differently_is_no_reference() -> None:
     first, second = outcome(project="original", exit=0), outcome(project="original", exit=1)
     assert baseline(first, second).why == "the original ends with 0, then with 1"

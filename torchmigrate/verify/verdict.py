@@ -81,6 +81,9 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
     assert base.first
     if base.why:
         return Verdict(base.first.run, Kind.SKIPPED, f"no reference: {base.why}", base.first)
+    if base.first.exit and _unused(base.first):
+        end = f"the original ends with {base.first.exit} before it uses cuda: {base.first.error}"
+        return Verdict(base.first.run, Kind.SKIPPED, end, base.first)
     expected = base.reference
     said = [f"the reference: {counted(expected.numbers, 'number')}"]
     if expected.left_out:
@@ -136,13 +139,17 @@ def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
 
 
 def _device(outcome: Outcome, base: Baseline) -> Verdict | None:
-    way = outcome.run.way
-    if not base.why and base.first and base.first.run.way.evidence == "simulated" and not base.first.kernels:
+    if not base.why and base.first and _unused(base.first):
         return Verdict(outcome.run, Kind.SKIPPED, "nothing to show: the original launches no kernel on cuda", outcome)
-    if way.evidence != "simulated" or outcome.kernels:
+    if not _unused(outcome):
         return None
     silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
-    return Verdict(outcome.run, Kind.FAIL, f"ran on the CPU: no kernel was launched on {way.backend}{silent}", outcome)
+    return Verdict(outcome.run, Kind.FAIL, f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}{silent}", outcome)
+
+
+def _unused(outcome: Outcome) -> bool:
+    """No kernel was launched on its device. A real device is not asked."""
+    return outcome.run.way.evidence == "simulated" and not outcome.kernels
 
 
 def _poison(outcome: Outcome, base: Baseline) -> Verdict | None:
