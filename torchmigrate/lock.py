@@ -37,7 +37,7 @@ def _opened(file: Path) -> int | None:
 
 
 def _take(handle: int, end: float) -> None:
-    while not _locked(handle):
+    while not acquired(handle):
         if time.monotonic() > end:
             who = os.pread(handle, 20, 0).decode(errors="replace").strip() if hasattr(os, "pread") else ""
             process = f"process {who}" if who.isdecimal() else "another process"
@@ -53,7 +53,8 @@ def _take(handle: int, end: float) -> None:
 
 if os.name == "nt":  # pragma: no cover
 
-    def _locked(handle: int) -> bool:
+    def acquired(handle: int) -> bool:
+        """Whether the lock of an open file is ours from now on; gone with the process."""
         import msvcrt
 
         try:
@@ -64,7 +65,8 @@ if os.name == "nt":  # pragma: no cover
 
 else:
 
-    def _locked(handle: int) -> bool:
+    def acquired(handle: int) -> bool:
+        """Whether the lock of an open file is ours from now on; gone with the process."""
         import fcntl
 
         try:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from torchmigrate import write
+from torchmigrate import lock, write
 from torchmigrate.errors import UserError
 from torchmigrate.fleet.task import FAILED, Outcome, Summary
 
@@ -34,7 +34,7 @@ class Store:
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None
         with open(self.top / _MARK, "a+b") as mark:
-            if not _locked(mark.fileno()):
+            if not lock.acquired(mark.fileno()):
                 raise UserError(f"another run is writing to {self.top}", "wait for it, or name another --output")
             scratch = self.top / _SCRATCH
             shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
@@ -99,29 +99,3 @@ class Store:
                 write.replace(self.top / name, data)
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None
-
-
-if os.name == "nt":  # pragma: no cover
-
-    def _locked(handle: int) -> bool:
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-
-else:
-
-    def _locked(handle: int) -> bool:
-        """Gone with the process."""
-        import fcntl
-
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # a file system without locks
-        return True
