@@ -96,7 +96,9 @@ def make(target: Target, steps: Sequence[Step]) -> Made:
             help = (
                 _SIGNING if _signs(target.repository) else "`git commit` would fail in the same way: settle that first"
             )
-            raise UserError(f"git could not make the commits, so nothing was written: {_said(error)}", help) from None
+            raise UserError(
+                f"git could not make the commits, so nothing was written: {vcs.complaint(error)}", help
+            ) from None
 
 
 def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made:
@@ -143,7 +145,7 @@ def publish(made: Made) -> None:
             _publish(made)
         except git.exc.GitError as error:
             raise UserError(
-                f"the files are written, but git could not move {made.target.branch}: {_said(error)}",
+                f"the files are written, but git could not move {made.target.branch}: {vcs.complaint(error)}",
                 f"`git reset {made.commits[-1][0][:12]}` takes the commits in once that is settled; or "
                 "`torchmigrate undo`",
             ) from None
@@ -176,11 +178,3 @@ def _undisturbed() -> Iterator[None]:
 def is_in_head(repository: Repository, commit: str) -> bool:
     """Whether HEAD has this commit in its history."""
     return repository.ask("merge-base", "--is-ancestor", commit, "HEAD") is not None
-
-
-def _said(error: Exception) -> str:
-    """Git's complaint: what follows it is advice."""
-    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr: ").strip("'")
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
-    return line.removeprefix("error: ").removeprefix("fatal: ").strip("'").rstrip(".")

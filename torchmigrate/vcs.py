@@ -189,3 +189,11 @@ def _opened(shell: Any, directory: Path) -> Repository | None:
 
 def _path(output: bytes) -> Path:
     return Path(os.path.realpath(os.fsdecode(output.removesuffix(b"\n"))))
+
+
+def complaint(error: Exception) -> str:
+    """What git said went wrong, of a GitError: what follows it is advice."""
+    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip().strip("'")
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
+    return line.removeprefix("error: ").removeprefix("fatal: ").strip("'").rstrip(".")

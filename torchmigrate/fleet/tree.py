@@ -148,7 +148,7 @@ def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **e
     try:
         return repository.run(*arguments, env={**APART, **env}, stdin=stdin)
     except gitpython.exc.GitError as error:
-        raise UserError(f"git {arguments[0]}: {_last_line(error)}") from None
+        raise UserError(f"git {arguments[0]}: {vcs.complaint(error)}") from None
 
 
 def _network(directory: Path, *arguments: str) -> bytes:
@@ -165,13 +165,5 @@ def _run(git: Any, command: list[str], env: Mapping[str, str]) -> bytes:
         output = git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=dict(env))
     except gitpython.exc.GitError as error:
         verb = next(word for word in command[len(_SAFE) + 1 :] if not word.startswith("-"))
-        raise UserError(f"git {verb}: {masked(_last_line(error))}") from None
+        raise UserError(f"git {verb}: {masked(vcs.complaint(error))}") from None
     return bytes(output)
-
-
-def _last_line(error: Exception) -> str:
-    """git's own complaint; its hints say less."""
-    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip().strip("'")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
-    return told.removeprefix("fatal: ").removeprefix("error: ") or type(error).__name__
