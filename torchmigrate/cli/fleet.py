@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from torchmigrate.fleet.task import Outcome, Summary, Task
 
 
+_SETTINGS = ("select", "ignore", "torch", "backends", "unsafe_fixes", "runtime", "style")
+
+
 class FleetFormat(str, Enum):
     """How the report over all is printed."""
 
@@ -126,19 +129,13 @@ def _text(repos: Path) -> str:
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
     """Settings for all repositories, checked as those of the other commands. Raises UserError."""
-    from torchmigrate import config, pack
-    from torchmigrate.cli.settings import known, split_names
+    from torchmigrate import config
+    from torchmigrate.cli import settings
 
-    names = {name: split_names(given[name]) for name in ("select", "ignore", "backends")}
-    flags: dict[str, Any] = names | {"torch": given["torch"], "unsafe_fixes": given["unsafe_fixes"]}
-    flags |= {name: given[name].value if given[name] else None for name in ("runtime", "style")}
-    config.override(config.Settings(), **flags, extend_exclude=tuple(given["exclude"] or ()))
-    if names["select"] or names["ignore"]:
-        ruleset = pack.load((), cases=False)
-        for name in ("select", "ignore"):
-            known(ruleset, names[name] or (), f"--{name}")
+    flags = settings.flags(**{name: given[name] for name in _SETTINGS})
+    settings.check_names(config.override(config.Settings(), **flags), None, given)
+    flags["extend_exclude"] = [settings.excluding(glob) for glob in given["exclude"] or ()] or None
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
-    found["extend_exclude"] = given["exclude"]
     return {name: value for name, value in found.items() if value is not None}
 
 

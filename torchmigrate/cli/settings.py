@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchmigrate import config as config_
 from torchmigrate.config.keys import check
@@ -35,25 +35,30 @@ def settings_for(
     style: Style | None = None,
 ) -> Settings:
     """The file's settings with the command line's on top. Raises UserError where they name no rule that there is."""
-    settings = config_.load(
-        paths,
-        config,
-        isolated,
-        select=split_names(select),
-        ignore=split_names(ignore),
-        torch=torch,
-        backends=split_names(backends),
-        unsafe_fixes=unsafe_fixes,
-        runtime=runtime.value if runtime else None,
-        style=style.value if style else None,
-    )
-    extra = tuple(_exclusion(glob.replace(os.sep, "/"), settings.root) for glob in exclude or ())
+    given = flags(select, ignore, torch, backends, unsafe_fixes, runtime, style)
+    settings = config_.load(paths, config, isolated, **given)
+    extra = tuple(excluding(_from_root(glob.replace(os.sep, "/"), settings.root)) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
     file = config_.source(paths, config, isolated)[1]
     with pack_errors():
         check_folders(settings, file)
-        _check_names(settings, file, {"select": select, "ignore": ignore})
+        check_names(settings, file, {"select": select, "ignore": ignore})
     return settings
+
+
+def flags(
+    select: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+    torch: str | None,
+    backends: Sequence[str] | None,
+    unsafe_fixes: bool | None,
+    runtime: Runtime | None,
+    style: Style | None,
+) -> dict[str, Any]:
+    """The options that go over the file's settings, by their fields; None: not given."""
+    names = {"select": split_names(select), "ignore": split_names(ignore), "backends": split_names(backends)}
+    chosen = {"runtime": runtime.value if runtime else None, "style": style.value if style else None}
+    return {**names, **chosen, "torch": torch, "unsafe_fixes": unsafe_fixes}
 
 
 @contextmanager
@@ -80,20 +85,19 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
 
 
-def _exclusion(glob: str, root: Path) -> str:
+def excluding(glob: str) -> str:
     """Raises UserError for one that can exclude nothing."""
-    found = glob if glob.startswith("!") else _from_root(glob, root)
     try:
-        check("extend-exclude", [found])
+        check("extend-exclude", [glob])
     except ValueError as error:
         what, *help = error.args
         raise UserError(f"--exclude {what}", *(help or ["see `torchmigrate check --help`"])) from None
-    return found
+    return glob
 
 
 def _from_root(glob: str, root: Path) -> str:
     """A pattern with a slash is typed relative to the current directory and matched from the root."""
-    if "/" not in glob.rstrip("/"):
+    if glob.startswith("!") or "/" not in glob.rstrip("/"):
         return glob
     inside = os.path.relpath(os.path.join(os.path.realpath(os.curdir), glob), root).replace(os.sep, "/")
     return glob if inside.startswith("..") else "/" + inside
@@ -109,7 +113,7 @@ def check_folders(settings: Settings, file: Path | None) -> None:
             )
 
 
-def _check_names(settings: Settings, file: Path | None, typed: Mapping[str, Sequence[str] | None]) -> None:
+def check_names(settings: Settings, file: Path | None, typed: Mapping[str, Sequence[str] | None]) -> None:
     """Names that no pack or rule has, and settings that leave none. Loads the rules only where names are given."""
     named: dict[tuple[str, ...], tuple[str, ...]] = {("select",): settings.select, ("ignore",): settings.ignore}
     named |= {("per-file-ignores", glob): names for glob, names in settings.per_file_ignores.items()}
