@@ -99,13 +99,17 @@ def describing(read: Iterable[str], root: Path) -> list[str]:
     return sorted({*(path for path in named if os.path.isfile(path)), *tops} - {*read})
 
 
+def sources() -> Iterator[str]:
+    """The files of our own code."""
+    for folder, _, names in sorted(os.walk(os.path.dirname(__file__))):
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
 def _code() -> Iterator[str]:
     """What we are ourselves, in a checkout that is being worked on, too."""
-    for folder, _, names in sorted(os.walk(os.path.dirname(__file__))):
-        for name in sorted(names):
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(folder, name))
-                yield f"{folder}/{name} {status.st_size} {status.st_mtime_ns}"
+    for path in sources():
+        status = os.stat(path)
+        yield f"{path} {status.st_size} {status.st_mtime_ns}"
 
 
 # ---- as JSON

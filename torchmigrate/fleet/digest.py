@@ -13,7 +13,7 @@ from torchmigrate import __version__, cache, pack
 from torchmigrate.engine import Input
 from torchmigrate.fleet.task import Task
 from torchmigrate.gather import project_root
-from torchmigrate.remembered import describing
+from torchmigrate.remembered import describing, sources
 
 _ASKED = ("mode", "per_pack", "branch", "author", "verify", "score", "isolated", "rev")
 
@@ -32,9 +32,9 @@ def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given:
 def _ourselves() -> str:
     """The code and the rules, which change within a version in a checkout."""
     digest = hashlib.blake2b(digest_size=20)
-    code = Path(__file__).parents[1]
-    for top, pattern in ((code, "**/*.py"), (pack.builtin(), "*/*.toml")):
-        for path in sorted(top.glob(pattern)):
+    code, rules = Path(__file__).parents[1], pack.builtin()
+    for top, paths in ((code, map(Path, sources())), (rules, sorted(rules.glob("*/*.toml")))):
+        for path in paths:
             data = path.read_bytes()
             digest.update(f"{path.relative_to(top).as_posix()} {len(data)}\n".encode())
             digest.update(data)
