@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from torchmigrate.fleet import listing
 from torchmigrate.fleet.process import Workers, start_line
 from torchmigrate.fleet.store import Store
 from torchmigrate.fleet.task import Outcome, Task
+from torchmigrate.verify import backends
 
 Cli = Callable[..., Ran]
 CODE = "import torch\n\nx = torch.ones({n}).cuda()\ntorch.cuda.empty_cache()\ngraph = torch.cuda.CUDAGraph()\n"
@@ -489,6 +491,48 @@ def test_without_the_extra(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
     ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", "dask://127.0.0.1:9")
     assert ran.status == 2
     assert "pip install 'torchmigrate[fleet]'" in ran.err
+
+
+# ---- --verify
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_compiler = pytest.mark.skipif(backends.compiler() is None, reason="no C++ compiler")
+STOPS_WHEN_REWRITTEN = b"import os, sys\nsys.exit('accel.py' in os.listdir())\n"
+
+
+@needs_torch
+@needs_compiler
+def test_verify_runs_what_the_patch_makes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")  # the simulated device may be built already
+    train = (ROOT / "fixtures" / "ff" / "train.py").read_bytes()
+    own = b'[tool.torchmigrate]\nignore = ["device"]\n'  # what the command line says counts more
+    repository(here / "ff", {"train.py": train, "pyproject.toml": own})
+    files = {"train.py": STOPS_WHEN_REWRITTEN, "model.py": code(), "pyproject.toml": b""}
+    folder(here / "broken", files)
+    (here / "pyproject.toml").write_text("[tool.torchmigrate]\nselekt = 1\n")  # around the scratch folder
+    words = ("--backends", "cpu", "--ignore", "hazard", "--verify", f"{sys.executable} train.py")
+    ran = cli("fleet", listed(here, "ff", "broken"), "-o", "out", "--no-score", *words)
+    found = summaries(here / "out")
+    assert (ran.status, found["ff"]["status"]) == (1, "migrated"), ran.err
+    assert {name: summary["verify"] for name, summary in found.items()} == {"ff": "same", "broken": "differs"}
+    report = json.loads((here / "out/ff/verify.json").read_bytes())
+    assert [(run["project"], run["backend"], run["verdict"]) for run in report["runs"]] == [
+        ("original", "cuda", "PASS"),
+        ("rewritten", "cpu", "PASS"),
+    ]
+    assert report["runs"][0]["numbers"] == report["runs"][1]["numbers"]
+    assert report["root"] == str(here / "ff")
+    assert "verify: same\n" in (here / "out/ff/log.txt").read_text()
+    assert "migrated, verify: differs" in ran.out
+
+
+@needs_torch
+def test_what_cannot_be_verified_is_migrated(here: Path, cli: Cli) -> None:
+    folder(here / "a", {"train.py": code()})
+    ran = cli("fleet", listed(here, "a"), "-o", "out", "--no-score", "--verify", "pyhton train.py")
+    assert ran.status == 1
+    assert summaries(here / "out")["a"]["verify"] == "could not be verified: pyhton: no such command"
+    assert sorted(os.listdir(here / "out" / "a")) == ["changes.patch", "findings.json", "log.txt", "summary.json"]
 
 
 # ---- docs/fleet.md

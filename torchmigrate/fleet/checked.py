@@ -1,14 +1,13 @@
-"""`--verify`: the repository's own command, before and after, through `torchmigrate verify`. Runs its code."""
+"""`--verify`: the repository's own command, before and after, as `torchmigrate verify` does it. Runs its code."""
 
 from __future__ import annotations
 
-import os
-import subprocess
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchmigrate.config import Settings
 from torchmigrate.errors import UserError
-from torchmigrate.fleet.process import start_line
 from torchmigrate.fleet.task import Task
 
 _WORDS = {0: "same", 1: "differs", 2: "could not be verified"}
@@ -16,23 +15,24 @@ _WORDS = {0: "same", 1: "differs", 2: "could not be verified"}
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`told` in words; `report` is what verify wrote, as JSON."""
+    """`told` in words; `report` is that of verify, as JSON, None where it could not begin."""
 
     told: str
-    report: bytes
+    report: bytes | None
 
 
-def verify(task: Task, root: Path) -> Verified:
-    """Raises UserError where verify itself could not be started."""
-    command = [*start_line("torchmigrate.cli"), "verify", os.fspath(root), "--quiet", "--output-format", "json"]
-    if task.flags.get("unsafe_fixes"):
-        command.append("--unsafe-fixes")
+def verify(task: Task, root: Path, settings: Settings) -> Verified:
+    """With the settings of the migration, on those of its backends that can be run on."""
+    from torchmigrate.report import verify_json
+    from torchmigrate.verify import backends, session
+    from torchmigrate.verify.verdict import exit_status
+
+    names = tuple(name for name in settings.backends if name in backends.KNOWN) or backends.DEFAULT
     try:
-        ran = subprocess.run([*command, "--", *task.verify], capture_output=True, stdin=subprocess.DEVNULL, cwd=root)
-    except OSError as error:
-        raise UserError(f"verify could not be started: {error}") from None
-    said = ran.stderr.decode(errors="replace").strip().splitlines()
-    told = _WORDS.get(ran.returncode, f"ended with {ran.returncode}")
-    if ran.returncode not in (0, 1) and said:
-        told += f": {said[0].removeprefix('error: ')}"
-    return Verified(told, ran.stdout)
+        result = session.verify(session.Request(root, task.verify, names, settings=settings), lambda line: None)
+    except UserError as error:
+        return Verified(f"{_WORDS[2]}: {error.message}", None)
+    status, reason = exit_status(result.verdicts), result.verdicts[0].reason
+    report = json.loads(verify_json.render(result)) | {"root": task.shown}  # not a place that is gone
+    told = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
+    return Verified(told, json.dumps(report, indent=2).encode() + b"\n")

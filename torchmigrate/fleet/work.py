@@ -98,14 +98,14 @@ def _migrated(
     report = Report(plan.results, plan.files_seen, task.mode, taken.root, settings.backends, plan.others)
     files = {"findings.json": (findings_json.render(report) + "\n").encode(errors="backslashreplace")}
     scored = score.score(paths, settings, given) if task.score else None
-    verified = checked.verify(task, taken.root) if task.verify else None
+    verified = checked.verify(task, taken.root, settings) if task.verify else None
     if task.mode == "apply":
         files |= patch.carried(plan, taken, task, settings, scratch)
     notes = [note for note in (origin.note, *plan.notes) if note]
     summary = _summary(task, origin, report, notes) | {"digest": digest, "score": scored}
     if verified is not None:
         summary["verify"] = verified.told
-        files["verify.json"] = verified.report
+        files |= {"verify.json": verified.report} if verified.report is not None else {}
     files["log.txt"] = "".join(f"{line}\n" for line in _log(summary, report)).encode(errors="backslashreplace")
     return Outcome(task.name, summary, files)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from torchmigrate import config
+from torchmigrate.config import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
 from torchmigrate.verify.interpreter import Command, resolve
@@ -41,6 +42,7 @@ class Request:
     jobs: int = 2
     variables: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: bool | None = None
+    settings: Settings | None = None  # None: the project's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Result:
 def verify(request: Request, say: Say) -> Result:
     """Run it all. `say` gets lines for people. Raises UserError where nothing can be run; leaves nothing behind."""
     project = Project.at(request.path)
-    settings = config.load([request.path], unsafe_fixes=request.unsafe_fixes)
+    settings = request.settings or config.load([request.path], unsafe_fixes=request.unsafe_fixes)
     command = resolve(request.words, project.directory)
     if command.note:
         say(f"note: {command.note}")
