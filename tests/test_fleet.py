@@ -535,6 +535,34 @@ def test_what_cannot_be_verified_is_migrated(here: Path, cli: Cli) -> None:
     assert sorted(os.listdir(here / "out" / "a")) == ["changes.patch", "findings.json", "log.txt", "summary.json"]
 
 
+@needs_torch
+@needs_compiler
+@pytest.mark.parametrize("end", ["closed", "orphaned"])
+def test_no_copy_is_left_of_a_verification_that_is_ended(
+    end: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    (copies := tmp_path / "t").mkdir()
+    monkeypatch.setenv("TMPDIR", str(copies))
+    place = folder(here / "a", {"train.py": b"import time\ntime.sleep(600)\n"})
+    workers = Workers(tmp_path)
+    data = task(place, verify=(sys.executable, "train.py"), flags={"backends": ["cpu"]})
+    thread = threading.Thread(target=workers, args=(data,))
+    thread.start()
+    while not list(copies.glob("tmv-*/*/reports")):
+        assert thread.is_alive()
+        time.sleep(0.05)
+    (process,) = workers._running
+    if end == "orphaned":
+        workers._closed = True  # no second attempt
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+    workers.close()
+    thread.join()
+    assert list(copies.glob("tmv-*")) == []
+
+
 # ---- docs/fleet.md
 
 

@@ -3,16 +3,20 @@ with its length in front. It ends with its parent."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import shutil
+import signal
 import struct
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import BinaryIO
 
 LENGTH = struct.Struct(">Q")
+PATIENCE = 25.0  # seconds for a verification to end its runs, and to take its copies away
 Given = tuple[Path, bytes]
 
 
@@ -31,11 +35,12 @@ def main() -> None:
     from torchmigrate.fleet.task import Task
     from torchmigrate.fleet.work import work
 
-    while True:
-        scratch, data = given.get()
-        now[:] = [scratch]
-        send(sink, work(Task.decode(data), scratch).encode())
-        now.clear()
+    with contextlib.suppress(KeyboardInterrupt):  # what SIGTERM is to a verification
+        while True:
+            scratch, data = given.get()
+            now[:] = [scratch]
+            send(sink, work(Task.decode(data), scratch).encode())
+            now.clear()
 
 
 _LEADING_ASTRAY = {
@@ -50,6 +55,8 @@ def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) 
         given.put((Path(os.fsdecode(place)), data))
     for scratch in now:
         shutil.rmtree(scratch, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
     os._exit(0)
 
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from torchmigrate.fleet.child import receive, send
+from torchmigrate.fleet.child import PATIENCE, receive, send
 from torchmigrate.fleet.task import Task, failure
 
 ATTEMPTS = 2  # a repository whose worker died for another reason is done again; one that kills each worker is not
@@ -108,11 +108,13 @@ class Workers:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With what it has started, git for one."""
-    with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:  # pragma: no cover
-            process.kill()
-    with contextlib.suppress(OSError):
-        process.wait()
+    """With what it has started, git for one. SIGTERM comes first: a verification takes its copies away then."""
+    for end in ("SIGTERM", "SIGKILL"):
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, getattr(signal, end))
+            else:  # pragma: no cover
+                process.kill()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
+            return
