@@ -21,6 +21,7 @@ from conftest import ROOT, Ran, git
 
 from torchmigrate.errors import UserError
 from torchmigrate.fleet import listing
+from torchmigrate.fleet.child import PATIENCE
 from torchmigrate.fleet.process import Workers, start_line
 from torchmigrate.fleet.store import Store
 from torchmigrate.fleet.task import Outcome, Task
@@ -445,7 +446,9 @@ def test_a_time_limit_and_another_version(here: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Its workers keep what they need meanwhile in `tmp_path`."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
     made = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="CRITICAL"
@@ -454,7 +457,9 @@ def cluster() -> Iterator[Any]:
     made.close()
 
 
-def test_a_cluster_one_of_whose_workers_is_killed(six: list[str], here: Path, cli: Cli, cluster: Any) -> None:
+def test_a_cluster_one_of_whose_workers_is_killed(
+    six: list[str], here: Path, cli: Cli, cluster: Any, tmp_path: Path
+) -> None:
     from torchmigrate.fleet.cluster import Cluster
 
     assert cli("fleet", "repos.txt", "-o", "out", "-j1", "--no-score", "-q").status == 0
@@ -474,6 +479,10 @@ def test_a_cluster_one_of_whose_workers_is_killed(six: list[str], here: Path, cl
         for outcome in got:
             store.keep(outcome)
     assert results(here / "dask") == results(here / "out")
+    until = time.monotonic() + PATIENCE
+    while (left := list(tmp_path.glob("torchmigrate-fleet-*/*"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert left == []
 
 
 def test_no_scheduler(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,11 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO
 
 LENGTH = struct.Struct(">Q")
-PATIENCE = 25.0  # seconds for a verification to end its runs, and to take its copies away
+PATIENCE = 25.0  # seconds for a process to end what it does, and to take away what it has on disk
 Given = tuple[Path, bytes]
 
 
@@ -31,16 +32,28 @@ def main() -> None:
         del os.environ[name]
     given: queue.SimpleQueue[Given] = queue.SimpleQueue()
     now: list[Path] = []
+    signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_listen, args=(source, given, now), daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt, OSError):  # nobody listens any more
+        _serve(given, now, sink)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for scratch in now:
+        shutil.rmtree(scratch, ignore_errors=True)  # the parent may be gone
+
+
+def _serve(given: queue.SimpleQueue[Given], now: list[Path], sink: BinaryIO) -> None:
     from torchmigrate.fleet.task import Task
     from torchmigrate.fleet.work import work
 
-    with contextlib.suppress(KeyboardInterrupt):  # what SIGTERM is to a verification
-        while True:
-            scratch, data = given.get()
-            now[:] = [scratch]
-            send(sink, work(Task.decode(data), scratch).encode())
-            now.clear()
+    while True:
+        scratch, data = given.get()
+        send(sink, work(Task.decode(data), scratch).encode())
+        now.remove(scratch)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 _LEADING_ASTRAY = {
@@ -52,9 +65,8 @@ _LEADING_ASTRAY = {
 def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) -> None:
     """In a thread of its own: a parent that was killed is noticed in the middle of the work."""
     while (place := receive(source)) is not None and (data := receive(source)) is not None:
-        given.put((Path(os.fsdecode(place)), data))
-    for scratch in now:
-        shutil.rmtree(scratch, ignore_errors=True)
+        now.append(Path(os.fsdecode(place)))
+        given.put((now[-1], data))
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(PATIENCE)
     os._exit(0)

@@ -108,7 +108,7 @@ class Workers:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With what it has started, git for one. SIGTERM comes first: a verification takes its copies away then."""
+    """With what it has started, git for one. SIGTERM comes first: it takes away what it has on disk then."""
     for end in ("SIGTERM", "SIGKILL"):
         with contextlib.suppress(OSError):
             if hasattr(os, "killpg"):
