@@ -133,8 +133,8 @@ class _Runs:
         """Some at a time, each in a fresh copy. Ctrl-C ends all of them."""
         todo = [run for run in runs if not run.way.skip]
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            futures = {pool.submit(self._one, run): run for run in todo}
-            try:
+            try:  # around the first one already: the pool would wait for it
+                futures = {pool.submit(self._one, run): run for run in todo}
                 self._tell(futures)
             except BaseException:
                 self.stop.set()
