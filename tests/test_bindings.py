@@ -94,6 +94,21 @@ def test_what_is_bound_is_not_bound_twice(text: str) -> None:
     assert bound(text) == text
 
 
+EITHER = "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_a_module_that_is_a_script_too(newline: str) -> None:
+    before, after = f"import os{newline}", f"x = accel.f(){newline}"
+    once = bound(before + after, EITHER)
+    assert once == before + EITHER.replace("\n", newline) + newline + after
+    assert bound(once, EITHER) == once
+
+
+def test_a_line_that_holds_no_statement_of_many_lines() -> None:
+    assert bound("import os; x = [accel.f(),\n 1]\n", EITHER) == "import os; import accel; x = [accel.f(),\n 1]\n"
+
+
 def test_torch_is_imported_where_a_rewrite_needs_it() -> None:
     assert (
         bound("import os\nx = accel.f(torch.int)\n", torch=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import planned, python, texts_after, write_tree
+from conftest import planned, python, texts_after, write_plan, write_tree
 
 from torchmigrate import engine, gather
 from torchmigrate.config import Settings
@@ -197,3 +199,14 @@ def test_a_clean_tree_needs_neither_libcst_nor_git(mode: str, tmp_path: Path) ->
         mode,
     )
     assert ran.stdout.strip() == "[]", ran
+
+
+def test_a_module_of_a_package_that_is_a_script_too(tmp_path: Path) -> None:
+    files = {"setup.py": "from setuptools import setup\nsetup(name='x')\n", "pkg/__init__.py": ""}
+    root = write_tree(tmp_path, {**files, "pkg/net.py": f"{TRAIN}if __name__ == '__main__':\n    print(x)\n"})
+    once = write_plan(root)
+    assert b"except ImportError:  # run as a script\n    import accel\n" in once["pkg/net.py"]
+    assert not write_plan(root)
+    for arguments in (["-m", "pkg.net"], ["pkg/net.py"]):
+        command = [sys.executable, *arguments]
+        assert "tensor" in subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout

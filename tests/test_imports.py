@@ -12,7 +12,8 @@ import pytest
 from conftest import write_tree
 
 from torchmigrate.import_lines import read_imports
-from torchmigrate.imports import ImportIndex, is_installable
+from torchmigrate.imports import ImportIndex
+from torchmigrate.installable import is_installable
 
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 
@@ -100,8 +101,64 @@ PLACES = {
             "pkg/b.py": "import os",
             "pkg/run.py": "import os\nif __name__ == '__main__': pass",
         },
-        {"pkg/b.py": ("pkg/accel.py", "from . import accel"), "pkg/run.py": ("pkg/accel.py", "import accel")},
-        [(".", "-m pkg.b"), ("pkg", "run.py")],
+        {
+            "pkg/b.py": ("pkg/accel.py", "from . import accel"),
+            "pkg/run.py": (
+                "pkg/accel.py",
+                "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel",
+            ),
+        },
+        [(".", "-m pkg.b"), ("pkg", "run.py"), (".", "-m pkg.run")],
+    ),
+    "a module of a package that nobody imports here": (
+        {"main.py": "from pkg.a import f", "pkg/__init__.py": "", "pkg/a.py": "f = 1", "pkg/b.py": ""},
+        {"pkg/b.py": ("accel.py", "import accel")},
+        [(".", "-m pkg.b")],
+    ),
+    "a module of a package of which nothing is known": (
+        {"main.py": "", "pkg/__init__.py": "", "pkg/b.py": ""},
+        {"pkg/b.py": ("pkg/accel.py", "from . import accel")},
+        [(".", "-m pkg.b")],
+    ),
+    "a script beside an __init__": (
+        {"__init__.py": "", "run.py": "if __name__ == '__main__': pass"},
+        {"run.py": ("accel.py", "import accel")},
+        [(".", "run.py")],
+    ),
+    "a module of an installable package that is called as one of Python's": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/logging/__init__.py": "",
+            "pkg/a.py": "import logging\nfrom pkg.b import f",
+            "pkg/b.py": "f = 1",
+        },
+        {"pkg/a.py": ("pkg/accel.py", "from pkg import accel")},
+        [(".", "-m pkg.a")],
+    ),
+    "an example that needs the installed package, imported in its own way": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/b.py": "f = 1",
+            "examples/x/run.py": "from models.net import f",
+            "examples/x/models/net.py": "from pkg.b import f",
+        },
+        {"examples/x/models/net.py": ("pkg/accel.py", "from pkg import accel")},
+        [],
+    ),
+    "packages that uv runs from their folder": (
+        {
+            "pyproject.toml": "[project]\nname = 'x'\n",
+            "main.py": "from a.b import f",
+            "a/__init__.py": "",
+            "a/b.py": "from a.c import f",
+            "a/c.py": "from c.d import f",
+            "c/__init__.py": "",
+            "c/d.py": "f = 1",
+        },
+        dict.fromkeys(("main.py", "a/b.py", "a/c.py", "c/d.py"), ("accel.py", "import accel")),
+        [(".", "main.py")],
     ),
     "an installable package below src": (
         {
@@ -259,6 +316,25 @@ def test_what_cannot_be_read_imports_nothing(tmp_path: Path) -> None:
         ({"setup.cfg": "[flake8]\n"}, False),
         ({"setup.py": "from torch.utils import cpp_extension\n"}, False),
         ({"pyproject.toml": "[project]\nname = 'x'\n"}, True),
+        ({"pyproject.toml": "[project]\nname = 'x'\n", "a/__init__.py": "", "tests/__init__.py": ""}, True),
+        ({"pyproject.toml": "[project]\nname = 'x'\n", "a/__init__.py": "", "utils/__init__.py": ""}, False),
+        (
+            {
+                "pyproject.toml": "[build-system]\nbuild-backend = 'hatchling.build'\n",
+                "a/__init__.py": "",
+                "b/__init__.py": "",
+            },
+            True,
+        ),
+        (
+            {
+                "pyproject.toml": "[build-system]\n[tool.setuptools.packages.find]\n",
+                "a/__init__.py": "",
+                "b/__init__.py": "",
+            },
+            True,
+        ),
+        ({**INSTALLABLE, "pyproject.toml": "[project]\n", "a/__init__.py": "", "b/__init__.py": ""}, True),
         ({"pyproject.toml": "[tool.poetry]\nname = 'x'\n"}, True),
         ({"pyproject.toml": "[build-system]\n"}, True),
         ({"setup.cfg": "[metadata]\nname = x\n"}, True),

@@ -115,10 +115,11 @@ def insertion(module: Module, statements: list[str], first_use: int, before: boo
     `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
     """
     source = module.source
-    text = "".join(s + source.newline for s in statements)
+    text = "".join(s.replace("\n", source.newline) + source.newline for s in statements)
     place = _anchor(module.tree, module, first_use)
     if place is not None and (at := _beside(module, place, first_use)) is not None:
-        return Edit(at, at, "".join(f"{s}; " for s in statements))
+        lines = (s.rpartition("\n")[2].lstrip() for s in statements)  # of a `try`, what a script needs
+        return Edit(at, at, "".join(f"{line}; " for line in lines))
     shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
     if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
         first = place or module.tree.body[0]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 from torchmigrate import regular
 from torchmigrate.import_lines import Import, read_imports
+from torchmigrate.installable import is_installable
 
-_PACKAGING = {
-    "setup.py": r"setup\(",
-    "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
-    "setup.cfg": r"^\[metadata\]",
-}
+_EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +109,8 @@ class ImportIndex:
             if stem.endswith(tail):
                 roots.append((stem[: -len(tail)], candidate))
         here = os.path.dirname(path)
+        if dotted[0] in sys.stdlib_module_names:  # pkg/logging.py is not what `import logging` means in pkg
+            roots = [(root, c) for root, c in roots if not self._is_package(root)]
         above = [(root, c) for root, c in roots if here == root or here.startswith(root + "/")]
         best = max(above, key=lambda item: (not self._is_package(item[0]), len(item[0])), default=None)
         best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
@@ -133,26 +132,36 @@ class ImportIndex:
         in_package = self._is_package(directory)
         if in_package and self._is_relative(directory, own, uses):
             return self._relative(directory, own, helper)
+        foreign = self._package_used(path, own, directory)
+        if foreign and is_installable(foreign[0]):
+            return self._absolute(*foreign, helper)
         absolute = [
             u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
         ]
         if absolute:
             return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
-        foreign = self._package_used(path, own, directory)
         if foreign:
             return self._absolute(*foreign, helper)
-        if in_package and self._is_module(path, own, directory):
-            return self._relative(directory, own, helper)
+        if in_package and not uses and not self._has_siblings(own, directory):
+            return self._of_package(path, own, directory, helper)
         return Placement(f"{directory}/{helper}.py", f"import {helper}")
 
-    def _is_module(self, path: str, own: list[Import], directory: str) -> bool:
-        """Whether a file that nobody here imports is a module of its package for others, rather than a script in it."""
-        siblings = any(not i.level and i.module and self._under(directory, (i.module.split(".")[0],)) for i in own)
+    def _of_package(self, path: str, own: list[Import], directory: str, helper: str) -> Placement:
+        """For a file that nobody here imports: a module of its package for others, a script in it, or both."""
         top = directory
         while self._is_package(os.path.dirname(top)):
             top = os.path.dirname(top)
-        known = top in self._tops or is_installable(os.path.dirname(top))
-        return known and not siblings and not self._runs_itself(path)
+        installable = is_installable(os.path.dirname(top))
+        if self._runs_itself(path):
+            statement = _EITHER if installable or top in self._tops else "import {0}"
+            return Placement(f"{directory}/{helper}.py", statement.format(helper))
+        if top in self._tops and not installable:
+            return self._absolute(*os.path.split(top), helper)
+        return self._relative(directory, own, helper)
+
+    def _has_siblings(self, own: list[Import], directory: str) -> bool:
+        """Whether it imports what lies beside it by the name alone, as scripts do."""
+        return any(not i.level and i.module and self._under(directory, (i.module.split(".")[0],)) for i in own)
 
     def _runs_itself(self, path: str) -> bool:
         try:
@@ -212,21 +221,3 @@ class ImportIndex:
 def _stem(path: str) -> str:
     """A module's path as imports spell it: without ".py", a package's is its folder."""
     return os.path.dirname(path) if path.endswith("/__init__.py") else path.removesuffix(".py")
-
-
-@cache
-def is_installable(root: str) -> bool:
-    """Whether a folder says how to install what it holds (a pyproject.toml may hold tools' settings alone)."""
-    folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
-    return any(map(_says_so, folders))
-
-
-def _says_so(folder: str) -> bool:
-    for name, sign in _PACKAGING.items():
-        try:
-            text = regular.text(Path(folder, name))
-        except OSError:
-            continue
-        if re.search(sign, text, re.M):
-            return True
-    return False
