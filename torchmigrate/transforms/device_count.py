@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
-from torchmigrate.module import Site
+from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 
 _AT_LEAST_ONE = "max(1, accel.device_count())"
@@ -44,5 +44,20 @@ def _used_so(site: Site, name: str) -> bool:
     """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
     text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
     divides = re.search(rf"[^'\"\s]\s*(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
-    asked = re.search(rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>|\b(if|not|and|or)\b)\s*{word}", text)
-    return bool(divides) and not asked
+    return bool(divides) and not is_asked(site.module, name)
+
+
+def is_asked(module: Module, name: str) -> bool:
+    """Whether the file compares a variable or takes it for a condition: `n > 1`, not `rank % n == 0`."""
+    return any(chain_of(value) == name for node in module.nodes for value in _asked(node))
+
+
+def _asked(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.Compare(left, _, comparators):
+            return [left, *comparators]
+        case ast.BoolOp(_, values):
+            return values
+        case ast.UnaryOp(ast.Not(), value) | ast.If(value) | ast.IfExp(value) | ast.While(value) | ast.Assert(value):
+            return [value]
+    return []

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
-from torchmigrate.transforms.device_count import divides_or_spawns
+from torchmigrate.transforms.device_count import divides_or_spawns, is_asked
 
 _STARTS = re.compile(r"\b(Popen|Process|submit|apply_async|check_call)\(|\bsubprocess\.run\(")
 _PROCESSES = {"nprocs", "num_processes", "processes"}
@@ -41,9 +41,7 @@ def _target(site: Site) -> str | None:
 
 def _of_variable(module: Module, name: str, owner: ast.AST | None) -> str | None:
     """What the function (or the file, for a name of its top level) does with it, unless it asks whether it is 0."""
-    word = rf"(?<![\w.]){re.escape(name)}(?!\w)"
-    asked = rf"{word}\s*(==|!=|<|>|<=|>=)|(==|!=|<|>)\s*{word}|\b(if|not|and|or|assert|while)\s+{word}"
-    if re.search(asked, module.source.text):
+    if is_asked(module, name):
         return None
     for statement in module.scopes.statements:
         if module.function(statement) is not owner:
