@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torchmigrate import answered, libraries
 from torchmigrate.edits import Finding, Status
+from torchmigrate.ladders import PORTABLE
 from torchmigrate.module import Module
 from torchmigrate.regions import Region, Span
 from torchmigrate.regions import regions as regions_of
@@ -28,20 +29,24 @@ def decide(module: Module, findings: list[Finding]) -> list[Finding]:
         at = blocker.start if blocker is not None else libraries.first_use(module, region, library)
         if not region.reason and at is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
+    portable = {_home(module, r.guards[0]) for r in regions if r.reason == PORTABLE}
+    for region in regions:
+        if region.refusal and not region.reason and _home(module, region.guards[0]) in portable:
+            region.reason = PORTABLE  # it refuses what the ladder would not take
     _spread(regions)
     blocked = [r for r in regions if r.reason]
     out = [_settle(f, blocked) for f in findings]
     idle = [f for f in out if f.fix and _only_follows(f, regions) and not _guards_a_fix(f, regions, out)]
-    kept = {_home(module, f) for f in out if f.fix and f.rule == "device/is-available" and f not in idle}
-    out = [_left(f, _IDLE) if f in idle and (f.follows or _home(module, f) not in kept) else f for f in out]
+    kept = {_home(module, _span(f)) for f in out if f.fix and f.rule == "device/is-available" and f not in idle}
+    out = [_left(f, _IDLE) if f in idle and (f.follows or _home(module, _span(f)) not in kept) else f for f in out]
     answers = answered.reasons(module, out)
     return [_left(f, answers[f]) if f in answers else f for f in out]
 
 
-def _home(module: Module, finding: Finding) -> Span | None:
-    """The function around a finding: what it asks twice must be asked in the same way."""
+def _home(module: Module, inner: Span) -> Span | None:
+    """The function around a place: what it asks twice must be asked in the same way."""
     spans = (module.span(s) for s in module.scopes.statements if isinstance(s, FUNCTIONS))
-    return max((s for s in spans if s[0] <= finding.start and finding.end <= s[1]), default=None)
+    return max((s for s in spans if s[0] <= inner[0] and inner[1] <= s[1]), default=None)
 
 
 def _only_follows(finding: Finding, regions: list[Region]) -> bool:

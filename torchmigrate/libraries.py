@@ -31,12 +31,14 @@ def names_in(module: Module) -> re.Pattern[str] | None:
 # a compiled kernel: `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`; not `utils.move_to_cuda(x)`
 _KERNEL = re.compile(r"(?<![\w.])\w+\.(?!\w*to_cuda|is_cuda|use_cuda)\w+_cuda\s*\(|(?<![\w.])\w+_cuda\.\w+\(")
 
+_PACKAGE = re.compile(r"[\"'](onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b")  # as pip calls them
+
 
 def first_use(module: Module, region: Region, names: re.Pattern[str] | None) -> int | None:
     """Where a region calls what runs on NVIDIA's devices alone, if it does."""
     for start, end in region.covered:
         text = module.source.utf8[start:end].decode()
-        if _KERNEL.search(text) or (names and not region.refusal and names.search(text)):
+        if _KERNEL.search(text) or _PACKAGE.search(text) or (names and not region.refusal and names.search(text)):
             return start
     return None
 

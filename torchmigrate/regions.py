@@ -85,6 +85,7 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Regi
                 break
             case ast.Assert() if up.test is node:
                 region.refusal = True
+                region.guards.append(module.span(up))  # a count of devices beside it is asked of the same ones
                 region.covered += [module.span(s) for s in _after(module, up)]
                 break
             case ast.stmt():
