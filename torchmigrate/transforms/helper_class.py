@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.scope import chain_of
 from torchmigrate.transforms.reference import is_annotation, type_test
 
 # what the helper makes on CUDA, under a name that is a class on every build
@@ -28,7 +29,7 @@ def helper_class(site: Site) -> Iterator[Finding]:
     up = site.module.parent(site.ref)
     if helper is None:
         return
-    if site.call is not None:
+    if site.node is not site.ref:
         yield site.rewrite(f"{name}($$args)", f"{helper}($$args)") or site.note()
     elif is_annotation(site.module, site.ref) or isinstance(up, (ast.alias, ast.Expr)) or _is_fallback(up):
         return
@@ -37,6 +38,9 @@ def helper_class(site: Site) -> Iterator[Finding]:
             yield _tested(site, made)
     elif isinstance(up, ast.ClassDef):
         yield site.note(f"a subclass of `{name}`: it stays bound to CUDA")
+    elif isinstance(up, ast.Compare):
+        if not any(isinstance(c, ast.Constant) and c.value is None for c in up.comparators):
+            yield site.note(f"a type test on `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Attribute):
         yield site.note(f"an attribute of `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Assign) and not _only_called(site.module, up):
@@ -63,7 +67,11 @@ def _is_fallback(up: ast.AST | None) -> bool:
 
 
 def _only_called(module: Module, assign: ast.Assign) -> bool:
+    """Or handed on, which stands for a call: `amp_autocast=amp_autocast`."""
     names = {t.id for t in assign.targets if isinstance(t, ast.Name)}
-    called = {id(n.func) for n in module.nodes if isinstance(n, ast.Call)}
+    used: set[int] = set()
+    for call in (n for n in module.nodes if isinstance(n, ast.Call)):
+        tests = chain_of(call.func) in ("isinstance", "issubclass")
+        used |= {id(call.func), *(id(a) for a in (*call.args, *(k.value for k in call.keywords)) if not tests)}
     loads = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load))
-    return all(id(n) in called for n in loads)
+    return all(id(n) in used for n in loads)
