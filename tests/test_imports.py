@@ -120,6 +120,19 @@ PLACES = {
         {"pkg/b.py": ("pkg/accel.py", "from . import accel")},
         [(".", "-m pkg.b")],
     ),
+    "a module and a script in a folder without an __init__ of an installable package": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/sub/patch.py": "",
+            "pkg/sub/run.py": "if __name__ == '__main__': pass",
+        },
+        {
+            "pkg/sub/patch.py": ("pkg/accel.py", "from pkg import accel"),
+            "pkg/sub/run.py": ("pkg/sub/accel.py", "import accel"),
+        },
+        [(".", "-m pkg.sub.patch"), (".", "pkg/sub/run.py")],
+    ),
     "a script beside an __init__": (
         {"__init__.py": "", "run.py": "if __name__ == '__main__': pass"},
         {"run.py": ("accel.py", "import accel")},

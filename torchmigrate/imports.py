@@ -142,8 +142,11 @@ class ImportIndex:
             return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
         if foreign:
             return self._absolute(*foreign, helper)
-        if in_package and not uses and not self._has_siblings(own, directory):
-            return self._of_package(path, own, directory, helper)
+        if not uses and not self._has_siblings(own, directory):
+            if in_package:
+                return self._of_package(path, own, directory, helper)
+            if (top := self._installed_above(directory)) and not self._runs_itself(path):
+                return self._absolute(*os.path.split(top), helper)
         return Placement(f"{directory}/{helper}.py", f"import {helper}")
 
     def _of_package(self, path: str, own: list[Import], directory: str, helper: str) -> Placement:
@@ -158,6 +161,14 @@ class ImportIndex:
         if top in self._tops and not installable:
             return self._absolute(*os.path.split(top), helper)
         return self._relative(directory, own, helper)
+
+    def _installed_above(self, directory: str) -> str | None:
+        """The package to install that holds a folder without an __init__."""
+        while directory.startswith(f"{self.root}/"):
+            if self._is_package(directory) and is_installable(os.path.dirname(directory)):
+                return directory
+            directory = os.path.dirname(directory)
+        return None
 
     def _has_siblings(self, own: list[Import], directory: str) -> bool:
         """Whether it imports what lies beside it by the name alone, as scripts do."""
