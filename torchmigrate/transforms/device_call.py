@@ -29,6 +29,8 @@ _FOREIGN = {
 }  # fmt: skip
 # saves the states of no device for "cuda" without CUDA, and raises for "cpu"
 _FORKS = ("torch.fork_rng", "device_type")
+# takes a device type, of those that it knows; "auto" would look for TPUs first
+_LIGHTNING = re.compile(r"(lightning|pytorch_lightning|lightning_fabric)\.(\w+\.)*(Trainer|Fabric)$")
 _NO_DEVICE = {
     "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
 }  # fmt: skip
@@ -79,6 +81,8 @@ def keyword(
             yield from device_default.option_default(site, whole, device, call)
     elif (callee, name) == _FORKS and device.index is None:
         yield site.replace(whole, "accel.autocast_type()")
+    elif name == "accelerator" and _LIGHTNING.match(callee):
+        yield site.replace(whole, device.as_type)
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
         torchy = (
             last == "to"
