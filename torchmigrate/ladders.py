@@ -11,6 +11,7 @@ from torchmigrate.scope import FUNCTIONS, chain_of
 PORTABLE = "a ladder that is portable already"
 _OTHERS = re.compile(
     r"\b(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+"
+    r"|\b(?i:macos|darwin)\b"
 )
 
 
