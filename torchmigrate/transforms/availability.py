@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
 from torchmigrate.edits import Finding
-from torchmigrate.module import Site
+from torchmigrate.module import Module, Site
 from torchmigrate.regions import refuses
+from torchmigrate.scope import Binding, chain_of
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
 _CAPABILITY = re.compile(
     r"get_device_capability|get_device_properties\(.*\)\.(major|minor)|\bcapability\b|compute_capability"
 )
+_FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
 _VENDOR = re.compile(r"\bhip\b|rocm|version\.cuda|nvidia", re.I)
 
 
@@ -29,6 +32,9 @@ def availability(site: Site) -> Iterator[Finding]:
         return
     if _pins(site):
         yield site.left("it decides over pinning, which MPS cannot")
+        return
+    if _is_flag_of_library(site):
+        yield site.left("another library's flag: what that does with another accelerator is not known")
         return
     refusal = _refuses(site)
     asked = "is_usable" if refusal else "is_available"
@@ -46,6 +52,22 @@ def _pins(site: Site) -> bool:
         if isinstance(up, ast.stmt):
             break
     return False
+
+
+def _is_flag_of_library(site: Site) -> bool:
+    """`easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`: not of this project, nor a container as Python has them."""
+    up, module = site.parent, site.module
+    call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
+    name = chain_of(call.func) if isinstance(call, ast.Call) else None
+    found = module.scope(site.node).find(name.partition(".")[0]) if name else None
+    return bool(found) and all(_is_library(module, binding) for binding in found[1])  # type: ignore[index]
+
+
+def _is_library(module: Module, binding: Binding) -> bool:
+    name = binding.qualified or ""
+    local = binding.local or (0, name, "")
+    known = name.partition(".")[0] in {"", "torch", *sys.stdlib_module_names}
+    return not known and module.facts.index.find(str(module.path), *local) is None
 
 
 def _asks_capability(site: Site) -> bool:
