@@ -194,6 +194,11 @@ def test_what_goes(name: str) -> None:
     assert dropped(*amp(head)) == expected + "accel.autocast()\n"
 
 
+@pytest.mark.parametrize("text", ["'--amp-level'", "'if O0, no amp is used'"])
+def test_what_other_words_do_not_keep(text: str) -> None:
+    assert dropped(*amp(f"from torch.cuda import amp\nhelp = {text}\n")) == f"help = {text}\naccel.autocast()\n"
+
+
 def test_a_comment_beside_a_name_that_stays_stays() -> None:
     head = "from torch.cuda.amp import (  # ours\n    autocast,  # gone\n    common,  # kept\n)\n"
     after = dropped(*amp(head))
@@ -214,6 +219,7 @@ KEEP = {
     "in __all__": "from torch.cuda.amp import autocast\n__all__ = ['autocast']\n",
     "never used": "from torch.cuda import nvtx\n",
     "a quoted annotation": "from torch.cuda.amp import GradScaler\ndef f(s: 'GradScaler | None'): pass\n",
+    "quotes in a quoted annotation": "from torch.cuda.amp import GradScaler\ndef f(s: \"list['GradScaler']\"): pass\n",
     "an annotation": "from torch.cuda.amp import GradScaler\ndef f(s: GradScaler): pass\n",
     "after other code on its line": "import os; from torch.cuda import amp\n",
     "a star": "from torch.cuda.amp import *\n",

@@ -37,9 +37,16 @@ def _name(alias: ast.alias) -> str:
 
 
 def _in_strings(tree: ast.AST) -> set[str]:
-    """Words of short strings, which may be annotations or stand in `__all__`."""
+    """Words of short strings, which may be annotations or stand in `__all__`: no prose, and no `--amp-level`."""
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
-    return {word for text in texts if len(text) < 80 for word in re.findall(r"\w+", text)}
+    return {word for text in texts if _may_be_code(text) for word in re.findall(r"\w+", text)}
+
+
+def _may_be_code(text: str) -> bool:
+    try:
+        return len(text) < 80 and not text.startswith("-") and bool(ast.parse(text.strip(), mode="eval"))
+    except (SyntaxError, ValueError):
+        return False
 
 
 def _removable(module: Module, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:

@@ -55,7 +55,7 @@ def _pins(site: Site) -> bool:
 
 
 def _is_flag_of_library(site: Site) -> bool:
-    """`easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`: not of this project, nor a container as Python has them."""
+    """`easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`: not of this project, no container of Python's."""
     up, module = site.parent, site.module
     call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
     name = chain_of(call.func) if isinstance(call, ast.Call) else None
