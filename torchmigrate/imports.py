@@ -41,9 +41,10 @@ class ImportIndex:
         self.root = str(root)
         self.texts = texts or {}
         self.files = frozenset(files)
-        self._by_tail: dict[str, list[str]] = {}
+        self._by_tail: dict[str, list[tuple[str, str]]] = {}  # (stem, file) by the last part of the stem
         for path in (f for f in files if f.endswith(".py")):
-            self._by_tail.setdefault(os.path.basename(_stem(path)), []).append(path)
+            stem = _stem(path)
+            self._by_tail.setdefault(os.path.basename(stem), []).append((stem, path))
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
@@ -101,13 +102,10 @@ class ImportIndex:
             for _ in range(level - 1):
                 base = os.path.dirname(base)
             return self._under(base, dotted)
-        if not dotted:
+        if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects
             return None
-        roots, tail = [], "/" + "/".join(dotted)
-        for candidate in self._by_tail.get(dotted[-1], ()):
-            stem = _stem(candidate)
-            if stem.endswith(tail):
-                roots.append((stem[: -len(tail)], candidate))
+        tail = "/" + "/".join(dotted)
+        roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
         here = os.path.dirname(path)
         if dotted[0] in sys.stdlib_module_names:  # pkg/logging.py is not what `import logging` means in pkg
             roots = [(root, c) for root, c in roots if not self._is_package(root)]
