@@ -169,7 +169,12 @@ class Resolver:
         return meaning if meaning and (meaning == "torch" or meaning.startswith("torch.")) else None
 
 
+_LONG = tuple(prefix for prefix, _ in CANONICAL)
+
+
 def canonical(name: str) -> str:
+    if not name.startswith(_LONG):
+        return name
     for prefix, short in CANONICAL:
         if name.startswith(prefix):
             return short + name[len(prefix) :]
