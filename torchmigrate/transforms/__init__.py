@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from torchmigrate.edits import Finding
 from torchmigrate.errors import did_you_mean
@@ -26,15 +27,18 @@ NAMES = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Transform:
     """A generator that is imported when it is first called: a run without work imports none."""
 
     name: str
 
+    @cached_property
+    def _generator(self) -> Callable[[Site], Iterator[Finding]]:
+        return getattr(importlib.import_module(f"torchmigrate.transforms.{self.name}"), self.name)  # type: ignore[no-any-return]
+
     def __call__(self, site: Site) -> Iterator[Finding]:
-        module = importlib.import_module(f"torchmigrate.transforms.{self.name}")
-        return getattr(module, self.name)(site)  # type: ignore[no-any-return]
+        return self._generator(site)
 
 
 def find(rule: Rule) -> Callable[[Site], Iterator[Finding]]:
