@@ -26,7 +26,11 @@ class Scopes:
 def first_line(node: ast.stmt) -> int:
     """Where a statement begins: a decorated definition at its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(d.lineno for d in decorators)])
+    return min(node.lineno, decorators[0].lineno) if decorators else node.lineno
+
+
+# they bind nothing and hold no statements
+_PLAIN = {ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete, ast.Pass, ast.Break, ast.Continue}
 
 
 def build(tree: ast.Module, walruses: bool = True) -> Scopes:
@@ -48,17 +52,18 @@ class _Builder:
             self.scopes.statements.append(statement)
             if self.walruses:
                 _bind_walrus(statement, scope)
-            self.statement(statement, scope)
+            if type(statement) not in _PLAIN:
+                self.statement(statement, scope)
 
     def statement(self, node: ast.stmt, scope: Scope) -> None:
         match node:
+            case ast.Assign():
+                for target in node.targets:
+                    bind_target(target, node.value, scope)
             case ast.Import():
                 _bind_import(node, scope)
             case ast.ImportFrom():
                 _bind_from(node, scope)
-            case ast.Assign():
-                for target in node.targets:
-                    bind_target(target, node.value, scope)
             case ast.AnnAssign() | ast.AugAssign():
                 bind_target(node.target, getattr(node, "value", None) if type(node) is ast.AnnAssign else None, scope)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
