@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torchmigrate.files import MARKER
+from torchmigrate.imports import SETTER
 from torchmigrate.project import NAMES
 from torchmigrate.scan import TYPE
 from torchmigrate.scope import Resolver, Scope, chain_of
@@ -18,7 +18,7 @@ from torchmigrate.scopes import build
 if TYPE_CHECKING:
     from torchmigrate.imports import ImportIndex
 
-SETTER = "set_default_tensor_type"
+_SETTER = SETTER.decode()
 _DEVICE = re.compile(
     rb"\bset_default_device\(|^[ \t]*with (?:[^\n]*, )?(?:self\.|th\.|torch\.|accel\.)?device[(:,]", re.M
 )
@@ -32,8 +32,8 @@ class UnderDefault:
     devices: frozenset[str] = frozenset()
 
 
-def survey(files: Iterable[str], index: ImportIndex) -> UnderDefault:
-    setters = {path for path in files if makes_default(_read(path, index))}
+def survey(index: ImportIndex) -> UnderDefault:
+    setters = {path for path in index.holding(SETTER) if makes_default(_read(path, index))}
     if not setters:
         return UnderDefault()
     under = together(setters, index)
@@ -77,7 +77,7 @@ def _reached(files: set[str], edges: dict[str, set[str]]) -> set[str]:
 @lru_cache(maxsize=4)
 def makes_default(raw: bytes) -> bool:
     """Whether a file makes a CUDA tensor type the default, in CUDA's words or in the helper's."""
-    if SETTER.encode() not in raw:
+    if SETTER not in raw:
         return False
     try:
         scopes = build(ast.parse(raw))
@@ -94,9 +94,9 @@ def makes_default(raw: bytes) -> bool:
 
 def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
     chain = chain_of(call.func) or ""
-    if chain.rpartition(".")[0] in NAMES and chain.endswith(f".{SETTER}"):
+    if chain.rpartition(".")[0] in NAMES and chain.endswith(f".{_SETTER}"):
         return True
-    if resolver.dotted(chain, scope) != f"torch.{SETTER}" or not call.args:
+    if resolver.dotted(chain, scope) != f"torch.{_SETTER}" or not call.args:
         return False
     return _names_cuda_type(call.args[0], scope, resolver)
 

@@ -13,6 +13,8 @@ from torchmigrate import regular
 from torchmigrate.import_lines import Import, read_imports
 from torchmigrate.installable import is_installable
 
+# what default_type.py and precision.py ask of all files
+WORDS = SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
 
@@ -48,7 +50,23 @@ class ImportIndex:
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
-        return {path: list(read_imports(path, self.texts.get(path))) for path in sorted(self.files)}
+        return {path: imports for path, (imports, _) in self._seen.items()}
+
+    def holding(self, word: bytes) -> set[str]:
+        """The modules whose text has one of WORDS."""
+        return {path for path, (_, words) in self._seen.items() if word in words and path.endswith(".py")}
+
+    @cached_property
+    def _seen(self) -> dict[str, tuple[list[Import], list[bytes]]]:
+        """Of each file its imports and those of WORDS that it has. All are read for this, once."""
+        found: dict[str, tuple[list[Import], list[bytes]]] = {}
+        for path in sorted(self.files):
+            try:
+                raw = self.read(path)
+            except OSError:
+                raw = b""
+            found[path] = list(read_imports(path, raw)), [word for word in WORDS if word in raw]
+        return found
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""

@@ -4,11 +4,12 @@ the old ones. Torch raises RuntimeError where the old ones are read after the ne
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from torchmigrate.default_type import together
 from torchmigrate.files import MARKER
+from torchmigrate.imports import TF32
 from torchmigrate.scope import Resolver
 from torchmigrate.scopes import build
 
@@ -22,11 +23,11 @@ OLD = frozenset(
         "torch.set_float32_matmul_precision", "torch.get_float32_matmul_precision",
     }
 )  # fmt: skip
-_LAST = {name.rpartition(".")[2] for name in OLD}
 
 
-def survey(files: Iterable[str], index: ImportIndex) -> Mapping[str, tuple[str, ast.expr]]:
+def survey(index: ImportIndex) -> Mapping[str, tuple[str, ast.expr]]:
     """For each file, the first old switch (its file and place) that runs in one process with it."""
+    files = set[str]().union(*map(index.holding, TF32))
     found = {path: place for path in sorted(files) if (place := _first_old(path, index)) is not None}
     beside: dict[str, tuple[str, ast.expr]] = {}
     for path, place in found.items():
@@ -37,10 +38,10 @@ def survey(files: Iterable[str], index: ImportIndex) -> Mapping[str, tuple[str, 
 
 def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
     try:
-        raw = index.read(path) if path.endswith(".py") else b""
+        raw = index.read(path)
     except OSError:
         return None
-    if raw.startswith(MARKER) or not any(name.encode() in raw for name in _LAST):
+    if raw.startswith(MARKER):
         return None
     try:
         scopes = build(ast.parse(raw))

@@ -59,14 +59,14 @@ class Facts:
         """Which files run with a CUDA tensor type as the default; all files are read, once a rule asks."""
         from torchmigrate.default_type import survey
 
-        return survey(self.files, self.index)
+        return survey(self.index)
 
     @cached_property
     def old_precision(self) -> Mapping[str, tuple[str, ast.expr]]:
         """For each file, an old switch for TF32 (its file and place) in the same process; read once a rule asks."""
         from torchmigrate.precision import survey
 
-        return survey(self.files, self.index)
+        return survey(self.index)
 
     @cached_property
     def of_own_helper(self) -> frozenset[str]:
