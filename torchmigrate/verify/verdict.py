@@ -143,8 +143,9 @@ def _device(outcome: Outcome, base: Baseline) -> Verdict | None:
         return Verdict(outcome.run, Kind.SKIPPED, "nothing to show: the original launches no kernel on cuda", outcome)
     if not _unused(outcome):
         return None
+    reason = f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}"
     silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
-    return Verdict(outcome.run, Kind.FAIL, f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}{silent}", outcome)
+    return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome)
 
 
 def _unused(outcome: Outcome) -> bool:
