@@ -54,6 +54,13 @@ def _file(run: str = "check", **files: str) -> Row:
     return Row(run, {name.replace("__", "."): text for name, text in files.items()})
 
 
+def _fleet(lines: str, run: str = "", setup: str = "", **files: str) -> Row:
+    """A list of repositories; `a` is a plain folder."""
+    return Row(
+        f"fleet repos.txt -o out --no-score {run}".rstrip(), {"repos.txt": lines, "a/a.py": GOOD, **files}, setup
+    )
+
+
 def _git(run: str, setup: str = "", **files: str) -> Row:
     return Row(run, {"a.py": GOOD, **files}, f"{GIT}; {setup}" if setup else GIT)
 
@@ -325,4 +332,50 @@ ROWS = {
     "backends of what is no Python": Row(
         "backends --python ./x", setup="printf '#!/bin/sh\\nexit 3\\n' > x; chmod +x x"
     ),
+    # ---- fleet
+    "a fleet": _fleet("a\n", setup=GIT),
+    "a fleet, checked": _fleet("a\n", "--check"),
+    "a fleet, again": Row(
+        "fleet repos.txt -o out --no-score",
+        {"repos.txt": "a\n", "a/a.py": GOOD},
+        first="torchmigrate fleet repos.txt -o out --no-score",
+    ),
+    "no such list": Row("fleet repos.txt -o out"),
+    "a list that is no UTF-8": Row("fleet repos.txt -o out", setup=r"printf '\xe9' > repos.txt"),
+    "a list of nothing": _fleet("# none yet\n"),
+    "a repository twice": _fleet("a\na\n"),
+    "two repositories of one name": _fleet("a\nb x\nc x\n"),
+    "a line with too many words": _fleet("a b c\n"),
+    "a line with a quote inside": _fleet('"a"b\n'),
+    "a repository with an odd name": _fleet("a ../b\n"),
+    "a repository that is an option": _fleet("--upload-pack=x\n"),
+    "a URL of another kind": _fleet("ftp://h/o/x\n"),
+    "half a URL": _fleet("https://me:secret@h\n"),
+    "an odd revision": _fleet("a@x^{/y}\n"),
+    "an output folder with other things": _fleet("a\n", **{"out/mine": ""}),
+    "an output folder that is a file": _fleet("a\n", out=""),
+    "results that cannot be written": _fleet("a\n", **{"out/.torchmigrate-fleet": "", "out/a": ""}),
+    "reports that cannot be written": _fleet("a\n", **{"out/.torchmigrate-fleet": "", "out/report.md/x": ""}),
+    "repositories that fail": _fleet(
+        "nowhere\na/a.py\nbroken\na@v1\nnone\nrepo@v1\nkey\nrules\n",
+        "-j 1",
+        "git init -q none; git init -q repo; git -C repo commit -q --allow-empty -m one;"
+        " (echo file://$PWD/repo@v1 url; echo file://$PWD/gone.git) >> repos.txt",
+        **{
+            "broken/.git": "x",
+            "key/pyproject.toml": "[tool.torchmigrate]\nselekt = 1\n",
+            "rules/pyproject.toml": "[tool.torchmigrate]\nrule-paths = ['nowhere']\n",
+        },
+    ),
+    "no such executor": _fleet("a\n", "--executor cluster"),
+    "dask without a port": _fleet("a\n", "--executor dask://h"),
+    "dask with -j": _fleet("a\n", "--executor dask://h:1 -j 2"),
+    "a fleet on an odd branch": _fleet("a\n", "--branch a..b"),
+    "verify nothing in a fleet": _fleet("a\n", "--verify ''"),
+    "verify with an open quote in a fleet": _fleet("a\n", '--verify "\'x"'),
+    "verify with a mistyped command in a fleet": _fleet("a\n", "--verify 'pyhton x.py'"),
+    "an unknown rule in a fleet": _fleet("a\n", "--select device/tensor-cud"),
+    "a fleet without rules": _fleet("a\n", "--select amp --ignore amp"),
+    "an unknown backend in a fleet": _fleet("a\n", "--backends mpss"),
+    "an odd exclusion in a fleet": _fleet("a\n", "--exclude '!a'"),
 }

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran, git
 
+from torchmigrate import __version__
 from torchmigrate.errors import UserError
 from torchmigrate.fleet import listing
 from torchmigrate.fleet.child import PATIENCE
@@ -493,6 +494,45 @@ def test_no_scheduler(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", "dask://127.0.0.1:9")
     assert ran.status == 2
     assert "no dask scheduler answers at tcp://127.0.0.1:9" in ran.err
+
+
+def test_a_scheduler_without_workers(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchmigrate.fleet import cluster
+
+    distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+    monkeypatch.setattr(cluster, "_PATIENCE", 2)
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, protocol="tcp") as made:
+        where = made.scheduler_address.replace("tcp", "dask")
+        ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", where)
+    assert ran.status == 2
+    assert "has no workers\nhelp: start some: dask worker tcp://" in ran.err
+
+
+def test_a_worker_of_another_version(here: Path, cli: Cli, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchmigrate.fleet import cluster as module
+
+    monkeypatch.setattr(module, "__version__", "0.0")
+    where = cluster.scheduler_address.replace("tcp", "dask")
+    ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", where)
+    assert ran.status == 2
+    assert re.search(rf"the worker at tcp://\S+ has torchmigrate {__version__}; this is 0.0\nhelp: ", ran.err)
+
+
+def test_a_scheduler_that_goes_away(six: list[str], here: Path, cluster: Any) -> None:
+    from torchmigrate.fleet.cluster import Cluster
+
+    outcomes = Cluster(cluster.scheduler_address)([Task.decode(task(here / name)) for name in six])
+    next(outcomes)
+    cluster.close()
+    with pytest.raises(UserError, match=r"the dask scheduler at tcp://\S+ is gone"):
+        list(outcomes)
+
+
+def test_without_git(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "git", None)
+    ran = cli("fleet", listed(here, "a"), "-o", "out")
+    assert ran.status == 2
+    assert ran.err == "error: fleet needs git, which is not on PATH\nhelp: install git\n"
 
 
 def test_without_the_extra(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,25 @@ ELSEWHERE = (
     ("cli/action.py", "choose one of", "test_action.py", "test_an_input_is_data"),
     ("cli/action.py", "name a directory of the checkout", "test_action.py", "test_an_input_is_data"),
     ("cli/action.py", "UserError(said)", "test_action.py", "test_an_input_is_data"),
+    ("cli/fleet.py", "goes on with the others", "test_fleet.py", "goes on with the others"),
+    ("cli/fleet.py", "fleet needs git", "test_fleet.py", "fleet needs git"),
+    ("cli/fleet.py", "while the run went on", "", "a guard: somebody else writes to the folder"),
+    ("fleet/cluster.py", "pip install 'torchmigrate[fleet]'", "test_fleet.py", "pip install 'torchmigrate[fleet]'"),
+    ("fleet/cluster.py", "start one there", "test_fleet.py", "no dask scheduler answers"),
+    ("fleet/cluster.py", "start some", "test_fleet.py", "has no workers"),
+    ("fleet/cluster.py", "the worker at", "test_fleet.py", "this is 0.0"),
+    ("fleet/cluster.py", "is gone", "test_fleet.py", "is gone"),
+    ("fleet/patch.py", "lies outside of the repository", "", "a guard: nothing outside of it is read"),
+    ("fleet/store.py", "another run is writing", "test_fleet.py", "another run is writing"),
+    ("fleet/tree.py", "must be there for every worker", "messages.txt", "a.py: is no folder"),
+    ("fleet/tree.py", "must be there for every worker", "messages.txt", "no such folder on this machine"),
+    ("fleet/tree.py", "git cannot read it", "messages.txt", "git cannot read it"),
+    ("fleet/tree.py", "is meant for git", "messages.txt", "is meant for git"),
+    ("fleet/tree.py", "has no commit", "messages.txt", "has no commit"),
+    ("fleet/tree.py", "{masked(url)} has no", "messages.txt", "has no `v1`"),
+    ("fleet/tree.py", "git {verb}", "messages.txt", "git ls-remote: "),
+    ("fleet/tree.py", "git {arguments[0]}", "", "a guard: in a repository of ours git has what it needs"),
+    ("fleet/work.py", "partition", "messages.txt", "no such directory of rules"),
     ("verify/interpreter.py", "no Python with torch", "test_verify_cli.py", "no Python with torch found"),
     ("verify/session.py", "note: large data", "test_verify_sandbox.py", "linked"),
     ("verify/session.py", "warning: not rewritten", "test_verify_cli.py", "warning: not rewritten"),
@@ -215,7 +234,7 @@ def test_nothing_is_expected_that_is_not_provoked() -> None:
 def sites() -> Iterator[tuple[str, ast.Call]]:
     for path in PACKAGE.rglob("*.py"):
         name = str(path.relative_to(PACKAGE))
-        apart = ("verify/simulated", "transforms", "server", "fleet", "cli/fleet")  # of these two, tests of their own
+        apart = ("verify/simulated", "transforms", "server")  # with tests of its own
         if name.startswith(apart):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

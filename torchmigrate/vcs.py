@@ -193,7 +193,8 @@ def _path(output: bytes) -> Path:
 
 def complaint(error: Exception) -> str:
     """What git said went wrong, of a GitError: what follows it is advice."""
-    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip().strip("'")
+    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip()
+    text = text.removeprefix("'").removesuffix("'")  # GitPython's own
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
-    return line.removeprefix("error: ").removeprefix("fatal: ").strip("'").rstrip(".")
+    return line.removeprefix("error: ").removeprefix("fatal: ").rstrip(".")

@@ -209,7 +209,8 @@ def _told(summary: Summary) -> str:
     parts = [summary["status"], counted(summary["edits"], "edit"), f"{left} left"]
     if summary["command"] == "check":
         parts = [summary["status"], left]
-    return clean(", ".join([*parts, *([summary["reason"]] if summary["reason"] else [])]))
+    more = [summary["reason"], f"verify: {summary['verify']}" if "verify" in summary else ""]
+    return clean(", ".join([*parts, *filter(None, more)]))
 
 
 def _fleet(tasks: Sequence[Task], summaries: dict[str, Summary], resumed: int, seconds: float) -> Fleet:

@@ -147,7 +147,7 @@ def _distinct(sources: Sequence[Source], explicit: set[str]) -> list[Source]:
         if other := taken.get(source.name.casefold()):
             raise UserError(
                 f"{source.place}: `{source.name}` is the name of {other.shown} already ({other.place})",
-                "write a name behind one of them",
+                "write another name behind one of them",
             )
         taken[source.name.casefold()] = source
         out.append(source)

@@ -63,7 +63,8 @@ class Fleet:
 
     def sentence(self) -> str:
         """The last line."""
-        parts = [f"{self.statuses[word]} {word}" for word in _ORDER if self.statuses[word]]
+        names = {word: "with findings" if word == "findings" else word for word in _ORDER}
+        parts = [f"{self.statuses[word]} {name}" for word, name in names.items() if self.statuses[word]]
         head = f"{counted(len(self.summaries), 'repository', 'repositories')}: {', '.join(parts)}."
         edits = f" {counted(self.total('edits'), 'edit')} in {counted(self.total('changed'), 'file')}."
         again = f" {self.resumed} done by an earlier run." if self.resumed else ""
