@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torchmigrate.fleet.task import Outcome, Summary, Task
 
 
+Say = Callable[[str], None]
 _SETTINGS = ("select", "ignore", "torch", "backends", "unsafe_fixes", "runtime", "style")
 
 
@@ -68,25 +69,25 @@ def fleet(
       torchmigrate fleet repos.txt -o out           a patch for each
       torchmigrate fleet repos.txt -o out --check   what is in the way
     """
-    given = locals()
+    tasks, notes = _tasks(repos, locals())
     from torchmigrate.cli.settings import cores
     from torchmigrate.fleet import executors
     from torchmigrate.fleet.store import Store
 
-    began = time.monotonic()
-    tasks, notes = _tasks(repos, given)
-    if not quiet:
-        print(*(f"note: {note}" for note in notes), sep="\n", end="\n" if notes else "", file=sys.stderr)
+    say: Say = (lambda line: None) if quiet else _say
+    for note in notes:
+        say(f"note: {note}")
     store = Store(output)
     with store.opened() as scratch:
-        done = {} if force else {task.name: digest for task in tasks if (digest := store.done(task.name))}
         run = executors.chosen(executor, jobs, cores, scratch)
-        summaries, resumed = _run(run, [_known(task, done) for task in tasks], store, quiet)
-        found = _fleet(tasks, summaries, resumed, time.monotonic() - began)
+        found = _run(run, tasks if force else _known(tasks, store), store, say)
         _report(found, store, output_format)
-    if not quiet:
-        print(found.sentence(), file=sys.stderr)
+    say(found.sentence())
     return found.status
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
@@ -163,30 +164,32 @@ def _author() -> tuple[str, str]:
     return (name, address) if name and address else ("torchmigrate", "torchmigrate@localhost")
 
 
-def _known(task: Task, done: dict[str, str]) -> Task:
+def _known(tasks: Sequence[Task], store: Store) -> list[Task]:
+    """With what an earlier run has done."""
     from dataclasses import replace
 
-    return replace(task, known=done.get(task.name))
+    return [replace(task, known=store.done(task.name)) for task in tasks]
 
 
-def _run(run: Executor, tasks: Sequence[Task], store: Store, quiet: bool) -> tuple[dict[str, Summary], int]:
-    """The summary of each, and how many were done already. Each is on disk before the next one is looked at."""
+def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
+    """Each result is on disk before the next one is looked at."""
+    from torchmigrate.fleet.report import Fleet
+
+    began, resumed = time.monotonic(), 0
     summaries: dict[str, Summary] = {}
-    resumed = 0
     outcomes = run(tasks)
     try:
         for outcome in outcomes:
             resumed += outcome.summary is None
             summaries[outcome.name] = _kept(outcome, store)
-            if not quiet:
-                said = "done already" if outcome.summary is None else _told(summaries[outcome.name])
-                print(f"{len(summaries)}/{len(tasks)} {outcome.name}: {said}", file=sys.stderr, flush=True)
+            said = "done already" if outcome.summary is None else _told(summaries[outcome.name])
+            say(f"{len(summaries)}/{len(tasks)} {outcome.name}: {said}")
     except KeyboardInterrupt:
         what = f"{len(summaries)} of {len(tasks)} repositories are done, and whole in {store.top}"
         raise Interrupted(what, "the same command goes on with the others") from None
     finally:
         outcomes.close()  # type: ignore[attr-defined]
-    return summaries, resumed
+    return Fleet([summaries[task.name] for task in tasks], tasks[0].mode, resumed, time.monotonic() - began)
 
 
 def _kept(outcome: Outcome, store: Store) -> Summary:
@@ -211,12 +214,6 @@ def _told(summary: Summary) -> str:
         parts = [summary["status"], left]
     more = [summary["reason"], f"verify: {summary['verify']}" if "verify" in summary else ""]
     return clean(", ".join([*parts, *filter(None, more)]))
-
-
-def _fleet(tasks: Sequence[Task], summaries: dict[str, Summary], resumed: int, seconds: float) -> Fleet:
-    from torchmigrate.fleet.report import Fleet
-
-    return Fleet([summaries[task.name] for task in tasks], tasks[0].mode, resumed, seconds)
 
 
 def _report(found: Fleet, store: Store, output_format: FleetFormat) -> None:
