@@ -68,7 +68,7 @@ def _files(root: Path) -> list[Path]:
     return [path for path in found if path.parent.name != "catalog"]
 
 
-_CASE = re.compile(r"^\[\[case\]\]\n.*?(?=^\[\[(?:rewrite|pattern|where)\]\]$|\Z)", re.M | re.S)
+_CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\n?)*", re.M)
 
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
