@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.errors import UserError
-from torchmigrate.project import NAMES, is_ours
 
 if TYPE_CHECKING:
     from torchmigrate.cli.migrate import Request
     from torchmigrate.selection import Selection
 
 # a statement on one line, as we write it: behind `;` and `:` too, and in the JSON text of a notebook
-_IMPORTED = re.compile(
-    rb"(?:^|[\"';:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[^\n#]*\b(%s)\b" % "|".join(NAMES).encode(), re.M
-)
+_IMPORTED = rb"(?:^|[\"';:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[^\n#]*\b(%s)\b"
 
 
 def refuse_lost_helper(request: Request, only: Selection) -> None:
@@ -42,11 +39,13 @@ def refuse_lost_helper(request: Request, only: Selection) -> None:
 
 def _helpers(path: Path) -> Sequence[Path]:
     """Helpers that a file of this text and place may import; clean files cost one search."""
+    from torchmigrate.project import NAMES, is_ours
+
     try:
         raw = path.read_bytes() if path.is_file() else b""
     except OSError:
         return []
-    found = {name.decode() for name in _IMPORTED.findall(raw)}
+    found = {name.decode() for name in re.findall(_IMPORTED % "|".join(NAMES).encode(), raw, re.M)}
     return [file for name in sorted(found) for file in _above(path, f"{name}.py") if is_ours(file)]
 
 
