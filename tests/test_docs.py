@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
-import types
 from collections.abc import Callable, Iterator
-from importlib import util
 from pathlib import Path
 
 import pytest
@@ -161,16 +160,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 # ---- docs/
 
 
-def build_rules() -> types.ModuleType:
-    spec = util.spec_from_file_location("build_rules", ROOT / "docs" / "build_rules.py")
-    assert spec and spec.loader
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_written_pages_are_up_to_date() -> None:
-    written = build_rules().pages()
+    written = runpy.run_path(str(ROOT / "docs" / "build_rules.py"))["pages"]()
     stale = [p.name for p, text in written.items() if not p.is_file() or p.read_text(encoding="utf-8") != text]
     assert not stale, "run: python docs/build_rules.py"
     assert set((ROOT / "docs" / "catalog").iterdir()) <= set(written)

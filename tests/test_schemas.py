@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import tomllib
-import types
 from collections.abc import Callable
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,9 @@ def takes(name: str, data: object) -> bool:
     return bool(jsonschema.Draft7Validator(SCHEMAS[name]).is_valid(data))
 
 
-def builder() -> types.ModuleType:
-    spec = util.spec_from_file_location("build_schemas", ROOT / "docs" / "build_schemas.py")
-    assert spec and spec.loader
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_what_is_written_is_up_to_date() -> None:
-    for path, text in builder().pages().items():
+    pages = runpy.run_path(str(ROOT / "docs" / "build_schemas.py"))["pages"]()
+    for path, text in pages.items():
         assert path.read_text(encoding="utf-8") == text, "run: python docs/build_schemas.py"
 
 
