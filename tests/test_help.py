@@ -183,3 +183,14 @@ def test_what_other_shells_are_told(program: None, shell: str, offered: str, mon
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
     ran = subprocess.run(["torchmigrate"], capture_output=True, text=True)
     assert (offered in ran.stdout, ran.stderr) == (True, "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_named_is_the_only_one_made(name: str) -> None:
+    group = typer.main.get_command(command_line._needed([name, "--help"]))
+    assert [*group.commands] == [name]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("line", [[], ["--version"], ["-h"], ["chek"]])
+def test_else_all_of_them_are_there(line: list[str]) -> None:
+    assert command_line._needed(line) is command_line.app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -16,14 +16,6 @@ from torchmigrate.cli.complaints import told
 from torchmigrate.cli.help import Command, Commands
 from torchmigrate.errors import Interrupted, UserError
 
-# no rich at start-up: it costs as much as typer itself
-app = typer.Typer(
-    cls=Commands,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -31,7 +23,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -64,8 +55,29 @@ _COMMANDS = (
     commands.undo,
     commands.server,
 )
-for command in _COMMANDS:
-    app.command(cls=Command)(command)
+
+
+def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
+    # no rich at start-up: it costs as much as typer itself
+    program = typer.Typer(
+        cls=Commands,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback(invoke_without_command=True)(_root)
+    for command in of:
+        program.command(cls=Command)(command)
+    return program
+
+
+app = _program(_COMMANDS)
+
+
+def _needed(arguments: Sequence[str]) -> typer.Typer:
+    """The command that is named, where one is: typer takes milliseconds to make each."""
+    named = [command for command in _COMMANDS if arguments[:1] == [command.__name__]]
+    return _program(named) if named else app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,7 +104,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(UserError("the current directory is gone", "change to one that exists"), file=sys.stderr)
         return 2
     try:
-        status = app(None if arguments is None else list(arguments), standalone_mode=False, prog_name="torchmigrate")
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        status = _needed(given)(given, standalone_mode=False, prog_name="torchmigrate")
         sys.stdout.flush()
         if status == Interrupted.status:  # typer's own way to end on Ctrl-C
             raise KeyboardInterrupt
