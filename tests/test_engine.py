@@ -49,6 +49,7 @@ def test_planning_writes_nothing(tmp_path: Path) -> None:
     [
         (b"x = torch.cuda(\n", "not Python 3"),
         (b"print 'cuda'\n", "not Python 3"),
+        (b"x.cuda(async=True)\n", "line 1: not Python 3 (invalid syntax; `async` is a keyword since Python 3.7"),
         (b"# cuda\n\n\xff\n", "line 3: byte 0xff"),
         (b"cuda = 1\0\n", "NUL byte"),
         (b"# cuda\nx = " + b"(" * 5000 + b")" * 5000 + b"\n", "nested"),

@@ -28,6 +28,9 @@ class Job:
     mode: str  # check | apply | survey: what apply would do and leave, all in places of the file as it is
 
 
+_ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
+
+
 class Worker:
     """Turns one job into one result; the second value is the rewritten text if it still needs the helper's import."""
 
@@ -56,7 +59,8 @@ class Worker:
         except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
             return Failed(path, str(error)), None
         except SyntaxError as error:
-            return Failed(path, f"line {error.lineno}: not Python 3 ({error.msg})"), None
+            hint = _ASYNC if "async=" in (error.text or "") else ""
+            return Failed(path, f"line {error.lineno}: not Python 3 ({error.msg}{hint})"), None
         except RecursionError:
             return Failed(path, "too deeply nested to parse (RecursionError)"), None
         except MemoryError:  # what `ast` raises for both
