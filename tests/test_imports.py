@@ -133,6 +133,33 @@ PLACES = {
         },
         [(".", "-m pkg.sub.patch"), (".", "pkg/sub/run.py")],
     ),
+    "packages with relative imports, run from their folder": (
+        {
+            "main.py": "from a.b import f\nimport c.d",
+            "a/__init__.py": "",
+            "a/b.py": "from .e import f",
+            "a/e.py": "f = 1",
+            "c/__init__.py": "",
+            "c/d.py": "",
+        },
+        dict.fromkeys(("main.py", "a/b.py", "a/e.py", "c/d.py"), ("accel.py", "import accel")),
+        [(".", "main.py")],
+    ),
+    "a folder without an __init__ whose modules import each other by dots": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/sub/a.py": "from .b import f",
+            "pkg/sub/b.py": "f = 1",
+            "other/a.py": "from .b import f",
+            "other/b.py": "f = 1",
+        },
+        {
+            "pkg/sub/b.py": ("pkg/accel.py", "from pkg import accel"),
+            "other/b.py": ("other/accel.py", "from . import accel"),
+        },
+        [(".", "-m pkg.sub.a"), (".", "-m other.a")],
+    ),
     "a script beside an __init__": (
         {"__init__.py": "", "run.py": "if __name__ == '__main__': pass"},
         {"run.py": ("accel.py", "import accel")},

@@ -158,11 +158,15 @@ class ImportIndex:
             return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
         if foreign:
             return self._absolute(*foreign, helper)
-        if not uses and not self._has_siblings(own, directory):
-            if in_package:
-                return self._of_package(path, own, directory, helper)
-            if (top := self._installed_above(directory)) and not self._runs_itself(path):
+        if self._has_siblings(own, directory):
+            return Placement(f"{directory}/{helper}.py", f"import {helper}")
+        if in_package and not uses:
+            return self._of_package(path, own, directory, helper)
+        if all(u.relative for u in uses) and not self._runs_itself(path):
+            if top := self._installed_above(directory):
                 return self._absolute(*os.path.split(top), helper)
+            if uses:
+                return self._relative(directory, own, helper)
         return Placement(f"{directory}/{helper}.py", f"import {helper}")
 
     def _of_package(self, path: str, own: list[Import], directory: str, helper: str) -> Placement:
@@ -224,7 +228,14 @@ class ImportIndex:
         reached = min(max((i.level for i in own), default=1), len(above))
         proven = [n for n, folder in enumerate(above, 1) if folder in self._tops]
         dots = max(proven, default=max(reached, 1))
+        if proven and self._is_one_of_many(above[dots - 1]):
+            return self._absolute(*os.path.split(above[dots - 1]), helper)
         return Placement(f"{above[dots - 1]}/{helper}.py", f"from {'.' * dots} import {helper}")
+
+    def _is_one_of_many(self, top: str) -> bool:
+        """Whether packages lie beside it that are run from their folder, too: they share the helper there."""
+        root = os.path.dirname(top)
+        return not is_installable(root) and any(os.path.dirname(t) == root for t in self._tops - {top})
 
     def _absolute(self, root: str, package: str, helper: str) -> Placement:
         if self._is_package(f"{root}/{package}") and is_installable(root):
