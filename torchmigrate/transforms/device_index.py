@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
-from torchmigrate.module import Site
+from torchmigrate.module import Module, Site
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -31,7 +31,21 @@ def device_index(site: Site) -> Iterator[Finding]:
     for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):
         safety = index_safety(node) if node is not None and not isinstance(node, ast.Starred) else None
         if node is not None and safety:
+            safety = Safety.SAFE if _is_given(site.module, node) else safety
             yield site.replace(node, f"accel.device({site.module.text(node)})", safety)
+
+
+def _is_given(module: Module, node: ast.expr) -> bool:
+    """Whether it stands in the body of an `if args.gpu is not None`."""
+    wanted = f"{ast.unparse(node)} is not None"
+    below: ast.AST = node
+    for up in module.ancestors(node):
+        if isinstance(up, ast.If) and below in up.body:
+            tests = up.test.values if isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And) else [up.test]
+            if any(ast.unparse(test) == wanted for test in tests):
+                return True
+        below = up
+    return False
 
 
 def index_safety(node: ast.expr) -> Safety | None:
