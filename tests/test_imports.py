@@ -172,9 +172,22 @@ PLACES = {
             "pkg/logging/__init__.py": "",
             "pkg/a.py": "import logging\nfrom pkg.b import f",
             "pkg/b.py": "f = 1",
+            "pkg/c.py": "import logging",
+        },
+        {"pkg/a.py": ("pkg/accel.py", "from pkg import accel"), "pkg/c.py": ("pkg/accel.py", "from . import accel")},
+        [(".", "-m pkg.a"), (".", "-m pkg.c")],
+    ),
+    "an installable package that imports its tests": (
+        {
+            **INSTALLABLE,
+            "main.py": "from pkg.a import f",
+            "pkg/__init__.py": "",
+            "pkg/a.py": "from tests.b import f",
+            "tests/__init__.py": "",
+            "tests/b.py": "f = 1",
         },
         {"pkg/a.py": ("pkg/accel.py", "from pkg import accel")},
-        [(".", "-m pkg.a")],
+        [(".", "main.py")],
     ),
     "an example that needs the installed package, imported in its own way": (
         {

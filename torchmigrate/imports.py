@@ -148,16 +148,14 @@ class ImportIndex:
         in_package = self._is_package(directory)
         if in_package and self._is_relative(directory, own, uses):
             return self._relative(directory, own, helper)
-        foreign = self._package_used(path, own, directory)
-        if foreign and is_installable(foreign[0]):
-            return self._absolute(*foreign, helper)
         absolute = [
             u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
         ]
+        foreign = self._package_used(path, own, directory)
+        if foreign and (not absolute or (is_installable(foreign[0]) and not is_installable(absolute[0].root))):
+            return self._absolute(*foreign, helper)
         if absolute:
             return self._absolute(absolute[0].root, absolute[0].dotted[0], helper)
-        if foreign:
-            return self._absolute(*foreign, helper)
         if self._has_siblings(own, directory):
             return Placement(f"{directory}/{helper}.py", f"import {helper}")
         if in_package and not uses:
@@ -192,7 +190,8 @@ class ImportIndex:
 
     def _has_siblings(self, own: list[Import], directory: str) -> bool:
         """Whether it imports what lies beside it by the name alone, as scripts do."""
-        return any(not i.level and i.module and self._under(directory, (i.module.split(".")[0],)) for i in own)
+        names = {i.module.partition(".")[0] for i in own if not i.level and i.module} - sys.stdlib_module_names
+        return any(self._under(directory, (name,)) for name in names)
 
     def _runs_itself(self, path: str) -> bool:
         try:
