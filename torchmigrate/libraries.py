@@ -28,8 +28,12 @@ def names_in(module: Module) -> re.Pattern[str] | None:
     return re.compile(rf"(?<![\w.])({'|'.join(sorted(map(re.escape, found)))})(?!\w)") if found else None
 
 
-# a compiled kernel: `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`; not `utils.move_to_cuda(x)`
-_KERNEL = re.compile(r"(?<![\w.])\w+\.(?!\w*to_cuda|is_cuda|use_cuda)\w+_cuda\s*\(|(?<![\w.])\w+_cuda\.\w+\(")
+# a compiled kernel: `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`, `src.gpu.psamask_forward(...)`; not
+# `utils.move_to_cuda(x)`
+_KERNEL = re.compile(
+    r"(?<![\w.])\w+\.(?!\w*to_cuda|is_cuda|use_cuda)\w+_cuda\s*\(|(?<![\w.])\w+_cuda\.\w+\("
+    r"|(?<![\w.])\w+\.(gpu|cuda)\.\w+_(for|back)ward\w*\("
+)
 
 _PACKAGE = re.compile(r"[\"'](onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b")  # as pip calls them
 
