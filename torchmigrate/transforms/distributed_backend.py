@@ -72,6 +72,12 @@ def _target(target: ast.expr) -> str:
     return ""
 
 
+_STORED = {
+    "dict": "a configuration file may be run where the helper cannot be imported",
+    "Namespace": "options may be stored, and read on another machine",
+}
+
+
 def _composed(site: Site) -> Finding:
     here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', site.module.names)
     return site.note(
@@ -87,8 +93,8 @@ def _keyword(
         if arg == "backend" and last in _STARTS:
             yield _composed(site)
     elif _BACKEND.search(arg):
-        why = f"{site.rule.message}; a configuration file may be run where the helper cannot be imported"
-        yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last in ("dict", "Namespace") else ()))
+        why = f"{site.rule.message}; {_STORED.get(last)}"
+        yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last in _STORED else ()))
     elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(site.module.statement(call)):
         yield from _option(site, node, call)
 
