@@ -14,6 +14,7 @@ from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 
+STARTS = re.compile(r"\b(Popen|Process|submit|apply_async|check_call)\(|\bsubprocess\.run\(")
 _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
@@ -44,7 +45,13 @@ def _used_so(site: Site, name: str) -> bool:
     """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
     text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
     divides = re.search(rf"[^'\"\s]\s*(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
-    return bool(divides) and not is_asked(site.module, name)
+    return bool(divides or _starts(site.module, name)) and not is_asked(site.module, name)
+
+
+def _starts(module: Module, name: str) -> bool:
+    """Whether a loop starts a process for each: `for rank in range(n): Popen(...)`."""
+    loops = (s for s in module.scopes.statements if isinstance(s, ast.For) and ast.unparse(s.iter) == f"range({name})")
+    return any(STARTS.search(module.text(loop)) for loop in loops)
 
 
 def is_asked(module: Module, name: str) -> bool:

@@ -6,15 +6,13 @@ device/count makes it at least 1 where it only divides or only starts processes;
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
-from torchmigrate.transforms.device_count import divides_or_spawns, is_asked
+from torchmigrate.transforms.device_count import STARTS, divides_or_spawns, is_asked
 
-_STARTS = re.compile(r"\b(Popen|Process|submit|apply_async|check_call)\(|\bsubprocess\.run\(")
 _PROCESSES = {"nprocs", "num_processes", "processes"}
 _NOTHING = "is 0 without an accelerator: no process is started, nothing is done, and the exit status is 0"
 _DIVIDES = "is 0 without an accelerator: ZeroDivisionError on the CPU"
@@ -66,7 +64,7 @@ def _meaning(module: Module, node: ast.expr) -> str | None:
 def _meaning_at(statement: ast.stmt, node: ast.expr) -> str | None:
     """What 0 would do at this place."""
     if isinstance(statement, ast.For) and _is_range_of(statement.iter, node):
-        starts = any(_STARTS.search(ast.unparse(s)) for s in statement.body)
+        starts = any(STARTS.search(ast.unparse(s)) for s in statement.body)
         return _NOTHING if starts else None
     for up in ast.walk(statement):
         match up:
@@ -75,7 +73,7 @@ def _meaning_at(statement: ast.stmt, node: ast.expr) -> str | None:
             case ast.keyword(arg, value) if value is node and arg in _PROCESSES:
                 return _NOTHING
             case ast.comprehension(iter=iterated) if _is_range_of(iterated, node):
-                return _NOTHING if _STARTS.search(ast.unparse(statement)) else None
+                return _NOTHING if STARTS.search(ast.unparse(statement)) else None
     return None
 
 
