@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
-from torchmigrate.scope import chain_of
+from torchmigrate.transforms.import_fallback import import_fallback, is_only_called
 from torchmigrate.transforms.reference import is_annotation, type_test
 
 # what the helper makes on CUDA, under a name that is a class on every build
@@ -27,6 +27,8 @@ def helper_class(site: Site) -> Iterator[Finding]:
     name = site.qualified or ""
     helper, made = _HELPER.get(name), _CLASS.get(name)
     up = site.module.parent(site.ref)
+    if isinstance(site.node, ast.ImportFrom):
+        yield from import_fallback(site, _HELPER)
     if helper is None:
         return
     if site.node is not site.ref:
@@ -67,11 +69,4 @@ def _is_fallback(up: ast.AST | None) -> bool:
 
 
 def _only_called(module: Module, assign: ast.Assign) -> bool:
-    """Or handed on, which stands for a call: `amp_autocast=amp_autocast`."""
-    names = {t.id for t in assign.targets if isinstance(t, ast.Name)}
-    used: set[int] = set()
-    for call in (n for n in module.nodes if isinstance(n, ast.Call)):
-        tests = chain_of(call.func) in ("isinstance", "issubclass")
-        used |= {id(call.func), *(id(a) for a in (*call.args, *(k.value for k in call.keywords)) if not tests)}
-    loads = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load))
-    return all(id(n) in used for n in loads)
+    return is_only_called(module, {t.id for t in assign.targets if isinstance(t, ast.Name)})
