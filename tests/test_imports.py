@@ -133,6 +133,11 @@ PLACES = {
         },
         [(".", "-m pkg.sub.patch"), (".", "pkg/sub/run.py")],
     ),
+    "a script without a main in an example": (
+        {**INSTALLABLE, "pkg/__init__.py": "", "examples/__init__.py": "", "examples/x/update.py": "print(1)"},
+        {"examples/x/update.py": ("examples/x/accel.py", "import accel")},
+        [(".", "examples/x/update.py")],
+    ),
     "packages with relative imports, run from their folder": (
         {
             "main.py": "from a.b import f\nimport c.d",

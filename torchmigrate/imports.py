@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchmigrate import regular
 from torchmigrate.import_lines import Import, read_imports
-from torchmigrate.installable import is_installable
+from torchmigrate.installable import ASIDE, is_installable
 
 # what default_type.py and precision.py ask of all files
 WORDS = SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -183,9 +183,10 @@ class ImportIndex:
     def _installed_above(self, directory: str) -> str | None:
         """The package to install that holds a folder without an __init__."""
         while directory.startswith(f"{self.root}/"):
-            if self._is_package(directory) and is_installable(os.path.dirname(directory)):
-                return directory
-            directory = os.path.dirname(directory)
+            above, name = os.path.split(directory)
+            if self._is_package(directory) and is_installable(above):
+                return None if ASIDE.fullmatch(name) else directory
+            directory = above
         return None
 
     def _has_siblings(self, own: list[Import], directory: str) -> bool:

@@ -14,7 +14,8 @@ _PACKAGING = {
     "setup.cfg": r"^\[metadata\]",
     "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
 }
-_ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
+# folders that are not installed
+ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
 _LISTED = re.compile(r"^\[tool\.(setuptools\.packages|poetry)|^(packages|py-modules)\s*=", re.M)
 _BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
 
@@ -42,4 +43,4 @@ def _is_refused(folder: str, text: str) -> bool:
     refuses that, or leaves one out (setuptools/discovery.py). All is run from that folder then, as for uv."""
     if _LISTED.search(text) or _BACKEND.search(text):
         return False
-    return sum(1 for p in Path(folder).glob("*/__init__.py") if not _ASIDE.fullmatch(p.parent.name)) > 1
+    return sum(1 for p in Path(folder).glob("*/__init__.py") if not ASIDE.fullmatch(p.parent.name)) > 1
