@@ -153,11 +153,6 @@ def test_idioms_do_not_reach_over_cells(tmp_path: Path) -> None:
     assert found[-1] == "y = x.to(accel.device())"
 
 
-def test_a_checkpoint_is_loaded_as_in_a_script(tmp_path: Path) -> None:
-    found = after(tmp_path, IMPORT, "net.load_state_dict(torch.load(path)['model'])  # saved by .cuda()")
-    assert "torch.load(path, map_location=accel.map_location())['model']" in found[-1]
-
-
 # ---- the helper
 
 

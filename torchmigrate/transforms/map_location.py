@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torchmigrate.edits import Edit, Finding
+from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Site
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import in_fstring
@@ -39,7 +39,10 @@ def _missing(site: Site, call: ast.Call) -> Finding:
     if island is None:
         return site.note()
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
-    return site.fix([Edit(after, after, spell(f", map_location={_KEPT}", site.module.names))])
+    edits = [Edit(after, after, spell(f", map_location={_KEPT}", site.module.names))]
+    if site.module.path.suffix == ".ipynb":  # another cell, not in this file's order, may count on where it was
+        return site.fix(edits, Safety.UNSAFE, f"{site.rule.message}; what other cells do with it is not known")
+    return site.fix(edits)
 
 
 def _function(site: Site, given: ast.Lambda) -> Iterator[Finding]:
