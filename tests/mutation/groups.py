@@ -1,0 +1,78 @@
+"""What is mutated, and the tests meant for it, in stages: one runs only if those before it noticed nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# module of the engine: the tests of its own, besides tests/test_<module>.py
+_ENGINE: Mapping[str, tuple[str, ...]] = {
+    "bindings": (), "cells": ("notebook", "notebook_files"), "edits": ("diff",), "engine": ("notebook_files",),
+    "guards": (), "import_lines": ("imports",), "imports": (), "journal": ("undo", "write"), "kinds": ("bindings",),
+    "ladders": ("guards",), "magics": ("notebook",), "module": ("rewrite",), "notebook": ("notebook_files",),
+    "pattern": (), "receiver": ("bindings",), "regions": ("guards",), "rewrite": (), "scan": ("scope", "rewrite"),
+    "scope": (), "scopes": ("scope",), "source": (), "spelling": ("pattern",), "split": ("commit",), "suppress": (),
+    "table": ("rewrite",), "undo": (), "write": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`stages` of tests for every file, after those in `own`; `imports` are made once, before the forks."""
+
+    patterns: Sequence[str]
+    common: Sequence[tuple[str, ...]]
+    imports: Sequence[str]
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def files(self, root: Path) -> list[str]:
+        return sorted(p.relative_to(root).as_posix() for pattern in self.patterns for p in root.glob(pattern))
+
+    def stages(self, path: str) -> list[tuple[str, ...]]:
+        own = self.own.get(path)
+        return [own, *self.common] if own else [*self.common]
+
+
+def _tests(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/test_{name}.py" for name in names)
+
+
+def _cases(root: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Transform -> the cases of the rules that name it."""
+    rules: dict[str, list[str]] = {}
+    for path in sorted((root / "rules").glob("*/*.toml")):
+        if named := re.search(r'^transform *= *"(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
+            rules.setdefault(named[1], []).append(f"{path.parent.name}/{path.stem}")
+    for name, ids in rules.items():
+        words = f"test_case and ({' or '.join(ids)})"
+        yield f"torchmigrate/transforms/{name}.py", ("tests/test_rules.py", "-k", words)
+
+
+def _own(root: Path, module: str) -> tuple[str, ...]:
+    names = (module, *_ENGINE[module])
+    return tuple(test for test in _tests(*names) if (root / test).exists())
+
+
+_ROOT = Path(__file__).parents[2]
+_LIGHT = ("pytest", "hypothesis", "libcst", "rich", "typer")
+GROUPS = {
+    "transforms": Group(
+        ["torchmigrate/transforms/[a-z]*.py"],
+        [_tests("rules"), _tests("library_ops", "left_alone", "once", "guards")],
+        _LIGHT,
+        dict(_cases(_ROOT)),
+    ),
+    "engine": Group(
+        [f"torchmigrate/{module}.py" for module in _ENGINE],
+        [_tests("rules"), _tests("once", "left_alone", "rewrite", "guards", "project", "engine")],
+        _LIGHT,
+        {f"torchmigrate/{module}.py": _own(_ROOT, module) for module in _ENGINE},
+    ),
+    "helper": Group(
+        ["torchmigrate/runtime.py"],
+        [("tests/runtime/test_backends.py", "tests/runtime/test_cpu.py"), ("tests/runtime/test_compile.py",)],
+        (*_LIGHT, "torch", "numpy"),
+    ),
+}
