@@ -27,6 +27,9 @@ ADVICE = [
     ('@torch.library.impl(lib, "op", "CUDA")\ndef op(x): return x\n',
      ['`@torch.library.impl(lib, "op", "CompositeExplicitAutograd")`', '`@torch.library.register_fake("ns::op")`'],
      EVERY),
+    ('torch.library.impl("ns::op", "CUDA", f)\n' + FAKE, ['`@torch.library.impl("ns::op", "default")`'], EVERY),
+    ('torch.library.impl(lib, "op", dispatch_key="CUDA")(f)\n' + FAKE,
+     ['`@torch.library.impl(lib, "op", "CompositeExplicitAutograd")`'], EVERY),
     ('lib.impl("op", f, dispatch_key="CUDA")\nlib.impl("op", f, "XPU")\n' + FAKE,
      ['`ns::op` has kernels for CUDA and XPU', '`lib.impl("op", ..., "CompositeExplicitAutograd")`'],
      ("cpu", "mps", "npu")),
@@ -36,6 +39,9 @@ ADVICE = [
     ('lib.impl("op", f, "AutocastCUDA")\n', ['`lib.impl("op", ..., "AutocastXPU")`'], ACCELERATORS),
     ('lib.impl("op", f, "AutogradCUDA")\n', ['register it for "Autograd"'], EVERY),
 ]  # fmt: skip
+
+
+DEVICES = {"CPU": "the CPU", "MPS": "MPS", "XPU": "XPU", "PrivateUse1": "NPU"}
 
 
 def advice(body: str, rules: Table) -> list[Finding]:
@@ -48,6 +54,29 @@ def test_the_call_to_add(body: str, words: list[str], backends: tuple[str, ...],
     assert all(word in finding.message for word in words), finding.message
     assert finding.backends == backends
     assert ("register_fake" in finding.message) == any("register_fake" in word for word in words)
+
+
+def beside(kind: str, key: str) -> str:
+    return "".join(f'lib.impl("op", f, "{kind}{k}")\n' for k in ("CUDA", key)) + FAKE
+
+
+@pytest.mark.parametrize(("key", "device"), DEVICES.items())
+def test_what_has_a_kernel_is_named(key: str, device: str, rules: Table) -> None:
+    (finding,) = advice(beside("", key), rules)
+    assert f"kernels for CUDA and {device} here" in finding.message
+    assert len(finding.backends) == 3
+
+
+@pytest.mark.parametrize("key", ["CPU", "MPS", "XPU"])
+def test_a_gradient_or_a_cast_for_another_device_counts(key: str, rules: Table) -> None:
+    assert not advice(beside("Autocast", key), rules)
+    (finding,) = advice(beside("Autograd", key), rules)
+    assert finding.backends == tuple(b for b in EVERY if b != key.lower())
+
+
+@pytest.mark.parametrize("key", ["default", "CompositeExplicitAutograd", "CompositeImplicitAutograd"])
+def test_a_kernel_for_all_is_enough(key: str, rules: Table) -> None:
+    assert not advice(f'lib.impl("op", f, "CUDA")\nlib.impl("op", f, "{key}")\n' + FAKE, rules)
 
 
 @pytest.mark.parametrize("body", [

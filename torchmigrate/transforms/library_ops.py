@@ -90,7 +90,7 @@ def _spelled(module: Module, call: ast.Call, found: Registration, device: str) -
     """The call to add, in the form of the one that is there."""
     key = _key(module, call)
     op = module.text(call.args[0]) if call.args else f'"{found.label}"'
-    if key == ".impl" or (key == "torch.library.impl" and len(call.args) > 2):
+    if key == ".impl" or (key == "torch.library.impl" and len(call.args) > 1 and _library(module, call.args[0])):
         dispatch = "AutocastXPU" if found.kind == "autocast" else _EVERY
         owner = module.text(call.func.value) if key == ".impl" and isinstance(call.func, ast.Attribute) else ""
         return f'`{owner}.impl({op}, ..., "{dispatch}")`' if owner else (
