@@ -40,14 +40,23 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 
 def _cases(root: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Transform -> the cases of the rules that name it."""
-    rules: dict[str, list[str]] = {}
-    for path in sorted((root / "rules").glob("*/*.toml")):
-        if named := re.search(r'^transform *= *"(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
-            rules.setdefault(named[1], []).append(f"{path.parent.name}/{path.stem}")
-    for name, ids in rules.items():
-        words = f"test_case and ({' or '.join(ids)})"
-        yield f"torchmigrate/transforms/{name}.py", ("tests/test_rules.py", "-k", words)
+    """Transform -> the cases of the rules that come to it, by their `transform` or through its imports."""
+    rules = {f"{path.parent.name}/{path.stem}": path.read_text("utf-8") for path in sorted(root.glob("rules/*/*.toml"))}
+    texts = {path.stem: path.read_text("utf-8") for path in (root / "torchmigrate/transforms").glob("*.py")}
+    imports = {
+        name: {other for other in texts if re.search(rf"^from torchmigrate\.transforms.*\b{other}\b", text, re.M)}
+        for name, text in texts.items()
+    }
+    for name in texts:
+        users = {name}
+        while more := {other for other in texts if imports[other] & users} - users:
+            users |= more
+        ids = [rule for rule, text in rules.items() if re.search(rf'^transform *= *"({"|".join(users)})"', text, re.M)]
+        if ids:
+            yield (
+                f"torchmigrate/transforms/{name}.py",
+                ("tests/test_rules.py", "-k", f"test_case and ({' or '.join(ids)})"),
+            )
 
 
 def _own(root: Path, module: str) -> tuple[str, ...]:
@@ -60,7 +69,7 @@ _LIGHT = ("pytest", "hypothesis", "libcst", "rich", "typer")
 GROUPS = {
     "transforms": Group(
         ["torchmigrate/transforms/[a-z]*.py"],
-        [_tests("rules"), _tests("library_ops", "left_alone", "once", "guards")],
+        [_tests("transforms", "library_ops", "left_alone", "once", "guards")],
         _LIGHT,
         dict(_cases(_ROOT)),
     ),

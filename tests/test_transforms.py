@@ -1,0 +1,127 @@
+"""Transforms: what they read of the project's other files, their tables name by name, and a rule that is alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, planned, texts_after, write_tree
+
+from torchmigrate import pack
+from torchmigrate.cases import migrate
+from torchmigrate.rule import Ruleset
+from torchmigrate.table import Table, table
+from torchmigrate.transforms import graph_break, mps_operator
+
+RULES = pack.load().rules
+HELPER = (ROOT / "torchmigrate/runtime.py").read_text()
+MAIN = "import torch\nimport conf\n"
+
+
+def is_helped(name: str) -> bool:
+    return bool(re.search(rf"^((def|class) )?{name.partition('.')[0]}\b", HELPER, re.MULTILINE))
+
+
+def told(code: str, rule: str, rules: Table) -> list[str]:
+    """What the rule says of a file, with all rules on."""
+    found = migrate(f"import torch\nimport os\nimport torch.distributed as dist\n{code}\n".encode(), rules)[1]
+    return [f.message for f in found if f.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"main.py": MAIN, "conf.py": 'import torch\nDEVICE = "cuda"\n'}, None),
+        ({"conf.py": 'import torch\nDEVICE = "cuda"\n'}, "DEVICE = accel.device_type()\n"),
+        ({"main.py": MAIN, "conf.py": 'import torch\nON = torch.cuda.is_available()\nDEVICE = "cuda"\n'},
+         "ON = accel.is_available()\nDEVICE = accel.device_type()\n"),
+    ],
+    ids=["imported", "a script", "imported, and asks already"],
+)  # fmt: skip
+def test_t14_no_probe_is_gained_at_import(files: dict[str, str], expected: str | None, tmp_path: Path) -> None:
+    text = texts_after(write_tree(tmp_path, files)).get("conf.py")
+    assert text == (expected and f"import torch\nimport accel\n{expected}")
+
+
+def test_a_library_may_import_itself(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path, {"apex/__init__.py": "import torch\n", "train.py": "import torch\nimport apex\n"})
+    assert planned(tree)["train.py"].findings == ()  # type: ignore[union-attr]
+    (tree / "apex/__init__.py").unlink()
+    assert [f.rule for f in planned(tree)["train.py"].findings] == ["hazard/nvidia-library"]  # type: ignore[union-attr]
+
+
+def test_fsdp_alone_knows_the_current_device() -> None:
+    text = "import torch\nimport torch.distributed.fsdp as fsdp\nimport accel\n"
+    call = "fsdp.FullyShardedDataParallel(net, device_id={})\n"
+    rule = table(Ruleset({"distributed/fsdp": RULES["distributed/fsdp"]}))
+    given, _ = migrate((text + call.format("torch.cuda.current_device()")).encode(), rule)
+    assert given.decode() == text + call.format("accel.device(torch.cuda.current_device())")
+
+
+SAME = (
+    "empty_cache", "synchronize", "Event", "Stream", "stream", "current_stream", "default_stream", "set_stream",
+    "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats",
+    "memory_summary", "mem_get_info", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "current_device",
+    "set_device", "device_of", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
+    "initial_seed", "set_per_process_memory_fraction",
+)  # fmt: skip
+VARIABLE = '"CUDA_VISIBLE_DEVICES"'
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(f"{owner}[{VARIABLE}] = '0'" for owner in ("env", "envs", "my_env", "new_env", "current_env", "os.environ")),
+        *(f"{name}({VARIABLE}, '0')" for name in ("os.getenv", "os.putenv", "patch.setenv", "os.unsetenv", "getenv")),
+        f"{VARIABLE} in os.environ",
+        f"{VARIABLE} not in os.environ",
+        f"run(env={{{VARIABLE}: '0'}})",
+        f"os.environ.update({{{VARIABLE}: '0'}})",
+    ],
+)
+def test_an_environment_is_known(code: str, rules: Table) -> None:
+    assert len(told(code, "hazard/environment", rules)) == 1
+
+
+@pytest.mark.parametrize(
+    "code", [f"names[{VARIABLE}]", f"show({VARIABLE})", f"{VARIABLE} in names", f"run(names={{{VARIABLE}: '0'}})"]
+)
+def test_what_is_no_environment(code: str, rules: Table) -> None:
+    assert told(code, "hazard/environment", rules) == []
+
+
+@pytest.mark.parametrize("name", ["manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state"])
+def test_random_numbers_of_one_backend(name: str, rules: Table) -> None:
+    (message,) = told(f"torch.xpu.{name}(1)", "device/other-backend", rules)
+    assert message.startswith("random numbers of XPU alone")
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_helper_has_what_another_backend_has(name: str, rules: Table) -> None:
+    text, _ = migrate(f"import torch\nimport accel\nx = torch.xpu.{name}\n".encode(), rules, True)
+    assert text.decode() == f"import torch\nimport accel\nx = accel.{name}\n"
+    assert is_helped(name)
+
+
+@pytest.mark.parametrize("name", ["is_available", "device_count", "is_initialized", "is_bf16_supported", "memory"])
+def test_a_question_to_another_backend_does_no_harm(name: str, rules: Table) -> None:
+    assert told(f"x = torch.xpu.{name}", "device/other-backend", rules) == []
+
+
+@pytest.mark.parametrize("name", ["init_process_group", "new_group", "init_distributed", "new_subgroups"])
+def test_what_starts_a_group(name: str, rules: Table) -> None:
+    text = f'import torch.distributed as dist\nimport accel\ndist.{name}("nccl")\n'
+    assert migrate(text.encode(), rules)[0].decode() == text.replace('"nccl"', "accel.dist_backend()")
+
+
+def test_names_in_tables_are_names() -> None:
+    assert set(mps_operator._SINCE) <= {*RULES["hazard/mps-operator"].on}
+    assert {*RULES["hazard/mps-operator"].on} >= mps_operator._FACTORIES
+    assert [n for n in (*graph_break.SKIPPED, *graph_break.ELSEWHERE) if not is_helped(n)] == []
+
+
+def test_both_switches_of_tf32_in_one_file(rules: Table) -> None:
+    code = 'torch.backends.cudnn.allow_tf32 = True\ntorch.backends.cuda.matmul.fp32_precision = "tf32"'
+    (message,) = told(code, "backends/tf32", rules)
+    assert "`torch.backends.cudnn.allow_tf32` in line 4" in message
