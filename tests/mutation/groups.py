@@ -35,8 +35,8 @@ class Group:
         return [own, *self.common] if own else [*self.common]
 
 
-def _tests(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/test_{name}.py" for name in names)
+def _tests(*names: str, in_: str = "") -> tuple[str, ...]:
+    return tuple(f"tests/{in_}test_{name}.py" for name in names)
 
 
 def _cases(root: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -81,7 +81,7 @@ GROUPS = {
     ),
     "helper": Group(
         ["torchmigrate/runtime.py"],
-        [("tests/runtime/test_backends.py", "tests/runtime/test_cpu.py"), ("tests/runtime/test_compile.py",)],
+        [_tests("backends", "cpu", in_="runtime/"), _tests("compile", in_="runtime/"), _tests("file", in_="runtime/")],
         (*_LIGHT, "torch", "numpy"),
     ),
 }

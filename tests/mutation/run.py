@@ -1,6 +1,6 @@
 """Mutation testing: does a test notice when a line says something else?
 
-    python tests/mutation/run.py [GROUP ...] [--seed 7] [--number 60] [--only FILE:LINE]
+    python tests/mutation/run.py [GROUP ...] [--seed 7] [--number 60] [--only FILE:LINE ...]
 
 Draws `number` mutants from each group (`operators.py`; by a hash of the seed and the mutant's own line, so that the
 draw stays as it is while other lines change) and runs the tests meant for the file (`groups.py`) until one fails: in a
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("groups", nargs="*", default=[*GROUPS])
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--number", type=int, default=60)
-    parser.add_argument("--only", default="", help="FILE:LINE")
+    parser.add_argument("--only", nargs="*", default=[""], help="of the draw, those that start so: FILE:LINE")
     options = parser.parse_args()
     rows = []
     for name in options.groups:
@@ -132,7 +132,7 @@ def main() -> None:
         for module in group.imports:
             importlib.import_module(module)
         sample = drawn(ROOT, group.files(ROOT), options.seed, options.number)
-        sample = [(p, m) for p, m in sample if f"{p}:{m.line}:".startswith(options.only)]
+        sample = [(p, m) for p, m in sample if f"{p}:{m.line}:".startswith(tuple(options.only))]
         found = []
         for result in results(ROOT, group, sample):
             print(result, flush=True)

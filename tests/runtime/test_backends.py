@@ -135,6 +135,25 @@ def test_xpu_translates_cuda_devices(backend):
     assert accel.is_accelerated(torch.device("xpu:1")) and not accel.is_accelerated(torch.ones(1))
 
 
+def test_index_0_is_a_device_and_what_is_no_device_stays(backend):
+    xpu = backend("xpu")
+    accel.memory_allocated(0)
+    accel.device_of("a tensor")
+    assert xpu.calls == [("memory_allocated", (torch.device("xpu", 0),), {}), ("device_of", ("a tensor",), {})]
+
+
+def test_on_cuda_data_parallel_is_torch_s_own(backend, monkeypatch):
+    backend("cuda")
+    monkeypatch.setattr(torch.nn, "DataParallel", lambda *arguments: arguments)
+    assert accel.data_parallel("net", [0, 1], 0, 1) == ("net", [0, 1], 0, 1)
+
+
+def test_on_cuda_a_cast_to_a_legacy_type_is_torch_s_own(backend):
+    kind = torch.cuda.FloatTensor
+    backend("cuda")
+    assert accel.cast(types.SimpleNamespace(type=lambda wanted: [wanted]), kind) == [kind]
+
+
 def test_what_xpu_lacks(backend, monkeypatch):
     xpu = backend(
         "xpu", absent=("default_stream", "ipc_collect", "memory_summary", "range_push", "range_pop"), synchronize=None
@@ -163,9 +182,10 @@ def test_collectives_on_xpu(backend, monkeypatch, built, expected):
     assert accel.dist_backend() == expected
 
 
-def test_collectives_on_npu(backend):
-    backend("npu")
-    assert accel.dist_backend() == "hccl"
+@pytest.mark.parametrize(("kind", "expected"), [("npu", "hccl"), ("hpu", "hccl"), ("mps", "gloo"), ("mtia", "gloo")])
+def test_collectives_elsewhere(backend, kind, expected):
+    backend(kind)
+    assert accel.dist_backend() == expected
 
 
 @pytest.mark.parametrize("kind", ["xpu", "mps"])
@@ -197,6 +217,19 @@ def test_mps_gets_no_devices_and_no_streams(backend):
         ("set_rng_state", ("state",), {}),
         ("set_per_process_memory_fraction", (0.5,), {}),
     ]
+
+
+@pytest.mark.parametrize("name", ["Event", "Stream", "stream", "current_stream", "default_stream", "set_stream"])
+def test_the_streams_of_a_later_torch_mps_are_not_used(backend, name):
+    mps = backend("mps")
+    setattr(mps, name, lambda *args, **options: pytest.fail(f"torch.mps.{name} was called"))
+    getattr(accel, name)(*[None] * (name in ("stream", "set_stream")))
+
+
+def test_mps_seeds_its_one_device_at_random(backend):
+    mps = backend("mps")
+    accel.seed_all()
+    assert mps.calls == [("seed", (), {})]
 
 
 def test_mps_says_what_it_knows_and_no_more(backend):

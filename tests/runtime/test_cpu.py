@@ -278,7 +278,8 @@ def test_cast(wanted, dtype):
         assert accel.cast(torch.nn.Linear(2, 2), wanted).weight.dtype == dtype
 
 
-def test_default_tensor_type_is_the_default_dtype():
+def test_default_tensor_type_is_the_default_dtype(monkeypatch):
+    monkeypatch.setattr(torch, "set_default_device", lambda device: pytest.fail("the default device was set"))
     try:
         accel.set_default_tensor_type(torch.float64)
         assert torch.ones(1).dtype == torch.float64
