@@ -166,6 +166,8 @@ DROP = {
     "import as": ("import torch.cuda.amp as amp\n", ""),
     "with an alias": ("from torch.cuda.amp import autocast as autocast\n", ""),
     "CRLF": ("import os\r\nfrom torch.cuda import amp\r\nimport sys\r\n", "import os\r\nimport sys\r\n"),
+    "a blank behind it": ("from torch.cuda import amp \n", ""),
+    "blanks behind it": ("from torch.cuda import amp  \t\nimport os\n", "import os\n"),
     "all of many": ("from torch.cuda.amp import autocast, GradScaler\n", ""),
     "one of two": ("from torch.cuda.amp import autocast, common\n", "from torch.cuda.amp import common\n"),
     "the last of two": ("from torch.cuda.amp import common, autocast\n", "from torch.cuda.amp import common\n"),
@@ -241,3 +243,17 @@ def test_an_init_keeps_its_interface() -> None:
 def test_what_is_still_used_stays() -> None:
     text = "from torch.cuda.amp import autocast\nautocast()\n"
     assert dropped(text + "autocast()\n", text) == text
+
+
+@pytest.mark.parametrize(("length", "stays"), [(79, True), (80, False)])
+def test_a_name_in_a_string_is_a_use_if_the_string_is_short(length: int, stays: bool) -> None:
+    head = "from torch.cuda import amp\n"
+    text = f"note = {'amp'.ljust(length, '.')!r}\naccel.autocast()\n"
+    assert dropped(head + "amp.x\n", head + text) == (head + text if stays else text)
+
+
+def test_above_the_import_in_a_cell_which_may_have_no_line_end() -> None:
+    text = "import os\nx = accel.f()\n"
+    for before, start in ((False, len("import os\n")), (True, 0)):
+        edit = bindings.insertion(module(text), ["import accel"], text.index("accel"), before=before)
+        assert (edit.start, edit.end, edit.text) == (start, start, "import accel\n")

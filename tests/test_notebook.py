@@ -41,6 +41,11 @@ def replace(book: Notebook, old: str, new: str) -> bytes:
     return book.join(edits)
 
 
+def test_what_has_no_line_of_its_own_is_told_at_the_first() -> None:
+    book = split(notebook(cell("x = 1\n\0"), cell("y = 1")))
+    assert [(c.number, c.line) for c in book.unread] == [(1, 1)]
+
+
 def sources(raw: bytes) -> list[str]:
     return ["".join(c["source"]) for c in json.loads(raw)["cells"]]
 

@@ -222,3 +222,21 @@ def test_inspect_changes_nothing_and_is_in_document_order(rules: Table) -> None:
 def test_a_bound_file_gets_no_import() -> None:
     source = Source(b"import accel\naccel.f()\n")
     assert with_import(source, Path("/case.py"), facts(), "import accel") is None
+
+
+def test_fixes_of_other_packs_wait(rules: Table) -> None:
+    text = "import torch\ntorch.cuda.empty_cache()\ntorch.cuda.synchronize()\n"
+    only = Facts(Path("/"), Settings(), fixing=frozenset({"memory"}))
+    found = rewrite(Path("/case.py"), decode(text.encode()), rules, only)
+    assert found.text.decode() == text.replace("torch.cuda.empty", "accel.empty")
+    assert [(f.rule, f.status) for f in found.remaining] == [("stream/synchronize", Status.HELD)]
+
+
+def test_all_findings_are_placed_in_the_original(rules: Table) -> None:
+    text = "import torch\ntorch.cuda.empty_cache(); torch.cuda.cudart()\n"
+    source = decode(text.encode())
+    found = list(rewrite(Path("/case.py"), source, rules, facts()).in_original(source))
+    assert [(f.status, f.line, text[f.start :][:17]) for f in found] == [
+        (Status.APPLIED, 2, "torch.cuda.empty_"),
+        (Status.OPEN, 2, "torch.cuda.cudart"),
+    ]

@@ -238,3 +238,16 @@ elif c:
     assert set(scopes.statements) == set(statements)
     assert all(n in scopes.scope_of and n in scopes.parent for n in statements)
     assert [s.lineno for s in scopes.statements] == sorted(s.lineno for s in statements)
+
+
+HOMES = """cuda.amp.autocast_mode cuda.amp.grad_scaler amp.autocast_mode amp.grad_scaler cuda.memory cuda.random
+    cuda.streams cuda.graphs xpu.memory xpu.random xpu.streams xpu.graphs mtia.memory mtia.mtia_graph mps.event
+    accelerator.memory accelerator.graphs nn.parallel.distributed nn.parallel.data_parallel
+    distributed.distributed_c10d utils.data.dataloader autograd.variable serialization random"""
+
+
+@pytest.mark.parametrize("home", HOMES.split())
+def test_what_torch_documents_one_level_up(home: str) -> None:
+    up = f"torch.{home}".rpartition(".")[0]
+    assert canonical(f"torch.{home}.x") == f"{up}.x"
+    assert meaning(f"from torch.{home} import x\nHERE(x)") == f"{up}.x"

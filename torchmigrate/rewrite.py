@@ -55,9 +55,9 @@ def _idle_comments(module: Module, hidden: suppress.Suppressions, rules: Table) 
     """Suppressions that name no rule or suppress nothing are findings themselves."""
     for line, name, why in hidden.unused(rules.known, rules.active):
         start = module.source.line_starts[line - 1]
-        finding = Finding("suppression", Safety.DISPLAY, start, start + len(module.source.line_at(start)), "")
+        end = start + len(module.source.line_at(start))
         what = f"`ignore[{name}]`: {why}" if name else why
-        yield replace(_placed(module, finding), message=what)
+        yield _placed(module, Finding("suppression", Safety.DISPLAY, start, end, what))
 
 
 def _placed(module: Module, finding: Finding) -> Finding:
