@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.edits import Edit, Finding, Fix, Safety, choose, compose, flatten, original_offset
+from torchmigrate.edits import Changed, Edit, Finding, Fix, Safety, Unchanged, choose, compose, flatten, original_offset
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -159,3 +161,7 @@ def test_a_finding_keeps_all_but_its_status() -> None:
     before = finding((0, 1, "x"))
     after = before.with_status(Status.HELD)
     assert (after.status, after.fix, before.status) == (Status.HELD, before.fix, Status.OPEN)
+
+
+def test_a_result_tells_of_no_cells_unless_it_has_some() -> None:
+    assert Changed(Path("a.py"), b"x", b"y", ()).unread == Unchanged(Path("a.py")).unread == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import planned, python, texts_after, write_plan, write_tree
 
-from torchmigrate import engine, gather
+from torchmigrate import engine, gather, regular
 from torchmigrate.config import Settings
 from torchmigrate.edits import Changed, Failed, Skipped, Unchanged
 
@@ -98,6 +99,21 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
 def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
     plan = engine.plan([tmp_path / "absent.py"], Settings(root=tmp_path), 1, "apply")
     assert [type(r).__name__ for r in plan.results] == ["Failed"]
+
+
+def test_a_file_that_the_disk_does_not_give_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, read = write_tree(tmp_path, {"train.py": TRAIN, "other.py": TRAIN}), regular.read
+
+    def failing(path: str | Path, most: int = -1) -> bytes:
+        if Path(path).name == "train.py":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path, most)
+
+    monkeypatch.setattr(regular, "read", failing)
+    found = planned(root)
+    assert found["train.py"] == Failed(root / "train.py", "cannot be read: Input/output error")
+    assert isinstance(found["other.py"], Changed)
+    assert found["other.py"].unread == ""
 
 
 def test_results_are_sorted_by_path(tmp_path: Path) -> None:

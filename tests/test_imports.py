@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from torchmigrate.import_lines import read_imports
+from torchmigrate.import_lines import Import, read_imports
 from torchmigrate.imports import ImportIndex
 from torchmigrate.installable import is_installable
 
@@ -416,3 +416,15 @@ def test_an_import_means_the_nearest_file(tmp_path: Path) -> None:
     assert found.find(f"{root}/b/main.py", 0, "pkg", "name") == f"{root}/pkg/__init__.py"
     assert found.find(f"{root}/b/main.py", 0, "torch", "cuda") is None
     assert found.find(f"{root}/b/main.py", 1, "absent", "x") is None
+
+
+def test_what_an_import_binds() -> None:
+    found = [
+        (Import(0, "torch.cuda", ""), "torch", "torch"),
+        (Import(0, "torch.cuda", "", "tc"), "tc", "torch.cuda"),
+        (Import(0, "torch", "cuda"), "cuda", "torch"),
+        (Import(0, "torch", "cuda", "tc"), "tc", "torch"),
+    ]
+    for each, bound, qualified in found:
+        assert each.bound == bound
+        assert each.name or each.qualified == qualified

@@ -9,6 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from torchmigrate import cells
 from torchmigrate.edits import Edit
 from torchmigrate.notebook import Notebook, UnreadableNotebook, split
 
@@ -44,6 +45,23 @@ def replace(book: Notebook, old: str, new: str) -> bytes:
 def test_what_has_no_line_of_its_own_is_told_at_the_first() -> None:
     book = split(notebook(cell("x = 1\n\0"), cell("y = 1")))
     assert [(c.number, c.line) for c in book.unread] == [(1, 1)]
+
+
+@pytest.mark.parametrize(("others", "rest"), [((), ""), (("y = 1",), "; the other cells were read")])
+def test_what_is_said_of_cells_that_are_no_python(others: tuple[str, ...], rest: str) -> None:
+    one, two = cell("import torch\nx = ="), cell("torch..f")
+    more = [cell(source) for source in others]
+    said = cells.unread(split(notebook(one, *more)), lambda raw: False)
+    assert said == f"cell 1, line 2: not Python 3 (invalid syntax){rest}"
+    said = cells.unread(split(notebook(one, two, *more)), lambda raw: False)
+    assert said == f"cells 1 and 2: not Python 3 (cell 1, line 2: invalid syntax){rest}"
+    assert cells.unread(split(notebook(cell("x = ="), *more)), lambda raw: False) == ""
+
+
+def test_a_cell_that_another_program_runs_has_no_place_in_the_module() -> None:
+    (found,) = cells.foreign(split(notebook(cell("x = 1"), cell("%%bash\ncuda"))), lambda raw: b"cuda" in raw)
+    assert (found.cell, found.start, found.end) == (2, 0, 0)
+    assert (found.line, found.column, found.end_line, found.end_column) == (1, 1, 1, 7)
 
 
 def sources(raw: bytes) -> list[str]:

@@ -240,3 +240,15 @@ def test_all_findings_are_placed_in_the_original(rules: Table) -> None:
         (Status.APPLIED, 2, "torch.cuda.empty_"),
         (Status.OPEN, 2, "torch.cuda.cudart"),
     ]
+
+
+@pytest.mark.parametrize(("receiver", "applied"), [("batch", 0), ("my_batch", 0), ("x", 1)])
+def test_a_receiver_may_be_called_like_a_class_of_another_file(receiver: str, applied: int, rules: Table) -> None:
+    source = decode(f"import torch\ndef f({receiver}):\n    return {receiver}.cuda()\n".encode())
+    known = Facts(Path("/"), Settings(), cuda_classes=frozenset({"Batch"}))
+    assert len(rewrite(Path("/case.py"), source, rules, known).applied) == applied
+
+
+def test_another_name_of_what_does_not_say_cuda(rules: Table) -> None:
+    text = "from torch.linalg import eigh as roots\n\n\ny = roots(x)\n"
+    assert [f.rule for f in outcome(text, rules).remaining] == ["hazard/mps-operator"]
