@@ -28,6 +28,7 @@ STAYS = {
     "nothing that would change": f'if {ASK}:\n    print("use --cuda")\n',
     "what only NVIDIA has": f"if {ASK}:\n    {ONLY}\n",
     "what only NVIDIA has, beside what could move": f"if {ASK}:\n    {MOVE}\n    {ONLY}\n",
+    "a library of NVIDIA's": f"import pynvml\nif {ASK}:\n    {MOVE}\n    pynvml.nvmlInit()\n",
     "deep inside": f"if {ASK}:\n    for i in y:\n        with z:\n            {MOVE}\n            {ONLY}\n",
     "in the condition": f"if {ASK} and torch.cuda.cudart().x >= 8:\n    {MOVE}\n",
     "in a conditional expression": f"x = f(torch.cuda.cudart()) if {ASK} else x.cuda\n".replace(

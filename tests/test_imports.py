@@ -34,6 +34,11 @@ PLACES = {
         {"train.py": ("accel.py", "import accel"), "utils.py": ("accel.py", "import accel")},
         [(".", "train.py"), ("..", "project/train.py")],
     ),
+    "an installable folder that is no package": (
+        {**INSTALLABLE, "main.py": "from ns.model import f", "ns/model.py": "f = 1"},
+        {"ns/model.py": ("accel.py", "import accel")},
+        [(".", "main.py")],
+    ),
     "a script alone": ({"train.py": ""}, {"train.py": ("accel.py", "import accel")}, [(".", "train.py")]),
     "examples, each on its own": (
         {"mnist/main.py": "", "vae/main.py": "import ops", "vae/ops.py": ""},

@@ -210,6 +210,8 @@ def test_an_older_torch_is_refused(
     assert "--torch '>=2.9'" in ran.err
     assert ".cuda()" in (here / "a.py").read_text()
     assert cli("check", ".").status == 1
+    write_tree(here, {"pyproject.toml": '[tool.torchmigrate]\nstyle = "native"\n'})
+    assert cli("check", ".").status == 1
 
 
 def test_the_run_says_what_still_calls_the_helper(cli: Cli, here: Path) -> None:

@@ -9,7 +9,7 @@ from conftest import write_tree
 
 from torchmigrate import pack
 from torchmigrate.config import Settings
-from torchmigrate.edits import Safety, Status, compose, flatten
+from torchmigrate.edits import Edit, Safety, Status, compose, flatten
 from torchmigrate.module import Module
 from torchmigrate.project import Facts
 from torchmigrate.rewrite import Outcome, inspect, rewrite, with_import
@@ -252,3 +252,17 @@ def test_a_receiver_may_be_called_like_a_class_of_another_file(receiver: str, ap
 def test_another_name_of_what_does_not_say_cuda(rules: Table) -> None:
     text = "from torch.linalg import eigh as roots\n\n\ny = roots(x)\n"
     assert [f.rule for f in outcome(text, rules).remaining] == ["hazard/mps-operator"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost"),
+    [
+        ("f(  # why\n)", "g()", True),
+        ("f(  # why\n)", "g(  # why\n)", False),
+        ("f('#')", "g()", False),
+        ("f()", "g()", False),
+    ],
+)
+def test_a_comment_in_what_is_replaced_is_lost(old: str, new: str, lost: bool) -> None:
+    found = Module(Path("/case.py"), decode(f"x = {old}\n".encode()), facts())
+    assert found.loses_comment(Edit(4, 4 + len(old), new)) is lost
