@@ -114,7 +114,7 @@ def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callab
 
 
 def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
-    """(line, within a statement, text) of each comment that holds the mark; a string that holds it is none."""
+    """(line, within a statement, text) of each comment; a string that holds one is none."""
     import io
     import tokenize  # here: most files have no such comment
 
@@ -125,7 +125,7 @@ def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.OP:
                 depth += (token.string in "([{") - (token.string in ")]}")
-            elif token.type == tokenize.COMMENT and "torchmigrate:" in token.string:
+            elif token.type == tokenize.COMMENT:
                 trailing = bool(token.line[: token.start[1]].strip())
                 yield token.start[0], trailing or depth > 0, token.string
     except (tokenize.TokenError, SyntaxError):

@@ -100,10 +100,13 @@ for _ in range(3):
     accel.memory_allocated()
 accel.memory_allocated()
 accel.device()
+def allocated():
+    return accel.memory_allocated()
+allocated()
 """
 
 
-@pytest.mark.parametrize(("wish", "lines"), [("1", ["<string>:3", "<string>:4"]), ("0", []), ("", [])])
+@pytest.mark.parametrize(("wish", "lines"), [("1", ["<string>:3", "<string>:4", "<string>:7"]), ("0", []), ("", [])])
 def test_the_log_names_each_call_site_once(wish, lines):
     done = run(LOGGING, TORCH_ACCEL_LOG=wish)
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == lines
@@ -113,7 +116,7 @@ def test_the_log_names_each_call_site_once(wish, lines):
 def test_the_log_goes_where_the_program_sends_it():
     code = "import logging, sys; logging.basicConfig(stream=sys.stdout, format='%(name)s %(levelname)s');" + LOGGING
     done = run(code, TORCH_ACCEL_LOG="1")
-    assert done.stdout.splitlines() == ["accel WARNING"] * 2, done.stderr
+    assert done.stdout.splitlines() == ["accel WARNING"] * 3, done.stderr
 
 
 @pytest.mark.parametrize("accelerator", [True, False])
