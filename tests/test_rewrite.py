@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import write_tree
+from conftest import texts_after, write_tree
 
 from torchmigrate import pack
 from torchmigrate.config import Settings
@@ -266,3 +266,11 @@ def test_another_name_of_what_does_not_say_cuda(rules: Table) -> None:
 def test_a_comment_in_what_is_replaced_is_lost(old: str, new: str, lost: bool) -> None:
     found = Module(Path("/case.py"), decode(f"x = {old}\n".encode()), facts())
     assert found.loses_comment(Edit(4, 4 + len(old), new)) is lost
+
+
+@pytest.mark.parametrize("home", ["compat", ".compat", "pkg.compat"])
+def test_what_a_file_of_the_project_hands_on_is_known_by_any_name(home: str, tmp_path: Path) -> None:
+    text = f"import torch\nfrom {home} import wait\n\n\ndef f(x):\n    wait()\n    return x.cuda()\n"
+    compat = "from torch.cuda import synchronize as wait\n"
+    tree = write_tree(tmp_path, {"pkg/__init__.py": "", "pkg/compat.py": compat, "pkg/main.py": text})
+    assert "    accel.synchronize()\n" in texts_after(tree)["pkg/main.py"]

@@ -194,5 +194,5 @@ def _aliases(module: Module, rules: Table) -> Iterator[str]:
             value = canonical(value) if value else None
             if value and value.startswith("torch.") and (rules.named(value) or "cuda" in value):
                 yield name
-            elif binding.local and binding.qualified is None:
+            elif binding.local:
                 yield from (name for _ in (1,) if module.facts.reexport(module.path, *binding.local))
