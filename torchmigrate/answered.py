@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Status
 from torchmigrate.module import Module
-from torchmigrate.regions import Region, Span, cover_branch
+from torchmigrate.regions import Region, cover_branch
+from torchmigrate.spans import Around, Span
 
 _NVIDIA = re.compile(r"\bis_nvidia\(\)|\btorch\.version\.cuda\b|\bget_device_capability\(")
 _DENIES = re.compile(r"\bnot\b(?! None)|\bis None\b|==|!=")
@@ -18,14 +19,13 @@ _MPS = re.compile(r"\b(is_)?mps\b")
 def reasons(module: Module, findings: list[Finding]) -> dict[Finding, str]:
     """The findings without a fix that ask for what is done, each with the reason to leave it alone."""
     open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
-    nvidia = list(_behind_nvidia(module)) if open_ones and _NVIDIA.search(module.source.text) else []
-    mps = list(_beside_mps(module)) if any(f.backends == ("mps",) for f in open_ones) else []
-    found = {f: "beside a test for MPS" for f in open_ones if f.backends == ("mps",) and _within(f, mps)}
-    return found | {f: "behind a test for NVIDIA's devices" for f in open_ones if _within(f, nvidia)}
-
-
-def _within(finding: Finding, spans: list[Span]) -> bool:
-    return any(a <= finding.start and finding.end <= b for a, b in spans)
+    nvidia = _behind_nvidia(module) if open_ones and _NVIDIA.search(module.source.text) else ()
+    mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()
+    beside = Around((span, "beside a test for MPS") for span in mps)
+    behind = Around((span, "behind a test for NVIDIA's devices") for span in nvidia)
+    found = {f: beside.find(f.start, f.end) for f in open_ones if f.backends == ("mps",)}
+    found |= {f: reason for f in open_ones if (reason := behind.find(f.start, f.end))}
+    return {f: reason for f, reason in found.items() if reason}
 
 
 def _behind_nvidia(module: Module) -> Iterator[Span]:

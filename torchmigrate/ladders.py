@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from torchmigrate.memo import once
 from torchmigrate.module import Module
-from torchmigrate.scope import FUNCTIONS, chain_of
+from torchmigrate.scope import FUNCTIONS, Scope, chain_of
 
 PORTABLE = "a ladder that is portable already"
 _OTHERS = re.compile(
@@ -15,6 +16,7 @@ _OTHERS = re.compile(
 )
 
 
+@once
 def mentions_others(module: Module, test: ast.AST) -> bool:
     """Whether a test asks for another accelerator, itself or by the names that it reads."""
     if _OTHERS.search(module.text(test)):
@@ -22,10 +24,15 @@ def mentions_others(module: Module, test: ast.AST) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
             found = module.scope(test).find(node.id)
-            values = [b.value for b in found[1] if b.value is not None] if found else []
-            if any(_OTHERS.search(module.text(v)) for v in values):
+            if found and _stands_for_others(module, node.id, found[0]):
                 return True
     return False
+
+
+@once
+def _stands_for_others(module: Module, name: str, scope: Scope) -> bool:
+    values = (b.value for b in scope.names[name] if b.value is not None)
+    return any(_OTHERS.search(module.text(value)) for value in values)
 
 
 def portable_chain(module: Module, node: ast.If) -> bool:
@@ -33,6 +40,11 @@ def portable_chain(module: Module, node: ast.If) -> bool:
     top: ast.AST = node
     while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
         top = up
+    return _portable_below(module, top)
+
+
+@once
+def _portable_below(module: Module, top: ast.AST) -> bool:
     while isinstance(top, ast.If):
         if mentions_others(module, top.test):
             return True
@@ -49,23 +61,24 @@ def portable_expression(module: Module, node: ast.IfExp) -> bool:
     return any(mentions_others(module, n.test) for n in below)
 
 
+@once
 def portable_beside(module: Module, statement: ast.stmt) -> bool:
     """Statements beside this one that choose another accelerator: `if cuda: return ...`, then `if mps: return ...`."""
     branch = statement
     if not isinstance(statement, (ast.If, ast.Assign)) and not isinstance(module.parent(statement), ast.If):
         return False
     while True:
-        owner = module.parent(branch)
-        blocks = (b for n in ("body", "orelse") if isinstance(b := getattr(owner, n, None), list) and branch in b)
-        name = _chosen(branch)
-        if name and any(s is not branch and _chooses_other(module, s, name) for s in next(blocks, [])):
+        owner, name = module.parent(branch), _chosen(module, branch)
+        others = _others(module, blocks(module)[branch][0][0]).get(name, []) if name else []
+        if any(other is not branch for other in others):
             return True
         if not isinstance(owner, ast.If):
             return False
         branch = owner
 
 
-def _chosen(node: ast.AST) -> str | None:
+@once
+def _chosen(module: Module, node: ast.AST) -> str | None:
     """The device variable that a statement sets, or "return"."""
     for inner in ast.walk(node):
         match inner:
@@ -76,7 +89,20 @@ def _chosen(node: ast.AST) -> str | None:
     return None
 
 
-def _chooses_other(module: Module, node: ast.stmt, name: str) -> bool:
-    if isinstance(node, (*FUNCTIONS, ast.ClassDef)) or _chosen(node) != name:
-        return False
-    return bool(_OTHERS.search(module.text(node)))
+@once
+def _others(module: Module, first: ast.stmt) -> dict[str, list[ast.stmt]]:
+    """The statements of a block that choose another accelerator, by what they set; two of each are enough."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in blocks(module)[first][0]:
+        name = _chosen(module, node) if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) else None
+        if name and len(found.get(name, [])) < 2 and _OTHERS.search(module.text(node)):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+@once
+def blocks(module: Module) -> dict[ast.stmt, tuple[list[ast.stmt], int]]:
+    """The block that each statement stands in, and where."""
+    owners = dict.fromkeys(module.parent(s) for s in module.scopes.statements)
+    lists = (getattr(owner, name, []) for owner in owners for name in ("body", "orelse", "finalbody"))
+    return {statement: (block, at) for block in lists for at, statement in enumerate(block)}

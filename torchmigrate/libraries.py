@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from torchmigrate.module import Module
 from torchmigrate.regions import Region
 from torchmigrate.scope import Binding
+from torchmigrate.spans import Inside, Span
 
 LIBRARIES = {
     "apex", "flash_attn", "flash_attn_interface", "xformers", "triton", "bitsandbytes", "pynvml",
@@ -16,7 +18,7 @@ LIBRARIES = {
 }  # fmt: skip
 
 
-def names_in(module: Module) -> re.Pattern[str] | None:
+def _names_in(module: Module) -> str:
     """Names that this file imports from libraries that run on NVIDIA's devices alone, or from a compiled `*_cuda`."""
     found = {
         name
@@ -25,26 +27,41 @@ def names_in(module: Module) -> re.Pattern[str] | None:
         for b in bindings
         if isinstance(b.node, (ast.Import, ast.ImportFrom)) and (_root(b) in LIBRARIES or name.endswith("_cuda"))
     }
-    return re.compile(rf"(?<![\w.])({'|'.join(sorted(map(re.escape, found)))})(?!\w)") if found else None
+    return rf"(?<![\w.])({'|'.join(sorted(map(re.escape, found)))})(?!\w)" if found else ""
 
 
 # a compiled kernel: `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`, `src.gpu.psamask_forward(...)`; not
-# `utils.move_to_cuda(x)`
-_KERNEL = re.compile(
+# `utils.move_to_cuda(x)`; a package as pip calls it
+_BOUND = (
     r"(?<![\w.])\w+\.(?!\w*to_cuda|is_cuda|use_cuda)\w+_cuda\s*\(|(?<![\w.])\w+_cuda\.\w+\("
     r"|(?<![\w.])\w+\.(gpu|cuda)\.\w+_(for|back)ward\w*\("
+    r"|[\"'](onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b"
 )
 
-_PACKAGE = re.compile(r"[\"'](onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b")  # as pip calls them
+
+class Uses:
+    """Where a file calls what runs on NVIDIA's devices alone."""
+
+    def __init__(self, module: Module) -> None:
+        self._bound = Inside(_found(module, _BOUND))
+        self._names = Inside(_found(module, _names_in(module)))
+
+    def find(self, region: Region) -> int | None:
+        """The first such call in a region, if there is one; what refuses to run without CUDA may name them."""
+        asked = (self._bound,) if region.refusal else (self._bound, self._names)
+        found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
+        return min(found, default=None)
 
 
-def first_use(module: Module, region: Region, names: re.Pattern[str] | None) -> int | None:
-    """Where a region calls what runs on NVIDIA's devices alone, if it does."""
-    for start, end in region.covered:
-        text = module.source.utf8[start:end].decode()
-        if _KERNEL.search(text) or _PACKAGE.search(text) or (names and not region.refusal and names.search(text)):
-            return start
-    return None
+def _found(module: Module, pattern: str) -> Iterator[Span]:
+    """The places of a pattern in the text, without lines that are comments."""
+    text = module.source.text if pattern else ""
+    at = before = 0
+    for found in re.finditer(rf"(?:\A|[\r\n])[ \t\f]*#[^\r\n]*|(?P<use>{pattern})", text):
+        if found["use"]:
+            at += len(text[before : found.start()].encode())
+            before = found.start()
+            yield at, at + len(found["use"].encode())
 
 
 def _root(binding: Binding) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ class Module:
         self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
         self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Island | None] = {}
+        self.answers: dict[Hashable, object] = {}  # memo.py
 
     @cached_property
     def nodes(self) -> list[ast.AST]:

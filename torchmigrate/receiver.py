@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
 
+from torchmigrate.memo import once
 from torchmigrate.module import Module
 from torchmigrate.scope import FUNCTIONS, Binding, Function, Scope, chain_of
 
-Seen = frozenset[object]
+Seen = set[object]  # names, attributes and functions that are followed already
 
 
 class Kind(Enum):
@@ -24,14 +25,41 @@ class Kind(Enum):
     UNKNOWN = auto()
 
 
+Answer = Kind | tuple[ast.expr, Scope]  # what it is, or a value to be asked in its place
+
+
 def receiver_kind(module: Module, node: ast.expr, scope: Scope) -> Kind:
     """What all assignments agree on; `x = x.cuda()` says nothing about x."""
     if _is_tested(module, node):
         return Kind.TORCH
-    kinds = set(_kinds(module, node, scope, frozenset()))
+    home = scope.find(node.id) if isinstance(node, ast.Name) and node.id != "self" else None
+    if home and isinstance(node, ast.Name):
+        kinds = _kinds_of_name(module, node.id, home[0])
+    else:
+        kinds = _followed(module, [(node, scope)], set())
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
-        return kinds.pop()
-    return Kind.MAYBE_USER if _could_be_user(module, node) else Kind.TORCH
+        return next(iter(kinds))
+    called = ast.unparse(node).rpartition(".")[2].lower() if _user_classes(module) else ""
+    return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
+
+
+@once
+def _kinds_of_name(module: Module, name: str, home: Scope) -> frozenset[Kind]:
+    found = list(_variable(module, name, home.names[name], home))
+    return _followed(module, found, {(home, name)})
+
+
+def _followed(module: Module, todo: list[Answer], seen: Seen) -> frozenset[Kind]:
+    """All that the values may be. A loop, as names may stand for each other a thousand times; what leads back to where
+    it came from adds nothing."""
+    found: set[Kind] = set()
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Kind):
+            found.add(item)
+        else:
+            todo += _kinds(module, *item, seen)
+    return frozenset(found)
 
 
 def _is_tested(module: Module, node: ast.expr) -> bool:
@@ -52,20 +80,24 @@ def _asks_for(test: ast.expr, node: ast.expr) -> bool:
     return re.search(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)", text) is not None
 
 
-def _could_be_user(module: Module, node: ast.expr) -> bool:
+@once
+def _could_be_user(module: Module, called: str) -> bool:
     """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`)."""
-    classes = _user_classes(module)
-    called = ast.unparse(node).rpartition(".")[2].lower() if classes else ""
-    for name in classes:
+    for name in _user_classes(module):
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
         if any(word in called for word in words):
             return True
-        if name in module.source.text and re.search(rf"\b{name}\b", module.source.text):  # cheap first
+        if name in module.source.text and name in _words(module):  # cheap first
             return True
     return False
 
 
-def _kinds(module: Module, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Kind]:
+@once
+def _words(module: Module) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", module.source.text))
+
+
+def _kinds(module: Module, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Answer]:
     match node:
         case ast.Call():
             yield from _call(module, node, scope, seen)
@@ -74,29 +106,35 @@ def _kinds(module: Module, node: ast.expr, scope: Scope, seen: Seen) -> Iterator
             yield Kind.USER if owner and getattr(owner.node, "name", "") in _user_classes(module) else Kind.TORCH
         case ast.Name(name):
             home, bindings = scope.find(name) or (scope, [])
-            if (home, name) not in seen:
-                yield from _variable(module, name, bindings, home, seen | {(home, name)})
+            if _is_new((home, name), seen):
+                yield from _variable(module, name, bindings, home)
         case ast.Attribute(ast.Name("self"), attribute):
             owner = scope.enclosing_class()
-            if (owner, attribute) not in seen:
-                yield from _attribute(module, attribute, owner, seen | {(owner, attribute)})
+            if _is_new((owner, attribute), seen):
+                yield from _attribute(module, attribute, owner)
         case ast.Attribute(_, "data" | "grad") | ast.BinOp() | ast.UnaryOp():
             yield Kind.TORCH
         case ast.IfExp(_, body, orelse):
-            yield from _kinds(module, body, scope, seen)
-            yield from _kinds(module, orelse, scope, seen)
+            yield body, scope
+            yield orelse, scope
         case ast.NamedExpr(_, value):
-            yield from _kinds(module, value, scope, seen)
+            yield value, scope
         case _:
             yield Kind.UNKNOWN
 
 
-def _variable(module: Module, name: str, bindings: list[Binding], scope: Scope, seen: Seen) -> Iterator[Kind]:
+def _is_new(item: object, seen: Seen) -> bool:
+    before = len(seen)
+    seen.add(item)
+    return len(seen) > before
+
+
+def _variable(module: Module, name: str, bindings: list[Binding], scope: Scope) -> Iterator[Answer]:
     if not bindings:
         yield Kind.UNKNOWN
     for binding in bindings:
         if binding.value is not None:
-            yield from _kinds(module, binding.value, scope, seen)
+            yield binding.value, scope
         elif isinstance(binding.node, ast.arg):
             yield Kind.STORAGE if name in ("storage", "loc_storage") else _annotated(module, binding.node, scope)
         else:
@@ -116,19 +154,24 @@ def _named(module: Module, name: str) -> Kind:
     return Kind.USER if name in _user_classes(module) else Kind.UNKNOWN
 
 
-def _attribute(module: Module, attribute: str, owner: Scope | None, seen: Seen) -> Iterator[Kind]:
+def _attribute(module: Module, attribute: str, owner: Scope | None) -> Iterator[Answer]:
     """By every value that methods of the class give `self.attribute`."""
-    found = False
-    for node in ast.walk(owner.node) if owner else ():
+    values = _assigned(module, owner).get(f"self.{attribute}") if owner else None
+    yield from values or [Kind.UNKNOWN]
+
+
+@once
+def _assigned(module: Module, owner: Scope) -> dict[str, list[Answer]]:
+    """What a class gives to its attributes."""
+    found: dict[str, list[Answer]] = {}
+    for node in ast.walk(owner.node):
         for target in node.targets if isinstance(node, ast.Assign) else ():
-            if chain_of(target) == f"self.{attribute}":
-                found = True
-                yield from _kinds(module, node.value, module.scope(node), seen)  # type: ignore[attr-defined]
-    if not found:
-        yield Kind.UNKNOWN
+            if (chain := chain_of(target) or "").startswith("self."):
+                found.setdefault(chain, []).append((node.value, module.scope(node)))  # type: ignore[attr-defined]
+    return found
 
 
-def _call(module: Module, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[Kind]:
+def _call(module: Module, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[Answer]:
     name = module.resolve(node.func, scope) or ""
     last = (chain_of(node.func) or "").rpartition(".")[2]
     if name.startswith("torch.") and name.endswith("Storage"):
@@ -140,11 +183,11 @@ def _call(module: Module, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[
     elif last == "super":
         yield Kind.USER if _has_user_base(module, scope) else Kind.TORCH
     elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
-        yield from _kinds(module, node.func.value, scope, seen)
+        yield node.func.value, scope
     elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
         yield Kind.TORCH
-    elif (function := _function(module, node.func, scope)) and function not in seen:
-        yield from _returned(module, function, seen | {function})
+    elif function := _function(module, node.func, scope):
+        yield from _returns(module).get(function, []) if _is_new(function, seen) else ()
     else:
         yield Kind.UNKNOWN
 
@@ -163,11 +206,14 @@ def _function(module: Module, called: ast.expr, scope: Scope) -> Function | None
     return node if isinstance(node, FUNCTIONS) else None
 
 
-def _returned(module: Module, function: Function, seen: Seen) -> Iterator[Kind]:
+@once
+def _returns(module: Module) -> dict[Function, list[Answer]]:
+    """What each function of the file returns."""
+    found: dict[Function, list[Answer]] = {}
     for statement in module.scopes.statements:
-        if isinstance(statement, ast.Return) and module.function(statement) is function:
-            value = statement.value or statement
-            yield from _kinds(module, value, module.scope(statement), seen) if isinstance(value, ast.expr) else ()
+        if isinstance(statement, ast.Return) and statement.value and (function := module.function(statement)):
+            found.setdefault(function, []).append((statement.value, module.scope(statement)))
+    return found
 
 
 def _has_user_base(module: Module, scope: Scope) -> bool:

@@ -7,58 +7,67 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from torchmigrate.edits import Finding
-from torchmigrate.ladders import PORTABLE, portable_beside, portable_chain, portable_expression
+from torchmigrate.ladders import PORTABLE, blocks, portable_beside, portable_chain, portable_expression
 from torchmigrate.module import Module
-from torchmigrate.scope import chain_of
+from torchmigrate.scope import Function, Scope, chain_of
+from torchmigrate.spans import Span
 
-Span = tuple[int, int]
-
-
+Branch = ast.If | ast.While | ast.IfExp
 GUARD_RULES = {"device/is-available", "device/device-test", "device/device-idiom"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Region:
     """One test (or flag) and the spans that run only where it holds."""
 
-    guards: list[Span] = field(default_factory=list)
+    guard: Span = (-1, -1)
     covered: list[Span] = field(default_factory=list)
+    statement: Span | None = None  # of an assertion: a count of devices beside the test is asked of the same ones
+    flag: Region | None = None  # what the flag covers that the test is kept in, one for all its assignments
+    home: Function | None = None
     reason: str = ""
     branch: bool = False  # an `if` or `while`, whose body is all that the test is for
     refusal: bool = False  # the program ends where the test fails: what follows may change though the refusal stays
 
-    def holds(self, finding: Finding, inside: bool = True) -> bool:
-        spans = (*self.guards, *self.covered) if inside else self.guards
-        return any(a <= finding.start and finding.end <= b for a, b in spans)
+    @property
+    def spans(self) -> list[Span]:
+        return [self.guard, *self.covered, *(self.flag.covered if self.flag else ())]
+
+    def holds(self, finding: Finding) -> bool:
+        return any(a <= finding.start and finding.end <= b for a, b in self.spans)
 
 
 def regions(module: Module, findings: list[Finding]) -> Iterator[Region]:
-    guards = [(f.start, f.end) for f in findings if f.rule in GUARD_RULES]
+    guards = dict.fromkeys((f.start, f.end) for f in findings if f.rule in GUARD_RULES)
     if not guards:
         return
     tests = Tests(module)
-    for start, end in guards:
-        node = tests.nodes.get((start, end))
+    for guard in guards:
+        node = tests.nodes.get(guard)
         if node is not None:
-            yield _region_of(module, node, (start, end), tests)
+            yield _region_of(module, node, guard, tests)
 
 
 class Tests:
-    """The statements and expressions of a module that test something, and the outermost expression of each span."""
+    """What a module tests, by the names that it asks, and the outermost expression of each span."""
 
     def __init__(self, module: Module) -> None:
-        self.branches = [s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While))]
-        self.expressions: list[ast.IfExp] = []
+        self.asking: dict[str, list[tuple[Branch, ast.expr, bool]]] = {}  # by name: what asks, where, and for what
         self.nodes: dict[Span, ast.AST] = {}
+        self.flags: dict[tuple[str, Scope | None], Region] = {}
+        found: list[Branch] = [s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While))]
         for node in list(module.scopes.parent):
             if isinstance(node, ast.IfExp):
-                self.expressions.append(node)
+                found.append(node)
             if isinstance(node, ast.expr):
                 self.nodes.setdefault(module.span(node), node)
+        for branch in found:
+            for flag, place, polarity in _asked(branch.test):
+                self.asking.setdefault(flag, []).append((branch, place, polarity))
 
 
 def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Region:
-    region = Region([span])
+    region = Region(span, home=module.function(guard))
     node = guard
     negated = isinstance(guard, ast.Compare) and isinstance(guard.ops[0], (ast.NotEq, ast.NotIn))
     for up in module.ancestors(guard):
@@ -85,8 +94,8 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Regi
                 break
             case ast.Assert() if up.test is node:
                 region.refusal = True
-                region.guards.append(module.span(up))  # a count of devices beside it is asked of the same ones
-                region.covered += [module.span(s) for s in _after(module, up)]
+                region.statement = module.span(up)
+                region.covered += _after(module, up)
                 break
             case ast.stmt():
                 break
@@ -100,12 +109,12 @@ def _region_of(module: Module, guard: ast.AST, span: Span, tests: Tests) -> Regi
 def cover_branch(module: Module, node: ast.If | ast.While, negated: bool, region: Region) -> None:
     body = node.orelse if negated else node.body
     region.branch = True
-    region.covered += [module.span(s) for s in body]
+    region.covered += _whole(module, body)
     region.covered.append(module.span(node.test))
     contrary = node.body if negated else node.orelse
     if _leaves(contrary):
         region.refusal = refuses(contrary)
-        region.covered += [module.span(s) for s in _after(module, node)]
+        region.covered += _after(module, node)
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
 
@@ -124,13 +133,14 @@ def refuses(body: list[ast.stmt]) -> bool:
     return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
 
 
-def _after(module: Module, node: ast.stmt) -> list[ast.stmt]:
-    owner = module.parent(node)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(owner, name, None)
-        if isinstance(block, list) and node in block:
-            return block[block.index(node) + 1 :]
-    return []
+def _after(module: Module, node: ast.stmt) -> list[Span]:
+    block, at = blocks(module)[node]
+    return _whole(module, block[at + 1 : at + 2], block[-1])
+
+
+def _whole(module: Module, body: list[ast.stmt], last: ast.stmt | None = None) -> list[Span]:
+    """From the first statement to the last, as one span."""
+    return [(module.span(body[0])[0], module.span(last or body[-1])[1])] if body else []
 
 
 def _cover_flag(module: Module, node: ast.Assign | ast.AnnAssign, region: Region, tests: Tests) -> None:
@@ -139,29 +149,38 @@ def _cover_flag(module: Module, node: ast.Assign | ast.AnnAssign, region: Region
     flag = chain_of(target)
     if flag is None:
         return
-    home = module.scope(node).find(flag) if "." not in flag else None
-    for branch in tests.branches:
-        polarity = _tests_flag(module, branch.test, flag, home)
-        if polarity is not None:
+    found = module.scope(node).find(flag) if "." not in flag else None
+    home = found[0] if found else None
+    if (flag, home) not in tests.flags:
+        tests.flags[flag, home] = _covered_by(module, flag, home, tests)
+    region.flag = tests.flags[flag, home]
+    region.reason, region.refusal = region.flag.reason or region.reason, region.flag.refusal
+
+
+def _covered_by(module: Module, flag: str, home: Scope | None, tests: Tests) -> Region:
+    region = Region()
+    asked: dict[Branch, bool] = {}
+    for branch, place, polarity in tests.asking.get(flag, ()):
+        found = module.scope(place).find(flag) if home else None
+        if home is None or (found and found[0] is home):
+            asked.setdefault(branch, polarity)
+    for branch, polarity in asked.items():
+        if isinstance(branch, ast.IfExp):
+            region.covered.append(module.span(branch.body if polarity else branch.orelse))
+        else:
             cover_branch(module, branch, not polarity, region)
-            region.branch = False
-    for expression in tests.expressions:
-        polarity = _tests_flag(module, expression.test, flag, home)
-        if polarity is not None:
-            region.covered.append(module.span(expression.body if polarity else expression.orelse))
+    return region
 
 
-def _tests_flag(module: Module, test: ast.expr, flag: str, home: object) -> bool | None:
-    """True where `test` needs the flag to hold, False where it needs the contrary, None where it does not ask."""
+def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.expr, bool]]:
+    """The names in a test: True where it needs what a name says to hold, False where it needs the contrary."""
     match test:
         case ast.UnaryOp(ast.Not(), operand):
-            inner = _tests_flag(module, operand, flag, home)
-            return None if inner is None else not inner
+            yield from _asked(operand, not polarity)
         case ast.BoolOp(_, values):
-            return next((p for v in values if (p := _tests_flag(module, v, flag, home)) is not None), None)
+            for value in values:
+                yield from _asked(value, polarity)
         case ast.Compare(left, [_], [_]):
-            return _tests_flag(module, left, flag, home)
-    if chain_of(test) != flag:
-        return None
-    same = home is None or module.scope(test).find(flag) == home
-    return True if same else None
+            yield from _asked(left, polarity)
+        case _ if flag := chain_of(test):
+            yield flag, test, polarity

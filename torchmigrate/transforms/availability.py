@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchmigrate.edits import Finding
+from torchmigrate.memo import once, unparsed
 from torchmigrate.module import Module, Site
 from torchmigrate.regions import refuses
 from torchmigrate.scope import Binding, chain_of
@@ -47,7 +48,7 @@ def _pins(site: Site) -> bool:
     """Whether it decides over pinning, right for CUDA alone: MPS cannot pin (pytorch #86060)."""
     for up in site.module.ancestors(site.node):
         if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
-            named = up.arg if isinstance(up, ast.keyword) else ast.unparse(up)
+            named = up.arg if isinstance(up, ast.keyword) else unparsed(site.module, up)
             return bool(re.search(r"\bpin_?memory", named or ""))
         if isinstance(up, ast.stmt):
             break
@@ -73,13 +74,18 @@ def _is_library(module: Module, binding: Binding) -> bool:
 def _asks_capability(site: Site) -> bool:
     """A capability is NVIDIA's (T5): what hangs on one stays as it is, as (0, 0) elsewhere would be "too old"."""
     beside = (up for up in site.module.ancestors(site.node) if isinstance(up, ast.BoolOp))
-    if any(_VENDOR.search(ast.unparse(up)) for up in beside):
+    if any(_VENDOR.search(unparsed(site.module, up)) for up in beside):
         return True
     branch = next(
         (up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
     )
     if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return)):
         return False
+    return _compares_capability(site.module, branch)
+
+
+@once
+def _compares_capability(module: Module, branch: ast.AST) -> bool:
     return any(isinstance(n, ast.Compare) and _CAPABILITY.search(ast.unparse(n)) for n in ast.walk(branch))
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchmigrate.edits import Finding
-from torchmigrate.module import Site
+from torchmigrate.memo import once
+from torchmigrate.module import Module, Site
 from torchmigrate.transforms.device_expression import DEVICE_NAME, in_fstring
 
 Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
@@ -43,14 +44,15 @@ def _asks_for_a_prefix(site: Site) -> bool:
 
 def _is_flag(site: Site, owner: ast.expr) -> bool:
     """`self.is_cuda = ...` is the project's own."""
-    text = re.escape(ast.unparse(owner))
-    return bool(re.search(rf"\b{text}\.is_cuda\s*=[^=]", site.module.source.text)) or text in (
-        "self",
-        "args",
-        "opt",
-        "cfg",
-        "config",
-    )
+    text = ast.unparse(owner)
+    own = any(re.search(rf"\b{re.escape(text)}$", before) for before in _assigned_to(site.module))
+    return own or text in ("self", "args", "opt", "cfg", "config")
+
+
+@once
+def _assigned_to(module: Module) -> set[str]:
+    """What stands before each `.is_cuda = ...`, as far as names go."""
+    return {found[1] for found in re.finditer(r"([^\n=]{1,200})\.is_cuda\s*=[^=]", module.source.text)}
 
 
 def _string_test(site: Site) -> Test | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
+from torchmigrate.memo import once
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import FUNCTIONS
 
@@ -24,6 +25,7 @@ def import_probe(site: Site) -> Iterator[Finding]:
         yield site.note()
 
 
+@once
 def _is_imported(module: Module) -> bool:
     """A file with a relative import is a part of a package: it cannot be run itself."""
     imports = (s for s in module.scopes.statements if isinstance(s, ast.ImportFrom))

@@ -1,0 +1,72 @@
+"""Twice the file, twice the work: counted in calls of functions, which no other load on the machine changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from torchmigrate.cases import migrate
+from torchmigrate.table import Table
+
+ASK = "torch.cuda.is_available()"
+SHAPES: dict[str, Callable[[int], str]] = {
+    "guards of nothing": lambda n: f"if {ASK}:\n    print(1)\n" * n,
+    "guards of what moves": lambda n: f"if {ASK}:\n    x = x.cuda()\n" * n,
+    "guards of what only NVIDIA has": lambda n: f"if {ASK}:\n    torch.cuda.cudart().x()\n" * n,
+    "guards in functions": lambda n: "".join(f"def f{i}(x):\n    if {ASK}:\n        x.cuda()\n" for i in range(n)),
+    "one flag": lambda n: f"use = {ASK}\n" + "if use:\n    x = x.cuda()\n" * n,
+    "flags": lambda n: "".join(f"u{i} = {ASK}\nif u{i}:\n    x = x.cuda()\n" for i in range(n)),
+    "a flag set often": lambda n: f"u = {ASK}\nif u:\n    x = x.cuda()\n" * n,
+    "branches that leave": lambda n: "def f(x):\n" + f"    if not {ASK}:\n        return x\n    x.cuda()\n" * n,
+    "refusals": lambda n: f"assert {ASK}\nx.cuda()\n" * n,
+    "one long test": lambda n: f"if {' and '.join([ASK] * n)}:\n    x.cuda()\n",
+    "device tests": lambda n: "def f(device):\n" + "    if device == 'cuda':\n        x.cuda()\n" * n,
+    "ladders": lambda n: f"if torch.backends.mps.is_available():\n    d = 'mps'\nelif {ASK}:\n    d = 'cuda'\n" * n,
+    "tests for NVIDIA": lambda n: "if torch.version.cuda:\n    torch.cuda.get_device_capability()\n" * n,
+    "imports on a line": lambda n: "import " + ", ".join(f"m{i}" for i in range(n)) + "\nx.cuda()\n",
+    "names on a line": lambda n: (
+        "from torch.cuda import " + ", ".join(f"synchronize as m{i}" for i in range(n)) + "\n" + "m0()\n" * n
+    ),
+    "a list on a line": lambda n: f"y = [{', '.join(['x.cuda()'] * n)}]\n",
+    "statements on a line": lambda n: "; ".join(["x.cuda()"] * n) + "\n",
+    "ignores": lambda n: "x.cuda()  # torchmigrate: ignore[device/tensor-cuda]\n" * n,
+    "ignores above": lambda n: "# torchmigrate: ignore[device/tensor-cuda]\nx.cuda()\n" * n,
+    "ignores of nothing": lambda n: "x = 1  # torchmigrate: ignore[device/tensor-cuda]\n" * n,
+    "one ignore of many": lambda n: f"x.cuda()  # torchmigrate: ignore[{','.join(f'a{i}' for i in range(n))}]\n",
+    "a name bound often": lambda n: "a = torch.cuda\n" * n + "a.synchronize()\n" * n,
+    "methods": lambda n: "".join(f"class C{i}:\n    def f(self):\n        self.x = y.cuda()\n" for i in range(n)),
+    "attributes": lambda n: (
+        "class C:\n    def f(self):\n"
+        + "".join(f"        self.x{i} = y{i}\n        self.x{i}.cuda()\n" for i in range(n))
+    ),
+    "functions that return": lambda n: "".join(f"def f{i}(x):\n    return x.cuda()\nf{i}().cuda()\n" for i in range(n)),
+    "flags of the file's own": lambda n: "".join(f"if x{i}.is_cuda:\n    x{i}.cuda()\n" for i in range(n)),
+}
+
+
+def calls(act: Callable[[], object]) -> int:
+    seen = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal seen
+        seen += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_work_grows_as_the_file_does(shape: str, rules: Table) -> None:
+    def work(n: int) -> int:
+        raw = f"import torch\n{SHAPES[shape](n)}".encode()
+        return calls(lambda: migrate(raw, rules, True))
+
+    work(2)  # what is read and compiled once
+    assert work(320) < 16 * work(40)
