@@ -70,3 +70,21 @@ def test_work_grows_as_the_file_does(shape: str, rules: Table) -> None:
 
     work(2)  # what is read and compiled once
     assert work(320) < 16 * work(40)
+
+
+CHAIN = "".join(f"a{i + 1} = a{i}\n" for i in range(2_000))
+
+
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        (f"a0 = torch.cuda\n{CHAIN}a2000.synchronize()\n", "accel.synchronize()"),
+        (f"a0 = f()\n{CHAIN}a2000.cuda()\n", "a2000.to(accel.device())"),
+        (f"a0 = a2000\n{CHAIN}a2000.synchronize()\n", "a2000.synchronize()"),
+        ("x0 = y\n" + "".join(f"x{i + 1} = x{i} if y else x{i}\n" for i in range(60)) + "x60.cuda()\n", "x60.to("),
+    ],
+    ids=["of torch.cuda", "of a value", "of themselves", "two ways each"],
+)
+def test_a_chain_of_names(body: str, last: str, rules: Table) -> None:
+    after, _ = migrate(f"import torch\n{body}".encode(), rules, True)
+    assert after.decode().splitlines()[-1].startswith(last)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from conftest import module
 
-from torchmigrate.scope import canonical, chain_of
+from torchmigrate.canonical import canonical
+from torchmigrate.scope import chain_of
 from torchmigrate.scopes import build
 
 MARK = "HERE"

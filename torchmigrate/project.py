@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import regular
+from torchmigrate.canonical import canonical
 from torchmigrate.files import MARKER
 from torchmigrate.imports import ImportIndex
-from torchmigrate.scope import Binding, Resolver, Scope, canonical
+from torchmigrate.scope import Binding, Resolver, Scope
 from torchmigrate.scopes import build
 
 if TYPE_CHECKING:

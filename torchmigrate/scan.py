@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from torchmigrate.canonical import canonical
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import HELPER, Module, Site
 from torchmigrate.rule import NODE_KINDS, Rule
-from torchmigrate.scope import Scope, canonical, children, literal_getattr
+from torchmigrate.scope import Scope, children, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
 from torchmigrate.table import Handler, Table
 

@@ -10,36 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# where torch keeps what it documents one level up
-CANONICAL = (
-    ("torch.cuda.amp.autocast_mode.", "torch.cuda.amp."),
-    ("torch.cuda.amp.grad_scaler.", "torch.cuda.amp."),
-    ("torch.amp.autocast_mode.", "torch.amp."),
-    ("torch.amp.grad_scaler.", "torch.amp."),
-    ("torch.cuda.memory.", "torch.cuda."),
-    ("torch.cuda.random.", "torch.cuda."),
-    ("torch.cuda.streams.", "torch.cuda."),
-    ("torch.cuda.graphs.", "torch.cuda."),
-    ("torch.cuda.green_contexts.GreenContext", "torch.cuda.GreenContext"),
-    ("torch.xpu.memory.", "torch.xpu."),
-    ("torch.xpu.random.", "torch.xpu."),
-    ("torch.xpu.streams.", "torch.xpu."),
-    ("torch.xpu.graphs.", "torch.xpu."),
-    ("torch.mtia.memory.", "torch.mtia."),
-    ("torch.mtia.mtia_graph.", "torch.mtia."),
-    ("torch.mps.event.", "torch.mps."),
-    ("torch.accelerator.memory.", "torch.accelerator."),
-    ("torch.accelerator.graphs.", "torch.accelerator."),
-    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
-    ("torch.nn.parallel.data_parallel.", "torch.nn.parallel."),
-    ("torch.nn.parallel.DataParallel", "torch.nn.DataParallel"),
-    ("torch.distributed.distributed_c10d.", "torch.distributed."),
-    ("torch.utils.data.dataloader.", "torch.utils.data."),
-    ("torch.autograd.variable.", "torch.autograd."),
-    ("torch.serialization.", "torch."),
-    ("torch.random.", "torch."),
-)
-
+from torchmigrate.canonical import canonical
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -111,6 +82,8 @@ class Scope:
         return scope
 
 
+_OWN = ("self", "cls")
+Bindings = list[Binding]
 Reexport = Callable[[int, str, str], str | None]
 
 
@@ -119,6 +92,7 @@ class Resolver:
 
     def __init__(self, reexport: Reexport | None = None) -> None:
         self._reexport = reexport or (lambda level, module, name: None)
+        self._known: dict[int, tuple[Bindings, str | None]] = {}  # by id, of lists that are kept alive here
         self._active: set[int] = set()
 
     def resolve(self, node: ast.AST, scope: Scope) -> str | None:
@@ -127,58 +101,79 @@ class Resolver:
         return self.dotted(chain, scope) if chain else None
 
     def dotted(self, chain: str, scope: Scope) -> str | None:
-        head, _, rest = chain.partition(".")
-        if head in ("self", "cls") and rest:
-            owner = scope.enclosing_class()
-            attribute, _, rest = rest.partition(".")
-            base = self._bindings(owner.names[attribute], owner) if owner and attribute in owner.names else None
-        else:
-            base = self._name(head, scope)
+        place = _place(chain, scope)
+        rest = place[2] if place else chain.partition(".")[2]
+        base = self._meaning(*place[:2]) if place else self._starred(chain.partition(".")[0], scope)
         return canonical(f"{base}.{rest}" if rest else base) if base else None
 
-    def _name(self, name: str, scope: Scope) -> str | None:
-        found = scope.find(name)
-        if found:
-            return self._bindings(found[1], found[0])
-        for level, module in scope.root().stars:
+    def _starred(self, name: str, scope: Scope) -> str | None:
+        for level, module in scope.root().stars if name not in _OWN else ():
             known = f"torch.{name}" if module == "torch" else self._reexport(level, module, name)
             if known:
                 return known
         return None
 
-    def _bindings(self, bindings: list[Binding], scope: Scope) -> str | None:
+    def _meaning(self, bindings: Bindings, scope: Scope) -> str | None:
+        """What a name stands for. A loop, as names may stand for each other a thousand times."""
+        if id(bindings) in self._active:
+            return None  # it is made of itself
+        todo = [(bindings, scope)]
+        while todo:
+            top, home = todo[-1]
+            if id(top) in self._known:
+                todo.pop()
+            elif id(top) in self._active:
+                self._known[id(top)] = top, self._agreed(top, home)
+                self._active.discard(id(top))
+            elif (needed := _needed(top, home)) is None:
+                self._known[id(top)] = top, None
+            else:
+                self._active.add(id(top))
+                todo += (n for n in needed if id(n[0]) not in self._active)
+        return self._known[id(bindings)][1]
+
+    def _agreed(self, bindings: list[Binding], scope: Scope) -> str | None:
         """The one thing that all bindings agree on; fallbacks such as `autocast = None` make it uncertain."""
         found: str | None = None
         for binding in bindings:
             meaning = self._binding(binding, scope)
             if meaning is None or meaning != (found or meaning):
-                return None  # at once: `x = f(x)` a hundred times would else be looked at a million times
+                return None
             found = meaning
         return found
 
     def _binding(self, binding: Binding, scope: Scope) -> str | None:
         if binding.local:
             return self._reexport(*binding.local) or binding.qualified
-        if binding.qualified or binding.value is None or id(binding) in self._active:
+        if binding.qualified or binding.value is None:
             return binding.qualified
-        self._active.add(id(binding))
-        try:
-            meaning = self.resolve(binding.value, scope)
-        finally:
-            self._active.discard(id(binding))
+        meaning = self.resolve(binding.value, scope)
         return meaning if meaning and (meaning == "torch" or meaning.startswith("torch.")) else None
 
 
-_LONG = tuple(prefix for prefix, _ in CANONICAL)
+def _place(chain: str, scope: Scope) -> tuple[Bindings, Scope, str] | None:
+    """The bindings of a chain's first name (of the attribute after `self`), their scope, and the rest of the chain."""
+    head, _, rest = chain.partition(".")
+    if head in _OWN and rest:
+        owner = scope.enclosing_class()
+        attribute, _, rest = rest.partition(".")
+        return (owner.names[attribute], owner, rest) if owner and attribute in owner.names else None
+    found = scope.find(head)
+    return (found[1], found[0], rest) if found else None
 
 
-def canonical(name: str) -> str:
-    if not name.startswith(_LONG):
-        return name
-    for prefix, short in CANONICAL:
-        if name.startswith(prefix):
-            return short + name[len(prefix) :]
-    return name
+def _needed(bindings: Bindings, scope: Scope) -> list[tuple[Bindings, Scope]] | None:
+    """The names that those of a name stand for; None where one of them is no name: then nothing is certain."""
+    found: list[tuple[Bindings, Scope]] = []
+    for binding in bindings:
+        if binding.local or binding.qualified:
+            continue
+        chain = chain_of(binding.value) if binding.value is not None else None
+        if chain is None:
+            return None
+        if place := _place(chain, scope):
+            found.append(place[:2])
+    return found
 
 
 def chain_of(node: ast.AST) -> str | None:

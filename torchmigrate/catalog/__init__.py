@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate import pack
+from torchmigrate.canonical import canonical
 from torchmigrate.catalog.reader import read
 from torchmigrate.catalog.row import Row as Row
 from torchmigrate.pack import PackError
-from torchmigrate.scope import canonical
 
 
 @dataclass(frozen=True)
