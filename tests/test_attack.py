@@ -107,6 +107,11 @@ FOUND = {
     ),
     "a comment within what is replaced": (b"import torch\nd = torch.device(  # why\n    'cuda')\n", WAYS[0]),
     "a comment within what is replaced natively": (b"import torch\ntorch.cuda.empty_cache(  # why\n)\n", WAYS[2]),
+    "a default type in a file that gets its import of torch": (
+        b"with x('cuda', non_blocking=True):\n    pass\ndef f():\n    kind = 'torch.cuda.FloatTensor'\n"
+        b"    torch.set_default_tensor_type(kind)\ny = torch.Tensor([]).type(torch.float16)\n",
+        WAYS[3],
+    ),
     "an encoding that is none": (b"# coding: rot13\nvzcbeg gbepu\nk.phqn()\n", WAYS[0]),
     "an encoding with a cookie that ast must not read": (
         b"# coding: utf-7\nx.cuda()  # torchmigrate: skip-file +AOk-\n",

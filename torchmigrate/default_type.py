@@ -96,9 +96,15 @@ def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
     chain = chain_of(call.func) or ""
     if chain.rpartition(".")[0] in NAMES and chain.endswith(f".{_SETTER}"):
         return True
-    if resolver.dotted(chain, scope) != f"torch.{_SETTER}" or not call.args:
+    if qualified(chain, scope, resolver) != f"torch.{_SETTER}" or not call.args:
         return False
     return _names_cuda_type(call.args[0], scope, resolver)
+
+
+def qualified(chain: str, scope: Scope, resolver: Resolver) -> str:
+    """As after the migration, which gives a file its import of torch where that comes from nowhere that is seen."""
+    unseen = chain.startswith("torch.") and scope.find("torch") is None
+    return resolver.dotted(chain, scope) or (chain if unseen else "")
 
 
 def _names_cuda_type(value: ast.expr, scope: Scope, resolver: Resolver, depth: int = 3) -> bool:
@@ -108,8 +114,8 @@ def _names_cuda_type(value: ast.expr, scope: Scope, resolver: Resolver, depth: i
         chain = chain_of(node) if isinstance(node, (ast.Attribute, ast.Name)) else None
         if chain is None:
             continue
-        qualified = resolver.dotted(chain, scope) or ""
-        if (qualified.startswith("torch.cuda.") and qualified.endswith("Tensor")) or chain in _HELPERS:
+        name = qualified(chain, scope, resolver)
+        if (name.startswith("torch.cuda.") and name.endswith("Tensor")) or chain in _HELPERS:
             return True
         found = scope.find(node.id) if isinstance(node, ast.Name) and depth else None
         values = [b.value for b in found[1] if b.value is not None] if found else []

@@ -7,10 +7,10 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from torchmigrate.default_type import together
+from torchmigrate.default_type import qualified, together
 from torchmigrate.files import MARKER
 from torchmigrate.imports import TF32
-from torchmigrate.scope import Resolver
+from torchmigrate.scope import Resolver, chain_of
 from torchmigrate.scopes import build
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
     resolver = Resolver()
     for statement in scopes.statements:
         scope = scopes.scope_of[statement]
-        found = first_old(statement, lambda node, scope=scope: resolver.resolve(node, scope))  # type: ignore[misc]
+        found = first_old(statement, lambda node, scope=scope: qualified(chain_of(node) or "", scope, resolver))  # type: ignore[misc]
         if found is not None:
             return found
     return None
