@@ -12,6 +12,7 @@ from conftest import Ran
 from torchmigrate import config
 from torchmigrate.config.keys import KEYS
 from torchmigrate.errors import UserError
+from torchmigrate.project import torch_floor, version_of
 
 
 def write(directory: Path, text: str, name: str = "pyproject.toml") -> Path:
@@ -159,6 +160,41 @@ def refused(tmp_path: Path, text: str | bytes, *, name: str = "pyproject.toml") 
     with pytest.raises(UserError) as caught:
         config.read(file)
     return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"[tool.torchmigrate]\ntorch = {DIGITS}\n", "pyproject.toml: it has a number of thousands of digits"),
+        (f"[tool.torchmigrate]\ntorch = '>={DIGITS}'\n", "2: `torch` must be a version specifier"),
+        (f"[tool.torchmigrate]\nhelper = '{'a' * 5_000}'\n", "2: `helper` must be a module's name"),
+        ("[tool.torchmigrate]\nhelper = 'a.class.b'\n", "2: `helper` must be a module's name"),
+        ("[tool.torchmigrate]\nhelper = 'utils/device.py'\n", "as 'utils.device', not 'utils/device.py'"),
+        (f"[tool.torchmigrate]\nexclude = ['{'{a,' * 300}b{'}' * 300}']\n", "longer than 1,000 characters"),
+        (f"[tool.torchmigrate]\nexclude = ['{'{a,' * 60}{{b,c,d,e,f}}{'}' * 60}']\n", "64 choices"),
+        (f"x = '{'a' * 3_000_000}'\n", "larger than 2,000,000 bytes"),
+        (f"x = {'[' * 5_000}{']' * 5_000}\n", "nested too deeply"),
+    ],
+)
+def test_what_is_larger_than_people_write(tmp_path: Path, text: str, said: str) -> None:
+    told = refused(tmp_path, text)
+    assert said in told and "help: " in told
+    assert len(told) < 400
+
+
+def test_a_file_that_takes_long_to_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "SECONDS", 0.2)
+    assert "takes more than 0.2 seconds" in refused(tmp_path, f"[{'a.' * 50_000}b]\n")
+
+
+def test_a_floor_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"torch>={DIGITS}.{DIGITS}\n")
+    assert torch_floor(tmp_path) is None
+    assert version_of(f">={DIGITS}") is None
+    assert version_of(">=2.1.*,<3") == (2, 1)
 
 
 def test_a_bom_and_crlf(tmp_path: Path) -> None:

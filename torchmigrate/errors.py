@@ -29,6 +29,11 @@ class Interrupted(UserError):
         super().__init__(f"interrupted; {what}", help)
 
 
+def short(value: object) -> object:
+    """A value as messages show it: of a long text, its beginning."""
+    return f"{value[:60]}..." if isinstance(value, str) and len(value) > 80 else value
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean ...?`, or nothing when no known name is near."""
     import difflib  # here: only a mistake pays for it

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from torchmigrate.errors import did_you_mean
+from torchmigrate.errors import did_you_mean, short
 
 
 class Kind(NamedTuple):
@@ -75,7 +75,7 @@ def strings(item: Kind = STRING, least: int = 0) -> Kind:
 def one_of(*choices: str) -> Kind:
     def read(value: object) -> str:
         if value not in choices:
-            raise ValueError(f"must be {' or '.join(repr(c) for c in choices)}, not {value!r}")
+            raise ValueError(f"must be {' or '.join(repr(c) for c in choices)}, not {short(value)!r}")
         return str(value)
 
     return Kind(read, {"enum": list(choices)})
@@ -98,7 +98,7 @@ def matching(pattern: str, must: str) -> Kind:
 
     def read(value: object) -> str:
         if not re.fullmatch(pattern, _string(value)):
-            raise ValueError(f"must {must}, not {value!r}")
+            raise ValueError(f"must {must}, not {short(value)!r}")
         return str(value)
 
     return Kind(read, {"type": "string", "pattern": f"^(?:{pattern})$"})

@@ -220,8 +220,9 @@ def is_ours(path: Path, text: bytes | None = None) -> bool:
         return False
 
 
-_BOUND = re.compile(r"(?:>=?|={2,3}|~=)?\s*(\d+)(?:\.(\d+))?[\d.*]*")
-_FLOOR = re.compile(r"""["']?\btorch\s*(?:>=|==|~=|>)\s*(\d+\.\d+)""")
+# no version has more digits; Python refuses to read thousands of them
+_BOUND = re.compile(r"(?:>=?|={2,3}|~=)?\s*(\d{1,9})(?:\.(\d{1,9}))?(?:[.*][\d.*]*)?")
+_FLOOR = re.compile(r"""["']?\btorch\s*(?:>=|==|~=|>)\s*(\d{1,9}\.\d{1,9})(?!\d)""")
 
 
 def torch_floor(root: Path) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torchmigrate import limits, regular
 from torchmigrate.errors import UserError, did_you_mean
 from torchmigrate.globs import Globs
 
@@ -19,6 +21,7 @@ EXCLUDE = (
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".pytype", ".hypothesis"),
 )
 TABLE = ("tool", "torchmigrate")
+LARGEST, SECONDS = 2_000_000, 10  # bytes of a configuration file, which take one or two seconds
 Places = Callable[[Sequence[str]], str]
 
 
@@ -129,8 +132,12 @@ def _parsed(file: Path) -> tuple[str, Any]:
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
-        text = file.read_text(encoding="utf-8-sig")
-        return text, tomllib.loads(text)
+        raw = regular.read(file, LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise UserError(f"{file}: larger than {LARGEST:,} bytes, so it was not read", without)
+        text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig").read()
+        with limits.bounded(SECONDS):
+            return text, tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{file}: {(error.strerror or str(error)).lower()}", without) from None
     except UnicodeDecodeError as error:
@@ -142,6 +149,12 @@ def _parsed(file: Path) -> tuple[str, Any]:
         raise UserError(f"{file}:{at}: not valid TOML: {error}", without) from None
     except RecursionError:
         raise UserError(f"{file}: nested too deeply to be read", without) from None
+    except limits.TooSlow:
+        raise UserError(f"{file}: takes more than {SECONDS} seconds to read, so it was not read", without) from None
+    except ValueError:
+        raise UserError(
+            f"{file}: it has a number of thousands of digits, which Python does not read", without
+        ) from None
 
 
 def _checked(data: object, file: Path, text: str) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 from torchmigrate import globs
 from torchmigrate.config import BACKENDS
+from torchmigrate.errors import short
 from torchmigrate.kinds import BOOLEAN, STRING, Kind, matching, member, one_of, strings, table_of
 
-_CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d+(?:\.\d+)*(?:\.\*)?"
+_CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"
 _NAME = r"[^/,*\s](?:[^/,*]*[^/,*\s])?"
 NAME = matching(rf"{_NAME}(?:/{_NAME})?", 'name packs or rules, as "device" or "device/tensor-cuda"')
 SPEC = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifier such as ">=2.1"')
@@ -38,11 +40,16 @@ def _exclusion(value: object) -> str:
 
 def _helper(value: object) -> str:
     name = str(STRING(value))
-    if not all(part.isidentifier() for part in name.split(".")):
+    if not _is_dotted(name):
         module = name.removesuffix(".py").strip("./").replace("/", ".")
-        example = module if all(part.isidentifier() for part in module.split(".")) else "mypkg.utils.device"
-        raise ValueError(f"must be a module's name, as {example!r}, not {name!r}")
+        example = module if _is_dotted(module) else "mypkg.utils.device"
+        raise ValueError(f"must be a module's name, as {example!r}, not {short(name)!r}")
     return name
+
+
+def _is_dotted(name: str) -> bool:
+    """Whether `import` takes it."""
+    return len(name) < 500 and all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
 
 
 # What they refuse, as far as a regular expression says it: backslashes, nothing but dots and slashes, `..` as a folder.
