@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from conftest import git, python
 from torchmigrate import vcs
 from torchmigrate.config import Settings, load
 from torchmigrate.files import Globs, discover
+from torchmigrate.globs import glob_body
 
 
 def make(root: Path, *names: str) -> None:
@@ -171,6 +175,51 @@ path = Path(sys.argv[1]); assert len(files.discover([path], config.load([path]))
 print([m for m in ("git", "rich", "libcst", "torch") if m in sys.modules])
 """
     assert python(code, str(tree / "b.py")).stdout == "[]\n"
+
+
+def _reference(glob: str, path: str) -> bool:
+    """What a glob means, by trying all ways."""
+    if not glob:
+        return not path
+    if glob.startswith("**/"):
+        rests = [path, *(path[i + 1 :] for i, c in enumerate(path) if c == "/")]
+        return any(_reference(glob[3:], rest) for rest in rests)
+    if glob.startswith("**"):
+        return any(_reference(glob[2:], path[i:]) for i in range(len(path) + 1))
+    if glob.startswith("*"):
+        most = path.find("/") if "/" in path else len(path)
+        return any(_reference(glob[1:], path[i:]) for i in range(most + 1))
+    return bool(path) and (path[0] == glob[0] or (glob[0] == "?" and path[0] != "/")) and _reference(glob[1:], path[1:])
+
+
+def test_globs_mean_the_same_without_going_back() -> None:
+    draw = random.Random(0)
+    matched = 0
+    for _ in range(20_000):
+        glob = "".join(draw.choices(("a", "b", "/", "*", "**/", "**", "?"), k=draw.randint(1, 8)))
+        if "***" in glob:
+            continue
+        path = "".join(draw.choices("aab/", k=draw.randint(1, 9)))
+        expected = _reference(glob, path)
+        assert bool(re.fullmatch(glob_body(glob), path)) == expected, (glob, path)
+        matched += expected
+    assert matched > 500
+
+
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [
+        ("*a" * 30 + "*b", "a" * 250),
+        ("**/a/**/a/**/a/**/b", "a/" * 2000),
+        ("**a**a**a**b", "a" * 4000),
+        ("**/*a*a*a*b/**/c", "a/" * 1000 + "a" * 250),
+        ("?*" * 30 + "b", "a" * 250),
+    ],
+)
+def test_no_glob_takes_long(glob: str, path: str) -> None:
+    before = time.process_time()
+    assert Globs([glob]).match(path) is None
+    assert time.process_time() - before < 5  # what tries all ways takes hours
 
 
 def test_the_root_of_the_settings_is_what_globs_are_relative_to(tree: Path) -> None:

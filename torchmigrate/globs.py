@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import islice, pairwise
 
 _PARTS = r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]+\])"
 _WILDCARD = re.compile(r"[*?\[]")
-_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_WILD = {"**/": "(?:.*?/)??", "**": ".*?", "*": "[^/]*?", "?": "[^/]"}
 _CHOICE = r"\{([^{}]*,[^{}]*)\}"
-_STARS = ("*", "**", "**/")
-_CHOICES, _CROSSINGS = 64, 4  # more is no pattern that a person wrote, and takes long to match
+_CROSSING = ("**", "**/")
+_CHOICES, _CROSSINGS, _LONGEST = 64, 4, 1_000  # more is no pattern that a person wrote
 
 
 class Globs:
@@ -56,11 +56,23 @@ def glob_body(glob: str) -> str:
     if not _WILDCARD.search(glob):
         return re.escape(glob)
     parts = [part for part in re.split(_PARTS, glob) if part]
+    ends = [i for i, part in enumerate(parts) if part in _CROSSING] + [len(parts)]
+    out = _names(parts[: ends[0]])
+    for start, end in pairwise(ends):
+        body = _one(parts[start]) + _names(parts[start + 1 : end])
+        # where any text may follow, the first place is as good as any: no other is tried
+        free = end < len(parts) and (parts[end] == "**" or parts[end - 1].endswith("/"))
+        out += f"(?>{body})" if free else body
+    return out
+
+
+def _names(parts: Sequence[str]) -> str:
+    """What lies between two `**`; what a `*` follows again needs its first place alone."""
     out, at = "", 0
     while at < len(parts):
-        last = next((i for i in range(at + 1, len(parts)) if parts[i] in _STARS), at)
+        last = next((i for i in range(at + 1, len(parts)) if parts[i] == "*"), at)
         fixed = "".join(map(_one, parts[at + 1 : last]))
-        if parts[at] == "*" and fixed and parts[last] != "**/":  # the first place of what is fixed is as good as any
+        if parts[at] == "*" and fixed:
             out, at = f"{out}(?>[^/]*?{fixed})", last
         else:
             out, at = out + _one(parts[at]), at + 1
@@ -80,15 +92,17 @@ def _one(part: str) -> str:
 
 def check(glob: str) -> str:
     """The glob. Raises ValueError for one that can match nothing, or means something else than it seems to."""
+    if len(glob) > _LONGEST:
+        raise ValueError(f"has {glob[:60]!r}...: longer than {_LONGEST:,} characters; write several")
+    choices = max(glob.count("{"), sum(1 for _ in islice(alternatives(glob), _CHOICES + 1)))
+    if choices > _CHOICES or glob.count("**") > _CROSSINGS:
+        raise ValueError(f"has {glob[:60]!r}: at most {_CROSSINGS} `**`, and {_CHOICES} choices; write several")
     if "\\" in glob:
         raise ValueError(f"has {glob!r}: write it with `/`, as on every system: {glob.replace(chr(92), '/')!r}")
     if not glob.strip("./ "):
         raise ValueError(f"has {glob!r}, which matches no file: name files or folders below the root")
     if glob.startswith("../") or "/../" in glob:
         raise ValueError(f"has {glob!r}, which leads out: paths begin at the folder of the configuration")
-    choices = math.prod(found[1].count(",") + 1 for found in re.finditer(_CHOICE, glob))
-    if choices > _CHOICES or glob.count("**") > _CROSSINGS:
-        raise ValueError(f"has {glob[:60]!r}: at most {_CROSSINGS} `**`, and {_CHOICES} choices; write several")
     try:
         re.compile(glob_body(glob))
     except re.error as error:

@@ -7,6 +7,7 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchmigrate import globs
 from torchmigrate.edits import Safety
 from torchmigrate.rule import TextPattern, Where
 
@@ -51,10 +52,10 @@ def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
         line = reader.line("where", index)
         reader.known(table, "where", line)
         given = {"files": table.get("files"), **{key: table[key] for key in ("but", "beside") if key in table}}
-        globs = {key: _globs(reader, value, reader.line("where", index, key)) for key, value in given.items()}
+        files = {key: _globs(reader, value, reader.line("where", index, key)) for key, value in given.items()}
         keys = ("line", "under", "unless")
         tests = {key: _regex(reader, table.get(key), reader.line("where", index, key)) for key in keys}
-        yield Where(**globs, **tests)  # type: ignore[arg-type]
+        yield Where(**files, **tests)  # type: ignore[arg-type]
 
 
 def _globs(reader: Reader, value: Any, line: At) -> tuple[str, ...]:
@@ -62,7 +63,10 @@ def _globs(reader: Reader, value: Any, line: At) -> tuple[str, ...]:
         raise reader.fail(line, "this is no list of globs", 'write files = ["requirements*.txt", "Dockerfile*"]')
     if glob := next((g for g in value if g.startswith(("/", "./")) or g.endswith("/") or ".." in g), None):
         raise reader.fail(line, f"{glob!r} is no such glob", "a glob is matched with the end of a path: `docker/*.sh`")
-    return tuple(value)
+    try:
+        return tuple(map(globs.check, value))
+    except ValueError as error:
+        raise reader.fail(line, f"`files` {error}", "a glob is matched with the end of a path") from None
 
 
 def _pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping[str, Any]) -> TextPattern:
