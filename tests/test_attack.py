@@ -112,6 +112,14 @@ FOUND = {
         b"    torch.set_default_tensor_type(kind)\ny = torch.Tensor([]).type(torch.float16)\n",
         WAYS[3],
     ),
+    "an index under a guard that stays": (
+        b"import torch\nwhile torch.cuda.device_count() > 1:  # torchmigrate: ignore[device/count]\n    y.cuda(0)\n",
+        WAYS[3],
+    ),
+    "an index under a guard of the helper's": (
+        b"import torch\nimport accel\nif accel.is_available():\n    y.cuda(0)\n",
+        WAYS[3],
+    ),
     "an encoding that is none": (b"# coding: rot13\nvzcbeg gbepu\nk.phqn()\n", WAYS[0]),
     "an encoding with a cookie that ast must not read": (
         b"# coding: utf-7\nx.cuda()  # torchmigrate: skip-file +AOk-\n",

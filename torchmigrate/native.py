@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torchmigrate.accelerated import is_guarded, know_parents
 from torchmigrate.edits import Edit, flatten
 from torchmigrate.module import Module
+from torchmigrate.spans import Around
 from torchmigrate.spelling import spell
 from torchmigrate.table import Table
 
@@ -65,22 +66,29 @@ def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterato
     """Edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
     know_parents(module)
-    for node in module.nodes:
-        own = module.helper_function(node)
-        if own is None:
-            continue
-        start = module.span(node)[0]
-        span = next((s for s in spans if s.start <= start < s.end), None)
-        if span is None or any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
-            continue  # an f-string cannot hold the quotes before Python 3.12
+    found = list(_helpers(module, spans))
+    # only in such a file is `torch.device(0)` the accelerator's: to a second run, too
+    asks = any(own in _TOTAL for _, own, _ in found) or any(module.asks_accelerator(f".{name}") for name in _TOTAL)
+    for node, own, span in found:
         call = module.parent(node)
         if isinstance(call, ast.Call) and call.func is node:
-            text = _called(module, own + _index(call), call, span, names)
+            text = _called(module, own + _index(call), call, span, names, asks)
         else:
             call, text = node, names.get(own) if _is_total(names.get(own, "torch.accelerator.")) else None
         if text:
             edit = Edit(*module.span(call), spell(_enclosed(module, call, text), module.names))
             yield from () if module.loses_comment(edit) else (edit,)
+
+
+def _helpers(module: Module, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
+    """What this run wrote in the helper's words; not in f-strings, which hold no quotes before Python 3.12."""
+    around = Around(((span.start, span.end - 1), span) for span in spans)
+    for node in module.nodes:
+        own = module.helper_function(node)
+        start = module.span(node)[0] if own else 0
+        span = around.find(start, start) if own else None
+        if own and span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
+            yield node, own, span
 
 
 def _of_rules(module: Module, rules: Table) -> Mapping[str, str]:
@@ -98,13 +106,15 @@ def _is_total(native: str) -> bool:
     return not native.startswith("torch.accelerator.") or native.endswith(_TOTAL)
 
 
-def _called(module: Module, name: str, call: ast.Call, span: Written, names: Mapping[str, str]) -> str | None:
+def _called(
+    module: Module, name: str, call: ast.Call, span: Written, names: Mapping[str, str], asks: bool
+) -> str | None:
     native = names.get(name)
     if native is not None:
         compiled = bool(_SKIPPED.search(native)) and b"compile" in module.source.utf8
         fits = _is_total(native) or (not compiled and is_guarded(module, call))
         return f"{native}()" if fits else None
-    if name in _GUARDED and is_guarded(module, call):
+    if name in _GUARDED and (asks or name != "device(0)") and is_guarded(module, call):
         return _GUARDED[name]
     if name == "device" and _is_moved(module, call):
         return _OR_CPU if b"def to(" in module.source.utf8 else _MOVE
