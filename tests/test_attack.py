@@ -120,6 +120,10 @@ FOUND = {
         b"import torch\nimport accel\nif accel.is_available():\n    y.cuda(0)\n",
         WAYS[3],
     ),
+    "a decorator over two lines": (
+        b"@(['a', (\n\tdevice).startswith(\"cuda\")])\ndef h():\n    return y.cuda()\n",
+        WAYS[1],
+    ),
     "an encoding that is none": (b"# coding: rot13\nvzcbeg gbepu\nk.phqn()\n", WAYS[0]),
     "an encoding with a cookie that ast must not read": (
         b"# coding: utf-7\nx.cuda()  # torchmigrate: skip-file +AOk-\n",

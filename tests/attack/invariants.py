@@ -22,6 +22,7 @@ from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipp
 from torchmigrate.project import Facts, cuda_classes
 from torchmigrate.rewrite import Outcome, rewrite, with_import
 from torchmigrate.rule import Ruleset
+from torchmigrate.scopes import first_line
 from torchmigrate.source import Source, UnreadableSource, decode
 from torchmigrate.table import Table, table
 from torchmigrate.worker import Job, Worker
@@ -169,7 +170,7 @@ def _lines_lost(source: Source, outcome: Outcome) -> bytes | None:
         if isinstance(node, ast.stmt):
             inner = getattr(node, "body", None) or getattr(node, "cases", None)
             last = node.end_lineno if not inner else getattr(inner[0], "lineno", node.lineno)
-            whole = range(node.lineno, max(node.lineno, last or 0) + 1)
+            whole = range(first_line(node), max(node.lineno, last or 0) + 1)
             touched |= {*whole} if touched & {*whole} else set()
     result = iter(_lines(outcome.text))
     for number, line in enumerate(_lines(source.utf8), 1):
