@@ -467,6 +467,7 @@ WRONG = {
     "no patterns": (HEAD + 'files = ["*.a"]\n', 4, "`files` without a [[pattern]]", "patterns apply"),
     "where without patterns": (HEAD + '[[where]]\nfiles = ["*.a"]\n', 4, "`where` without", "patterns apply"),
     "files is no list": (HEAD + 'files = "*.a"\n' + PATTERN, 4, "no list of globs", "files = ["),
+    "a glob of many ways": (HEAD + 'files = ["**/**/**/**/**/a"]\n' + PATTERN, 4, "at most 4 `**`", "end of a path"),
     "where without files": (HEAD + "[[where]]\nline = 'x'\n" + PATTERN, 4, "no list of globs", "files = ["),
     "a glob from the root": (HEAD + 'files = ["/a"]\n' + PATTERN, 4, "'/a'", "the end of a path"),
     "a glob of a directory": (HEAD + 'files = ["a/"]\n' + PATTERN, 4, "'a/'", "the end of a path"),

@@ -631,15 +631,51 @@ sys.exit(cli.run(["check", "-q", "-j", "1"]))
     assert "Traceback" not in ran.stderr and "MemoryError" in ran.stderr
 
 
-def test_a_worker_that_dies_is_said(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("deadly", ["b", "abcdefghijkl"])
+def test_a_worker_that_dies_is_said(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, deadly: str) -> None:
+    """As the kernel ends one for lack of memory: its file is an error, the others are done."""
+    if not hasattr(os, "fork"):
+        pytest.skip("the patch reaches a fork only")
+    names = [f"{name}.py" for name in "abcdefghijkl"]
+    write_tree(here, dict.fromkeys(names, CUDA))
+    monkeypatch.setattr(pool, "POOL_BYTES", 0)
+    look = pool.Worker.__call__
+
+    def dies(self: pool.Worker, job: pool.Job) -> pool.Done:
+        if Path(job.path).name.removesuffix(".py") in deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return look(self, job)
+
+    monkeypatch.setattr(pool.Worker, "__call__", dies)
+    ran = cli("apply", "-j", "2")
+    bad = [name for name in names if name.removesuffix(".py") in deadly]
+    said = re.findall(r"^error: (\S+): the process that looked into it died, also with this file alone", ran.err, re.M)
+    assert (ran.status, said) == (2, bad), ran.err
+    assert [name for name in names if (here / name).read_text() == CUDA] == bad
+    assert not list(here.glob(".torchmigrate-*"))
+    monkeypatch.setattr(pool.Worker, "__call__", look)
+    assert cli("apply", "-j", "2", "--allow-dirty").status == 0  # it is not remembered as the file's own fault
+    assert [name for name in names if (here / name).read_text() == CUDA] == []
+
+
+def test_a_worker_that_is_killed_once_costs_nothing(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     if not hasattr(os, "fork"):
         pytest.skip("the patch reaches a fork only")
     write_tree(here, {f"{name}.py": CUDA for name in "abcdef"})
     monkeypatch.setattr(pool, "POOL_BYTES", 0)
-    monkeypatch.setattr(pool.Worker, "__call__", lambda *_: os._exit(9))
+    look, killed = pool.Worker.__call__, here.parent / "killed"
+
+    def dies_once(self: pool.Worker, job: pool.Job) -> pool.Done:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return look(self, job)
+
+    monkeypatch.setattr(pool.Worker, "__call__", dies_once)
     ran = cli("apply", "-j", "2")
-    assert (ran.status, "most likely for lack of memory; nothing was written" in ran.err) == (2, True), ran.err
-    assert (here / "a.py").read_text() == CUDA
+    assert ran.status == 0, ran.err
+    assert killed.exists()
+    assert all((here / f"{name}.py").read_text() != CUDA for name in "abcdef")
 
 
 def test_the_settings_name_no_backend_of_their_own(here: Path, cli: Cli) -> None:

@@ -8,8 +8,6 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from torchmigrate.errors import UserError
-
 SECONDS = 60.0  # of processor time; 12,000 lines take a tenth of it
 LARGEST = 20_000_000  # bytes of Python: more is data, and would take gigabytes to parse
 
@@ -43,19 +41,20 @@ def told() -> str:
     return f"takes more than {SECONDS:g} seconds to look into, so it was left as it is; please report it"
 
 
+def died() -> str:
+    """Why a file was not looked into."""
+    why = "the process that looked into it died, also with this file alone, most likely for lack of memory"
+    return f"{why}; it was left as it is; free memory, or exclude it"
+
+
 @contextlib.contextmanager
 def pooled() -> Iterator[None]:
     """Around a pool of processes. Those that are spawned, not forked, must not import from the current directory, which
-    is the project's. Raises UserError where one of them dies."""
-    from concurrent.futures.process import BrokenProcessPool
-
+    is the project's."""
     was = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
-    except BrokenProcessPool:
-        what = "a process that looked into files died, most likely for lack of memory; nothing was written"
-        raise UserError(what, "run again with one process: -j 1") from None
     finally:
         if was is None:
             del os.environ["PYTHONSAFEPATH"]

@@ -10,13 +10,17 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 from torchmigrate import limits
+from torchmigrate.edits import Failed
 from torchmigrate.engine import Progress, Read
 from torchmigrate.project import Facts
 from torchmigrate.rule import Ruleset
 from torchmigrate.worker import Done, Job, Worker
 
+Shared = tuple[Ruleset, Facts]  # what each process gets
 POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured; performance.md)
 
 
@@ -30,12 +34,39 @@ def run(
         with _uncollected():
             yield from _counted(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
         return
+    with limits.pooled():
+        yield from _counted(_in_processes(largest_first, jobs, (ruleset, facts)), len(todo), on_progress)
+
+
+def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Done]:
+    """Where a process dies, what is left goes through one process, a file at a time: then it is known of which file."""
+    done = 0
+    try:
+        with _pool(jobs, shared) as pool:
+            for result in pool.map(_work, todo, chunksize=4):
+                done += 1
+                yield result
+    except BrokenProcessPool:
+        while done < len(todo):
+            with _pool(1, shared) as pool:
+                for job in todo[done:]:
+                    done += 1
+                    try:
+                        result = pool.submit(_work, job).result()
+                    except BrokenProcessPool:
+                        yield Failed(Path(job.path), limits.died()), None
+                        break
+                    yield result
+
+
+@contextlib.contextmanager
+def _pool(jobs: int, shared: Shared) -> Iterator[ProcessPoolExecutor]:
     # not on macOS, whose system libraries start threads, which a fork does not survive
     forks = sys.platform != "darwin" and "fork" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    with limits.pooled(), ProcessPoolExecutor(jobs, context, _start, (ruleset, facts)) as pool:
+    with ProcessPoolExecutor(jobs, context, _start, shared) as pool:
         try:
-            yield from _counted(pool.map(_work, largest_first, chunksize=4), len(todo), on_progress)
+            yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

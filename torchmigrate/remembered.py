@@ -19,7 +19,7 @@ from torchmigrate.engine import Input, Plan, Progress
 from torchmigrate.gather import project_root
 from torchmigrate.selection import EVERYTHING, Selection
 
-_FLEETING = ("cannot be read", "MemoryError", "internal error", limits.told())
+_FLEETING = ("cannot be read", "MemoryError", "internal error", limits.told(), limits.died())
 WORTH_IT = 50  # files
 COARSE = 100_000_000  # nanoseconds by which a file system's clock may be behind
 
