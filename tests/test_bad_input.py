@@ -138,13 +138,13 @@ def test_a_pack_with_an_unbound_capture(project: Path, cli: Cli) -> None:
     assert (project / "good.py").read_text() == GOOD
 
 
-def bound_by_permissions(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def bound_by_permissions(directory: Path, *arguments: str, more: str = "") -> subprocess.CompletedProcess[str]:
     """Run the command line so that file permissions count: root, as whom containers test, passes them all."""
     command = [sys.executable, "-m", "torchmigrate", *arguments]
     if os.geteuid() == 0:
         if not shutil.which("setpriv"):
             pytest.skip("root reads and writes everything, and there is no setpriv to take that away")
-        without = "-dac_override,-dac_read_search"
+        without = f"-dac_override,-dac_read_search{more}"
         command = ["setpriv", f"--bounding-set={without}", f"--inh-caps={without}", *command]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
@@ -180,6 +180,63 @@ def test_a_read_only_directory(here: Path) -> None:
     assert (here / "two" / "b.py").read_text() == (here / "three" / "c.py").read_text() == GOOD
     assert (here / "one" / "good.py").read_text() != GOOD
     (here / "two").chmod(0o777)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+@pytest.mark.parametrize("mode", [0o444, 0o400, 0o555])
+def test_a_file_whose_mode_forbids_writing(here: Path, mode: int) -> None:
+    for name in ("good.py", "kept.py"):
+        (here / name).write_text(GOOD)
+    (here / "kept.py").chmod(mode)
+    ran = bound_by_permissions(here, "apply")
+    assert ran.returncode == 2
+    assert "error: kept.py: not written: it is read-only\n" in ran.stderr
+    assert (here / "kept.py").read_text() == GOOD
+    assert (here / "kept.py").stat().st_mode & 0o777 == mode
+    assert is_done(here) and not list(here.glob(".torchmigrate-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="chattr")
+@pytest.mark.parametrize(("flag", "said"), [("i", "it is read-only"), ("a", "the system protects it")])
+def test_a_file_that_attributes_protect(here: Path, cli: Cli, flag: str, said: str) -> None:
+    for name in ("good.py", "kept.py"):
+        (here / name).write_text(GOOD)
+    if not shutil.which("chattr"):
+        pytest.skip("there is no chattr")
+    set_ = subprocess.run(["chattr", f"+{flag}", "kept.py"], cwd=here, capture_output=True, text=True)
+    if set_.returncode:
+        pytest.skip(f"this user or file system sets no such attributes: {set_.stderr.strip()}")
+    try:
+        ran = cli("apply")
+        assert (ran.status, f"error: kept.py: not written: {said}" in ran.err) == (2, True), ran.err
+        assert (here / "kept.py").read_text() == GOOD
+        assert is_done(here) and not list(here.glob(".torchmigrate-*"))
+    finally:
+        subprocess.run(["chattr", f"-{flag}", "kept.py"], cwd=here, check=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+@pytest.mark.parametrize(
+    ("mode", "sticky", "said"),
+    [(0o644, False, "it is read-only"), (0o666, True, "the system protects it"), (0o666, False, "")],
+)
+def test_a_file_of_another_user(here: Path, mode: int, sticky: bool, said: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    (here / "shared").mkdir()
+    for name in ("good.py", "shared/theirs.py"):
+        (here / name).write_text(GOOD)
+    theirs = here / "shared" / "theirs.py"
+    theirs.chmod(mode)
+    for path, bits in ((theirs, mode), (here / "shared", 0o1777 if sticky else 0o777)):
+        os.chown(path, 12345, 12345)
+        path.chmod(bits)
+    ran = bound_by_permissions(here, "apply", "--runtime", "package", more=",-fowner,-chown")
+    assert ran.returncode == (2 if said else 0), ran.stderr
+    assert not said or f"error: shared/theirs.py: not written: {said}" in ran.stderr
+    assert (theirs.read_text() == GOOD) is bool(said)
+    assert (here / "good.py").read_text() != GOOD
+    assert not list((here / "shared").glob(".torchmigrate-*"))
 
 
 KILLED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -43,6 +44,8 @@ def _try(change: Changed, lost: Sequence[Path]) -> str | None:
     except NotWritten as error:
         return f"not written: {error}"
     except OSError as error:
+        if error.errno == errno.EPERM:  # where its mode would allow it
+            return "not written: the system protects it (another user's file in a shared folder, or `chattr`)"
         return f"not written: {(error.strerror or str(error)).lower()}"
     return None
 
