@@ -124,6 +124,10 @@ FOUND = {
         b"@(['a', (\n\tdevice).startswith(\"cuda\")])\ndef h():\n    return y.cuda()\n",
         WAYS[1],
     ),
+    "a name bound within an f-string": (
+        b"import torch\nx = f'{(y := torch.cuda.mem_get_info)} {y}'\n",
+        WAYS[0],
+    ),
     "an encoding that is none": (b"# coding: rot13\nvzcbeg gbepu\nk.phqn()\n", WAYS[0]),
     "an encoding with a cookie that ast must not read": (
         b"# coding: utf-7\nx.cuda()  # torchmigrate: skip-file +AOk-\n",

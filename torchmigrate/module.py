@@ -230,6 +230,8 @@ class Site:
         compiled = p.compile_pattern(match)
         resolve = lambda chain: self.module.resolver.dotted(chain, self.scope)  # noqa: E731
         nodes = island.expressions() if joined else iter((island.root,))
+        # a variable that holds what is looked for, and may be bound right here, is not what is looked for
+        nodes = (n for n in nodes if isinstance(target, ast.Name) or type(n).__name__ != "Name")
         matches = [m for n in nodes if (m := island.match(compiled, n, resolve)) and p.admits(m, where or {})]
         if not matches:
             return None
