@@ -201,7 +201,7 @@ def test_why_a_file_is_not_read(project: Path, cli: Cli) -> None:
     assert of_file(cli, "third_party/c.py")["why"] == (f"no: excluded by `third_party` ({project}/pyproject.toml:13)")
     assert of_file(cli, "tests/a.py", "--exclude", "tests")["why"] == "no: excluded by `tests` (--exclude)"
     assert of_file(cli, "tests/b.py")["why"] == "no: `torchmigrate: skip-file` on line 3"
-    assert of_file(cli, "src/mypkg/bad.py")["why"] == "no: not Python 3 (line 1: invalid syntax)"
+    assert of_file(cli, "src/mypkg/bad.py")["why"] == "no: line 1: not Python 3 (invalid syntax)"
     write_tree(project, {"node_modules/d.py": TRAIN, "e.py": b"# coding: none\n", "accel.py": helper.runtime_source()})
     assert of_file(cli, "node_modules/d.py")["why"] == "no: excluded by `node_modules` (default)"
     assert of_file(cli, "e.py")["why"].startswith("no: ")

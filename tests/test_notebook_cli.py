@@ -65,7 +65,10 @@ def test_all_broken_cells_that_matter_are_named_once(here: Path, cli: Cli) -> No
     broken = ["model = \nloss =", "lr =", "torch.nn.", "x.cuda(", IMPORT]
     write_tree(here, {"a.ipynb": notebook(*broken)})
     ran = cli("check", ".")
-    assert "error: a.ipynb: cells 3 and 4: not Python 3 (cell 3, line 1: invalid syntax); the other" in ran.err
+    assert (
+        "error: a.ipynb: cells 3 and 4 cannot be read; cell 3, line 1: not Python 3 (invalid syntax); the other"
+        in ran.err
+    )
     write_tree(here, {"a.ipynb": notebook("lr =", IMPORT, MOVE)})  # nothing that a rule could look for
     assert cli("check", ".").status == 1
     write_tree(here, {"a.ipynb": notebook("torch.cuda.", "# torch")})

@@ -266,7 +266,8 @@ def test_the_copy_is_rewritten_and_its_lines_are_known(project: Path) -> None:
         assert "x.to(accel.device())" in train.read_text()
         assert (made.files, made.edits) == (1, 2)
         assert made.errors == (
-            "two.py: line 1: not Python 3 (Missing parentheses in call to 'print'. Did you mean print(...)?)",
+            "two.py: line 1: not Python 3 (Missing parentheses in call to 'print'. Did you mean print(...)?); "
+            "it looks like Python 2: port it to Python 3 first",
         )
         origin = made.origins
         rule = ("device/tensor-cuda",)

@@ -46,10 +46,9 @@ def unread(book: Notebook, has_work: HasWork) -> str:
         return ""
     first = cells[0]
     rest = "; the other cells were read" if book.cells else ""
-    if len(cells) == 1:
-        return f"cell {first.number}, line {first.line}: not Python 3 ({first.why}){rest}"
     numbers = listed([str(cell.number) for cell in cells])
-    return f"cells {numbers}: not Python 3 (cell {first.number}, line {first.line}: {first.why}){rest}"
+    several = f"cells {numbers} cannot be read; " if len(cells) > 1 else ""
+    return f"{several}cell {first.number}, line {first.line}: {first.why}{rest}"
 
 
 def skips_file(book: Notebook) -> bool:

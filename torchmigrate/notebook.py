@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torchmigrate import magics
+from torchmigrate import magics, syntax
 from torchmigrate.edits import Edit
 from torchmigrate.json_text import source_spans, splice
 from torchmigrate.source import Source
@@ -131,7 +131,8 @@ def split(raw: bytes) -> Notebook:
                 continue
             masked = magics.masked(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            why = getattr(error, "msg", None) or str(error) or type(error).__name__
+            other = f"not Python 3 ({str(error) or type(error).__name__})"
+            why = syntax.told(error) if isinstance(error, SyntaxError) else other
             unread.append(Unread(number, getattr(error, "lineno", None) or 1, source, None, why))
             continue
         start = len(module)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchmigrate import limits
+from torchmigrate import limits, syntax
 from torchmigrate.edits import Changed, Failed, FileResult, Skipped, Unchanged
 from torchmigrate.helper import Unbound
 from torchmigrate.notebook import UnreadableNotebook
@@ -26,9 +26,6 @@ class Job:
     path: str
     raw: bytes
     mode: str  # check | apply | survey: what apply would do and leave, all in places of the file as it is
-
-
-_ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
 
 
 class Worker:
@@ -59,8 +56,7 @@ class Worker:
         except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
             return Failed(path, str(error)), None
         except SyntaxError as error:
-            hint = _ASYNC if "async=" in (error.text or "") else ""
-            return Failed(path, f"line {error.lineno}: not Python 3 ({error.msg}{hint})"), None
+            return Failed(path, f"line {error.lineno}: {syntax.told(error)}"), None
         except RecursionError:
             return Failed(path, "too deeply nested to parse (RecursionError)"), None
         except MemoryError:  # what `ast` raises for both

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchmigrate import files, notebook, source, suppress, text_file
+from torchmigrate import files, notebook, source, suppress, syntax, text_file
 from torchmigrate.config import Settings
 from torchmigrate.errors import UserError
 from torchmigrate.in_force.settings import Setting, origin_of
@@ -58,7 +58,7 @@ def of(path: Path, settings: Settings, said: Sequence[Setting], ruleset: Ruleset
 
 
 def _told(error: Exception) -> str:
-    return f"not Python 3 (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else str(error)
+    return f"line {error.lineno}: {syntax.told(error)}" if isinstance(error, SyntaxError) else str(error)
 
 
 def _speaking(path: Path, rules: Table, ruleset: Ruleset, is_text: bool) -> Iterator[str]:
