@@ -43,6 +43,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
         + "".join(f"        self.x{i} = y{i}\n        self.x{i}.cuda()\n" for i in range(n))
     ),
     "functions that return": lambda n: "".join(f"def f{i}(x):\n    return x.cuda()\nf{i}().cuda()\n" for i in range(n)),
+    "numbers of devices": lambda n: "".join(f"n{i} = torch.cuda.device_count()\ny = 1 + n{i}\n" for i in range(n)),
+    "extensions": lambda n: (
+        "from torch.utils.cpp_extension import CUDAExtension\n" + "x = CUDAExtension('a', ['a.cu'])\n" * n
+    ),
     "flags of the file's own": lambda n: "".join(f"if x{i}.is_cuda:\n    x{i}.cuda()\n" for i in range(n)),
 }
 

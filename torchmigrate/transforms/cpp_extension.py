@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.transforms.once import first_call
 
 _CUDA_WORDS = ("cuda_sources", "extra_cuda_cflags")
 
@@ -23,8 +24,7 @@ def cpp_extension(site: Site) -> Iterator[Finding]:
 
 def _first(site: Site) -> bool:
     """A setup.py lists many; one finding says what to do about all of them."""
-    calls = [n for n in site.module.nodes if isinstance(n, ast.Call) and site.module.resolve(n.func) == site.qualified]
-    return min(calls, key=site.module.span, default=None) is site.call
+    return first_call(site.module, {site.qualified or ""}) is site.call
 
 
 def _has_kernels(site: Site, call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from torchmigrate.edits import Finding
+from torchmigrate.memo import once
 from torchmigrate.module import Module, Site
 
 _EVERY = "CompositeExplicitAutograd"
@@ -132,7 +133,12 @@ def _bound(module: Module, call: ast.Call) -> str:
 
 def _statement(module: Module, call: ast.Call) -> ast.stmt | None:
     """Without `Module.statement`, which knows the parents of what was walked so far."""
-    return next((s for s in module.scopes.statements if any(c is call for c in _calls_of(s))), None)
+    return _statements(module).get(call)
+
+
+@once
+def _statements(module: Module) -> dict[ast.expr, ast.stmt]:
+    return {call: s for s in reversed(module.scopes.statements) for call in _calls_of(s)}
 
 
 def _calls_of(statement: ast.stmt) -> list[ast.expr]:

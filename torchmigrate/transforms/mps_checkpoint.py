@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
-from torchmigrate.module import Site
+from torchmigrate.memo import once
+from torchmigrate.module import Module, Site
 
 _RANDOM = re.compile(
     r"[Dd]rop_?([Oo]ut|[Pp]ath)|\b(torch|F)\.(rand|bernoulli|normal)|\b(rand_like|randn_like|rrelu|RReLU)\b"
@@ -19,10 +20,15 @@ def mps_checkpoint(site: Site) -> Iterator[Finding]:
     module = site.module
     if site.call is None or not module.facts.mentions_cuda or not _RANDOM.search(module.source.text):
         return
-    calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in site.rule.on]
-    kept = [call for call in calls if not _is_off(call)]
-    if min(kept, key=module.span, default=None) is site.call and "torch.mps" not in module.source.text:
+    if _first(module, tuple(site.rule.on)) is site.call and "torch.mps" not in module.source.text:
         yield site.note()
+
+
+@once
+def _first(module: Module, names: tuple[str, ...]) -> ast.Call | None:
+    """The first that keeps the state of the generators."""
+    calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names]
+    return min((call for call in calls if not _is_off(call)), key=module.span, default=None)
 
 
 def _is_off(call: ast.Call) -> bool:

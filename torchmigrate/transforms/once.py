@@ -5,11 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from torchmigrate.memo import once
 from torchmigrate.module import Module
 
 
 def first_call(module: Module, names: Collection[str]) -> ast.Call | None:
     """The first call in the file of one of these qualified names."""
+    return _first_call(module, frozenset(names))
+
+
+@once
+def _first_call(module: Module, names: frozenset[str]) -> ast.Call | None:
     calls = (n for n in module.nodes if isinstance(n, ast.Call))
     return min((c for c in calls if module.resolve(c.func) in names), key=module.span, default=None)
 

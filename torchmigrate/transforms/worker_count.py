@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
+from torchmigrate.memo import once
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms.device_count import STARTS, divides_or_spawns, is_asked
@@ -37,24 +38,25 @@ def _target(site: Site) -> str | None:
     return None
 
 
+@once
 def _of_variable(module: Module, name: str, owner: ast.AST | None) -> str | None:
     """What the function (or the file, for a name of its top level) does with it, unless it asks whether it is 0."""
     if is_asked(module, name):
         return None
+    found = (_meaning_at(statement, node) for statement, node in _loads(module).get((owner, name), []))
+    return next(filter(None, found), None)
+
+
+@once
+def _loads(module: Module) -> dict[tuple[ast.AST | None, str | None], list[tuple[ast.stmt, ast.expr]]]:
+    """Where each function (or the top level) reads each name."""
+    found: dict[tuple[ast.AST | None, str | None], list[tuple[ast.stmt, ast.expr]]] = {}
     for statement in module.scopes.statements:
-        if module.function(statement) is not owner:
-            continue
-        for node in _loads(statement, name):
-            found = _meaning_at(statement, node)
-            if found:
-                return found
-    return None
-
-
-def _loads(statement: ast.stmt, name: str) -> Iterator[ast.expr]:
-    for node in ast.walk(statement):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and chain_of(node) == name:
-            yield node
+        owner = module.function(statement)
+        for node in ast.walk(statement):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                found.setdefault((owner, chain_of(node)), []).append((statement, node))
+    return found
 
 
 def _meaning(module: Module, node: ast.expr) -> str | None:
