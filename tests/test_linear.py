@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 
 import pytest
 
+from torchmigrate import source, suppress
 from torchmigrate.cases import migrate
 from torchmigrate.table import Table
 
@@ -92,3 +94,20 @@ CHAIN = "".join(f"a{i + 1} = a{i}\n" for i in range(2_000))
 def test_a_chain_of_names(body: str, last: str, rules: Table) -> None:
     after, _ = migrate(f"import torch\n{body}".encode(), rules, True)
     assert after.decode().splitlines()[-1].startswith(last)
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_comments_are_found_in_time(above: bool) -> None:
+    """In processor time, the least of three, with room for a factor of three: comparisons are no calls."""
+    mark = "# torchmigrate: ignore[device/tensor-cuda]"
+    line = f"{mark}\nx.cuda()\n" if above else f"x.cuda()  {mark}\n"
+
+    def seconds(n: int) -> float:
+        text = source.decode(line.encode() * n)
+        begun = time.process_time()
+        found = suppress.find(text)
+        lines = range(1, n * (1 + above) + 1)
+        assert sum(found.status("device/tensor-cuda", at) for at in lines) == n
+        return time.process_time() - begun
+
+    assert min(seconds(8_000) for _ in range(3)) < 24 * min(seconds(1_000) for _ in range(3))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from torchmigrate.errors import did_you_mean
@@ -30,12 +32,8 @@ class Ignore:
     covers: Span
     used: bool = False
 
-    def names(self, rule_id: str) -> bool:
-        """By the rule's own name, or by its pack's."""
-        return rule_id == self.name or rule_id.startswith(f"{self.name}/")
 
-
-@dataclass(slots=True)
+@dataclass
 class Suppressions:
     """The comments of one module. `status` remembers what was of use."""
 
@@ -45,10 +43,25 @@ class Suppressions:
 
     def status(self, rule_id: str, line: int) -> bool:
         """Is a finding of this rule on this line suppressed?"""
-        found = [i for i in self.ignores if i.covers[0] <= line <= i.covers[1] and i.names(rule_id)]
+        names = {rule_id, rule_id.partition("/")[0]}  # the rule's own name, or its pack's
+        found = [i for name in names for i in self._by_line.get(line, {}).get(name, ())]
         for ignore in found:
             ignore.used = True
         return bool(found)
+
+    @cached_property
+    def _by_line(self) -> dict[int, dict[str, list[Ignore]]]:
+        """By line and name; lines of one statement share what is said of it."""
+        said: dict[Span, dict[str, list[Ignore]]] = {}
+        for ignore in self.ignores:
+            said.setdefault(ignore.covers, {}).setdefault(ignore.name, []).append(ignore)
+        found: dict[int, dict[str, list[Ignore]]] = {}
+        for (first, last), names in said.items():
+            for line in range(first, last + 1):
+                known = found.setdefault(line, names)
+                if known is not names:  # two statements on a line
+                    found[line] = {n: [*known.get(n, ()), *names.get(n, ())] for n in {*known, *names}}
+        return found
 
     def unused(
         self, known: Collection[str] | None = None, active: Collection[str] | None = None
@@ -65,6 +78,33 @@ class Suppressions:
         return sorted(found)
 
 
+class Lines:
+    """The lines of statements, to be asked of which a comment speaks."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        # a one-line `if x: y` and its body start on one line: the longer counts
+        self._last: dict[int, int] = {}
+        for first, last in spans:
+            self._last[first] = max(last, self._last.get(first, last))
+        self._firsts = sorted(self._last)
+        self._reach = list(accumulate((self._last[first] for first in self._firsts), max))
+
+    def hold(self, line: int) -> bool:
+        at = bisect_right(self._firsts, line)
+        return at > 0 and self._reach[at - 1] >= line
+
+    def covered(self, line: int, inside: bool) -> Span:
+        """The innermost statement that the comment is part of; for a comment between statements, the next one."""
+        at = bisect_right(self._firsts, line)
+        first = self._firsts[at] if at < len(self._firsts) and not inside else line
+        while inside and at > 0 and self._reach[at - 1] >= line:
+            at -= 1
+            if self._last[self._firsts[at]] >= line:
+                first = self._firsts[at]
+                break
+        return first, self._last.get(first, line)
+
+
 _NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`"
 
 
@@ -73,7 +113,7 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
     found = Suppressions()
     if MARK not in source.utf8:
         return found
-    spans = cache(lambda: _spans(tree or ast.parse(source.text)))
+    spans = cache(lambda: Lines(_spans(tree or ast.parse(source.text))))
     for line, inside, text in _comments(source):
         _note(found, line, inside, text, spans)
     return found
@@ -81,7 +121,7 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
 
 def place(source: Source, line: int) -> int:
     """Above which line a comment covers what stands on this one. Raises SyntaxError."""
-    return _covered(line, True, _spans(ast.parse(source.utf8)))[0]
+    return Lines(_spans(ast.parse(source.utf8))).covered(line, True)[0]
 
 
 def find_in_text(file: TextFile) -> Suppressions:
@@ -89,14 +129,14 @@ def find_in_text(file: TextFile) -> Suppressions:
     found = Suppressions()
     if MARK.decode() not in file.text:
         return found
+    spans = Lines(file.spans)
     for offset, text in file.comments:
         line = file.position(offset)[0]
-        inside = any(first <= line <= last for first, last in file.spans)
-        _note(found, line, inside, text, lambda: file.spans)
+        _note(found, line, spans.hold(line), text, lambda: spans)
     return found
 
 
-def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Sequence[Span]]) -> None:
+def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines]) -> None:
     """Add what one comment says."""
     match = _DIRECTIVE.match(text)
     if match is None:
@@ -109,7 +149,7 @@ def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callab
     elif not names:
         found.malformed.append((line, "", _NAMELESS))
     else:
-        covers = _covered(line, inside, spans())
+        covers = spans().covered(line, inside)
         found.ignores += [Ignore(line, name, covers) for name in dict.fromkeys(names)]
 
 
@@ -149,15 +189,3 @@ def _last(node: ast.AST) -> int:
     if inner:
         return max(_first(node), _first(inner[0]) - 1)
     return getattr(node, "end_lineno", None) or _first(node)
-
-
-def _covered(line: int, inside: bool, spans: Sequence[Span]) -> Span:
-    """The innermost statement that the comment is part of; for a comment between statements, the next one."""
-    if inside:
-        near = [span for span in spans if span[0] <= line <= span[1]]
-        start = max((first for first, _ in near), default=line)
-    else:
-        near = [span for span in spans if span[0] > line]
-        start = min((first for first, _ in near), default=line)
-    # a one-line `if x: y` and its body start on one line: the longer counts
-    return start, max((last for first, last in near if first == start), default=line)
