@@ -69,6 +69,23 @@ def test_everything_comes_back(root: Path) -> None:
         undo.undo(root)
 
 
+def test_what_was_committed_is_git_s_to_take_back(root: Path) -> None:
+    changes, new = planned(root, "a.py"), "f" * 40
+    if (root / ".git").exists():
+        git(root, "add", ".")
+        git(root, "commit", "-qm", "x")
+        new = git(root, "rev-parse", "HEAD").strip()
+    saved = apply(changes)
+    (saved.directory / "commits.json").write_text(json.dumps({"old": "0" * 40, "new": new, "branch": "b"}))
+    if not (root / ".git").exists():  # a repository no more
+        assert outcomes(root) == {"a.py": "restored"}
+        return
+    with pytest.raises(UserError, match=rf"committed \(0{{10}}\.\.{new[:10]} on b\)"):
+        undo.undo(root)
+    (saved.directory / "commits.json").write_text(json.dumps({"old": "0" * 40, "new": "f" * 40}))
+    assert outcomes(root) == {"a.py": "restored"}  # on another branch
+
+
 def test_what_was_changed_since_stays(root: Path) -> None:
     apply([*planned(root, "a.py", "b.py", "c.py"), helper(root)])
     (root / "a.py").write_bytes(b"my work\n")
