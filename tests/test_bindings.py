@@ -248,7 +248,7 @@ def test_what_is_still_used_stays() -> None:
 @pytest.mark.parametrize(("length", "stays"), [(79, True), (80, False)])
 def test_a_name_in_a_string_is_a_use_if_the_string_is_short(length: int, stays: bool) -> None:
     head = "from torch.cuda import amp\n"
-    text = f"note = {'amp'.ljust(length, '.')!r}\naccel.autocast()\n"
+    text = f"note = {'amp'.ljust(length)!r}\naccel.autocast()\n"
     assert dropped(head + "amp.x\n", head + text) == (head + text if stays else text)
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
+from torchmigrate.memo import once
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import chain_of
 
@@ -50,13 +51,24 @@ def _used_so(site: Site, name: str) -> bool:
 
 def _starts(module: Module, name: str) -> bool:
     """Whether a loop starts a process for each: `for rank in range(n): Popen(...)`."""
-    loops = (s for s in module.scopes.statements if isinstance(s, ast.For) and ast.unparse(s.iter) == f"range({name})")
-    return any(STARTS.search(module.text(loop)) for loop in loops)
+    return f"range({name})" in _starting(module)
+
+
+@once
+def _starting(module: Module) -> set[str]:
+    """What loops that start processes go over."""
+    loops = (s for s in module.scopes.statements if isinstance(s, ast.For) and STARTS.search(module.text(s)))
+    return {ast.unparse(loop.iter) for loop in loops}
 
 
 def is_asked(module: Module, name: str) -> bool:
     """Whether the file compares a variable or takes it for a condition: `n > 1`, not `rank % n == 0`."""
-    return any(chain_of(value) == name for node in module.nodes for value in _asked(node))
+    return name in _all_asked(module)
+
+
+@once
+def _all_asked(module: Module) -> set[str | None]:
+    return {chain_of(value) for node in module.nodes for value in _asked(node)}
 
 
 def _asked(node: ast.AST) -> list[ast.expr]:
