@@ -20,7 +20,7 @@ MAIN = "import torch\nimport conf\n"
 
 
 def is_helped(name: str) -> bool:
-    return bool(re.search(rf"^((def|class) )?{name.partition('.')[0]}\b", HELPER, re.MULTILINE))
+    return bool(re.search(rf"^((def|class) )?{re.escape(name.partition('.')[0])}(?!\w)", HELPER, re.MULTILINE))
 
 
 def told(code: str, rule: str, rules: Table) -> list[str]:
@@ -125,3 +125,18 @@ def test_both_switches_of_tf32_in_one_file(rules: Table) -> None:
     code = 'torch.backends.cudnn.allow_tf32 = True\ntorch.backends.cuda.matmul.fp32_precision = "tf32"'
     (message,) = told(code, "backends/tf32", rules)
     assert "`torch.backends.cudnn.allow_tf32` in line 4" in message
+
+
+HARMLESS = """amp nvtx memory random streams comm nccl profiler graphs sparse jiterator tunable gds green_contexts
+    nccl.SUM profiler.DEFAULT_FLAGS CudaError DeferredCudaCallError cudaStatus is_initialized() is_tf32_supported()
+    has_half has_magma is_bf16_supported() _is_compiled() _is_in_bad_fork() nccl.is_available() lru_cache() classproperty"""
+
+
+@pytest.mark.parametrize("name", HARMLESS.split())
+def test_what_is_on_every_build_does_no_harm(name: str, rules: Table) -> None:
+    assert told(f"x = torch.cuda.{name}", "hazard/cuda-namespace", rules) == []
+
+
+def test_only_a_device_is_an_idiom(rules: Table) -> None:
+    text = 'import torch\nx = pick("cuda") if torch.cuda.is_available() else "cpu"\n'
+    assert b'pick("cuda") if torch.cuda' in migrate(text.encode(), rules)[0]

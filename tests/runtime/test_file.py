@@ -106,9 +106,11 @@ allocated()
 """
 
 
-@pytest.mark.parametrize(("wish", "lines"), [("1", ["<string>:3", "<string>:4", "<string>:7"]), ("0", []), ("", [])])
+@pytest.mark.parametrize(
+    ("wish", "lines"), [("1", ["<string>:3", "<string>:4", "<string>:7"]), ("0", []), ("", []), (None, [])]
+)
 def test_the_log_names_each_call_site_once(wish, lines):
-    done = run(LOGGING, TORCH_ACCEL_LOG=wish)
+    done = run(LOGGING, **({} if wish is None else {"TORCH_ACCEL_LOG": wish}))
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == lines
     assert all("no memory_allocated on cpu. Bytes; 0 on the CPU." in line for line in done.stderr.splitlines())
 
