@@ -129,8 +129,8 @@ def test_both_switches_of_tf32_in_one_file(rules: Table) -> None:
 
 HARMLESS = """amp nvtx memory random streams comm nccl profiler graphs sparse jiterator tunable gds green_contexts
     nccl.SUM profiler.DEFAULT_FLAGS CudaError DeferredCudaCallError cudaStatus is_initialized() is_tf32_supported()
-    has_half has_magma is_bf16_supported() _is_compiled() _is_in_bad_fork() nccl.is_available() lru_cache()
-    classproperty"""
+    has_half has_magma is_bf16_supported() _is_compiled() _is_in_bad_fork() nccl.is_available()
+    lru_cache() classproperty"""
 
 
 @pytest.mark.parametrize("name", HARMLESS.split())
