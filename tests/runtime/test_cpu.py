@@ -187,6 +187,15 @@ def test_an_event_that_was_not_recorded_has_no_time():
     event.record()
     with pytest.raises(RuntimeError, match="enable_timing"):
         event.elapsed_time(accel.Event(enable_timing=True))
+    start = accel.Event(enable_timing=True)
+    start.record()
+    for first, second in ((start, event), (event, start)):
+        with pytest.raises(RuntimeError, match="enable_timing"):
+            first.elapsed_time(second)
+
+
+def test_a_stream_makes_the_event_that_it_records():
+    assert accel.current_stream().record_event().query()
 
 
 def test_pin_gives_the_tensor_itself():
