@@ -83,7 +83,17 @@ def _needed(arguments: Sequence[str]) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
     warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code: not ours to print
-    sys.exit(run(arguments))
+    status = run(arguments)
+    _let_go()
+    sys.exit(status)
+
+
+def _let_go() -> None:
+    """What cannot be printed has been told: Python would say so again, in its own words and with its own status."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _prepare_streams() -> None:
@@ -117,7 +127,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(Interrupted("nothing was written"), file=sys.stderr)
         return Interrupted.status
     except BrokenPipeError:  # `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         print(told(error), file=sys.stderr)
