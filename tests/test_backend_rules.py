@@ -109,7 +109,11 @@ def test_both_switches_through_imports(tmp_path: Path) -> None:
         {"fast.py": NEW, "slow.py": OLD_SWITCH},
         {"main.py": "import fast\n", "fast.py": NEW},
         {"main.py": "import fast\nimport slow\n", "fast.py": NEW, "slow.py": "# torch.backends.cudnn.allow_tf32\n"},
-        {"main.py": "import fast\nimport slow\n", "fast.py": NEW, "slow.py": OLD_SWITCH.replace("torch\n", "jax\n", 1)},
+        {
+            "main.py": "import fast\nimport slow\n",
+            "fast.py": NEW,
+            "slow.py": OLD_SWITCH.replace("torch\n", "jax as torch\n", 1),
+        },
     ],
     ids=["two programs", "one switch", "a comment", "another library"],
 )

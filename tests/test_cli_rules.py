@@ -240,7 +240,8 @@ def test_the_bar_comes_on_a_terminal_and_after_a_second(
     assert captured.out == ""
 
 
-def test_the_wheel_holds_the_rules_and_asks_for_no_torch(tmp_path: Path) -> None:
+def test_the_wheel_holds_the_rules_and_asks_for_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where hatch-fancy-pypi-readme looks
     build = pytest.importorskip("hatchling.builders.wheel")
     wheel = next(iter(build.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])))
     with zipfile.ZipFile(wheel) as archive:

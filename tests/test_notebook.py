@@ -54,7 +54,7 @@ def test_what_is_said_of_cells_that_are_no_python(others: tuple[str, ...], rest:
     said = cells.unread(split(notebook(one, *more)), lambda raw: False)
     assert said == f"cell 1, line 2: not Python 3 (invalid syntax){rest}"
     said = cells.unread(split(notebook(one, two, *more)), lambda raw: False)
-    assert said == f"cells 1 and 2: not Python 3 (cell 1, line 2: invalid syntax){rest}"
+    assert said == f"cells 1 and 2 cannot be read; cell 1, line 2: not Python 3 (invalid syntax){rest}"
     assert cells.unread(split(notebook(cell("x = ="), *more)), lambda raw: False) == ""
 
 
