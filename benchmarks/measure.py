@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -86,11 +87,9 @@ class _Sampler:
 def _tree(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
+        with contextlib.suppress(OSError):  # it has ended
+            for children in Path(f"/proc/{parent}/task").glob("*/children"):
                 found += map(int, children.read_text().split())
-            except OSError:
-                continue
     return found
 
 
