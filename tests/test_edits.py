@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.edits import Changed, Edit, Finding, Fix, Safety, Unchanged, choose, compose, flatten, original_offset
+from torchmigrate.edits import Changed, Edit, Finding, Fix, Safety, Unchanged, choose, compose
+from torchmigrate.passes import flatten, original_offset
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 

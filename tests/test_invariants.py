@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from torchmigrate import files, pack, pool
 from torchmigrate.cases import migrate
 from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Edit, Finding, Status, compose, flatten
+from torchmigrate.edits import Changed, Edit, Finding, Status, compose
 from torchmigrate.module import Site
+from torchmigrate.passes import flatten
 from torchmigrate.project import Facts
 from torchmigrate.rewrite import RewriteError, rewrite
 from torchmigrate.source import decode

@@ -9,8 +9,9 @@ from conftest import texts_after, write_tree
 
 from torchmigrate import pack
 from torchmigrate.config import Settings
-from torchmigrate.edits import Edit, Safety, Status, compose, flatten
+from torchmigrate.edits import Edit, Safety, Status, compose
 from torchmigrate.module import Module
+from torchmigrate.passes import flatten
 from torchmigrate.project import Facts
 from torchmigrate.rewrite import Outcome, inspect, rewrite, with_import
 from torchmigrate.source import Source, decode

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import bindings, notebook
-from torchmigrate.edits import Changed, Edit, Finding, Safety, Status, flatten, shifted
+from torchmigrate.edits import Changed, Edit, Finding, Safety, Status
 from torchmigrate.helper import placed
-from torchmigrate.imports import Placement
 from torchmigrate.module import Module
 from torchmigrate.notebook import Notebook, Unread
+from torchmigrate.passes import flatten, shifted
+from torchmigrate.placement import Placement
 from torchmigrate.project import Facts
 from torchmigrate.scopes import first_line
 from torchmigrate.words import listed

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TypeGuard
 
 from torchmigrate import regular
-from torchmigrate.edits import Changed, Failed, FileResult, Skipped, compose, shifted
+from torchmigrate.edits import Changed, Failed, FileResult, Skipped, compose
 from torchmigrate.files import MARKER
-from torchmigrate.imports import Placement
 from torchmigrate.module import Module
+from torchmigrate.passes import shifted
+from torchmigrate.placement import Placement, place_of
 from torchmigrate.project import Facts, is_ours
 from torchmigrate.source import Source
 from torchmigrate.words import counted
@@ -43,7 +44,7 @@ def placement(facts: Facts, path: Path) -> Placement:
         return Placement("", _PACKAGE)
     if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
         return Placement(f"{path.parent.as_posix()}/{facts.helper}.py", f"import {facts.helper}")
-    return facts.index.placement(str(path), facts.helper)
+    return place_of(facts.index, str(path), facts.helper)
 
 
 def placed(facts: Facts, path: Path, text: Source) -> Placement:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate import own_helper, scopes
+from torchmigrate import own_calls, own_helper, scopes
 from torchmigrate.edits import Edit, Finding, Fix, Safety, Status
 from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, chain_of, children
 from torchmigrate.source import Source, comments
@@ -197,7 +197,7 @@ class Site:
     def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
         """A finding with edits; what they need is read off their own text and `text`."""
         own = self.module.facts.own
-        if own and (why := own_helper.refusal(self.module, own, edits)):
+        if own and (why := own_calls.refusal(self.module, own, edits)):
             return self.note(f"{message or self.rule.message}; {why}")
         if any(self.module.loses_comment(edit) for edit in edits):
             return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchmigrate.accelerated import is_guarded, know_parents
-from torchmigrate.edits import Edit, flatten
+from torchmigrate.edits import Edit
 from torchmigrate.module import Module
+from torchmigrate.passes import flatten
 from torchmigrate.spans import Around
 from torchmigrate.spelling import spell
 from torchmigrate.table import Table

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import regular
-from torchmigrate.edits import Edit, compose
 from torchmigrate.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -131,7 +129,7 @@ def names(module: Module, own: OwnHelper) -> dict[str, str]:
     alias = bound(module, own) or _free(module, own)
     spelled = {f"accel.{ours}": f"{alias}.{theirs}" for ours, theirs in own.functions.items()}
     back = {theirs: ours for ours, theirs in own.functions.items()}
-    for name, imported in _imported(module, own):
+    for name, imported in imported_by(module, own):
         if imported and imported not in own.functions:
             spelled[f"accel.{back.get(imported, imported)}"] = name
     return {"accel": alias, **spelled}
@@ -139,10 +137,10 @@ def names(module: Module, own: OwnHelper) -> dict[str, str]:
 
 def bound(module: Module, own: OwnHelper) -> str | None:
     """The name by which a file imports the helper already."""
-    return next((name for name, imported in _imported(module, own) if not imported), None)
+    return next((name for name, imported in imported_by(module, own) if not imported), None)
 
 
-def _imported(module: Module, own: OwnHelper) -> Iterator[tuple[str, str]]:
+def imported_by(module: Module, own: OwnHelper) -> Iterator[tuple[str, str]]:
     """Names that mean the helper (""), or one of its functions, wherever they stand in the file."""
     for name, bindings in module.scopes.module.names.items():
         meant = {_meaning(module, own, b.node, b.qualified, b.local) for b in bindings}
@@ -201,51 +199,3 @@ def _relative(own: OwnHelper, module: Module) -> str:
             return dots + ".".join(stem[len(folder) + 1 :].split("/")[:-1])
         dots, folder = f"{dots}.", os.path.dirname(folder)
     return ""
-
-
-# ---- what it cannot be asked for
-
-
-def refusal(module: Module, own: OwnHelper, edits: Sequence[Edit]) -> str:
-    """Why edits cannot call the helper, or ""."""
-    used = dict(_used(module, (e.text for e in edits)))
-    if not used:
-        return ""
-    if str(module.path) in module.facts.of_own_helper:
-        is_itself = str(module.path) == own.path
-        return f"`{own.name}` {'is' if is_itself else 'imports'} this file, and so cannot be called from here"
-    missing = sorted(theirs for theirs in used.values() if theirs not in own.offers)
-    if missing:
-        return f"`{own.name}` has no `{missing[0]}`: add it, or name yours in `helper-map`"
-    try:
-        tree = ast.parse(compose(module.source.utf8, edits))
-    except (SyntaxError, ValueError):
-        return ""  # told by whoever applies them
-    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-        theirs = used.get(ast.unparse(call.func), "") if isinstance(call.func, (ast.Name, ast.Attribute)) else ""
-        parameters = own.offers.get(theirs)
-        if parameters is not None and not _takes(parameters, call):
-            return f"`{own.name}.{theirs}` does not take the arguments of `{ast.unparse(call)}`"
-    return ""
-
-
-def _used(module: Module, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each function that texts call, as it is spelled, with the helper's name for it."""
-    text, alias = " ".join(texts), module.names["accel"]
-    yield from ((f"{alias}.{name}", name) for name in re.findall(rf"(?<![\w.]){re.escape(alias)}\.(\w+)", text))
-    imported = {n: i for n, i in _imported(module, module.facts.own) if i} if module.facts.own else {}
-    yield from ((n, i) for n, i in imported.items() if re.search(rf"(?<![\w.]){re.escape(n)}\b", text))
-
-
-def _takes(parameters: ast.arguments, call: ast.Call) -> bool:
-    """Whether Python would accept the call."""
-    names = [a.arg for a in (*parameters.posonlyargs, *parameters.args)]
-    given = {k.arg for k in call.keywords}
-    if None in given or any(isinstance(a, ast.Starred) for a in call.args):
-        return True
-    left = names[len(call.args) :]
-    required = [n for n in names[: len(names) - len(parameters.defaults)] if n in left]
-    required += [a.arg for a, d in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if d is None]
-    known = {*left, *(a.arg for a in parameters.kwonlyargs)}
-    fits = len(call.args) <= len(names) or parameters.vararg is not None
-    return fits and given >= set(required) and (given <= known or parameters.kwarg is not None)

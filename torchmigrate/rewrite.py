@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate import bindings, guards, suppress
-from torchmigrate.edits import Edit, Finding, Safety, Status, choose, compose, original_offset
+from torchmigrate.edits import Edit, Finding, Safety, Status, choose, compose
 from torchmigrate.module import Module
+from torchmigrate.passes import original_offset
 from torchmigrate.project import Facts
 from torchmigrate.scan import Scan
 from torchmigrate.source import Source

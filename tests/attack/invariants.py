@@ -18,7 +18,8 @@ from pathlib import Path
 
 from torchmigrate import pack
 from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, compose, flatten
+from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, compose
+from torchmigrate.passes import flatten
 from torchmigrate.project import Facts, cuda_classes
 from torchmigrate.rewrite import Outcome, rewrite, with_import
 from torchmigrate.rule import Ruleset

@@ -9,9 +9,10 @@ from pathlib import Path
 
 # module of the engine: the tests of its own, besides tests/test_<module>.py
 _ENGINE: Mapping[str, tuple[str, ...]] = {
-    "bindings": (), "cells": ("notebook", "notebook_files"), "edits": ("diff",), "engine": ("notebook_files", "native"),
-    "guards": (), "import_lines": ("imports",), "imports": (), "journal": ("undo", "write"), "kinds": ("bindings",),
-    "ladders": ("guards",), "magics": ("notebook",), "module": ("rewrite",), "notebook": ("notebook_files",),
+    "bindings": (), "cells": ("notebook", "notebook_files"), "edits": ("diff",),
+    "engine": ("notebook_files", "native"), "guards": (), "import_lines": ("imports",), "imports": (),
+    "journal": ("undo", "write"), "kinds": ("bindings",), "ladders": ("guards",), "magics": ("notebook",),
+    "module": ("rewrite",), "notebook": ("notebook_files",), "passes": ("edits",), "placement": ("imports",),
     "pattern": (), "receiver": ("bindings",), "regions": ("guards",), "rewrite": (), "scan": ("scope", "rewrite"),
     "scope": (), "scopes": ("scope",), "source": (), "spelling": ("pattern",), "split": ("commit",), "suppress": (),
     "table": ("rewrite",), "undo": (), "write": (),

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate import bindings
-from torchmigrate.edits import Edit, compose, flatten
+from torchmigrate.edits import Edit, compose
 from torchmigrate.helper import placed
 from torchmigrate.module import Module
+from torchmigrate.passes import flatten
 from torchmigrate.project import Facts
 from torchmigrate.report.places import Entry, utf16
 from torchmigrate.rewrite import with_import
