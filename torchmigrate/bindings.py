@@ -23,7 +23,8 @@ def removals(before: Module, after: Module) -> list[Edit]:
     if not found:
         return []  # walking all expressions costs more than the whole scan
     index, path = after.facts.index, str(after.path)
-    gone = _used(before.tree) - _used(after.tree) - _in_strings(after.tree)
+    gone = _used(before.tree) - _used(after.tree)
+    gone -= _in_strings(after.tree, gone)
     edits: list[Edit] = []
     for statement, names in found:
         dead = [a for a in names if _name(a) in gone and not index.is_taken(path, _name(a))]
@@ -36,15 +37,16 @@ def _name(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
 
 
-def _in_strings(tree: ast.AST) -> set[str]:
-    """Words of short strings, which may be annotations or stand in `__all__`: no prose, and no `--amp-level`."""
+def _in_strings(tree: ast.AST, names: set[str]) -> set[str]:
+    """Those in short strings, which may be annotations or stand in `__all__`: no prose, and no `--amp-level`."""
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
-    return {word for text in texts if _may_be_code(text) for word in re.findall(r"\w+", text)}
+    found = ((text, names.intersection(re.findall(r"\w+", text))) for text in texts if len(text) < 80)
+    return {word for text, words in found if words and _may_be_code(text) for word in words}
 
 
 def _may_be_code(text: str) -> bool:
     try:
-        return len(text) < 80 and not text.startswith("-") and bool(ast.parse(text.strip(), mode="eval"))
+        return not text.startswith("-") and bool(ast.parse(text.strip(), mode="eval"))
     except (SyntaxError, ValueError):
         return False
 
