@@ -93,8 +93,8 @@ def _keyword(
         if arg == "backend" and last in _STARTS:
             yield _composed(site)
     elif _BACKEND.search(arg):
-        why = f"{site.rule.message}; {_STORED.get(last)}"
-        yield site.replace(node, _HELPER, *((Safety.UNSAFE, why) if last in _STORED else ()))
+        why = _STORED.get(last)
+        yield site.replace(node, _HELPER, *((Safety.UNSAFE, f"{site.rule.message}; {why}") if why else ()))
     elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(site.module.statement(call)):
         yield from _option(site, node, call)
 
