@@ -13,6 +13,7 @@ from torchmigrate.edits import Changed, Failed, Skipped, Unchanged
 from torchmigrate.files import MARKER
 from torchmigrate.helper import is_untouched, runtime_source
 from torchmigrate.project import Facts, cuda_classes, helper_name, torch_floor, version_of
+from torchmigrate.transforms.once import uses_torch
 
 
 def signed(body: bytes) -> bytes:
@@ -276,7 +277,7 @@ def test_reexports_that_go_in_circles_end(tmp_path: Path) -> None:
 )
 def test_uses_torch(text: str, expected: bool) -> None:
     found = module(text)
-    assert found.facts.uses_torch(found) is expected
+    assert uses_torch(found) is expected
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.module import Module
+from torchmigrate.own_helper import helper_function
 from torchmigrate.scope import chain_of, children
 
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
@@ -80,7 +81,7 @@ def _implies(module: Module, test: ast.expr, value: bool, deep: int = _DEEP) -> 
         case ast.Call(ast.Name("bool"), [inner], []) | ast.IfExp(inner, ast.Constant(True), ast.Constant(False)):
             return _implies(module, inner, value, deep)
         case ast.Call(func):
-            return value and (module.resolve(func) in _AVAILABLE or module.helper_function(func) in _ASKS)
+            return value and (module.resolve(func) in _AVAILABLE or helper_function(module, func) in _ASKS)
         case ast.Compare(left, [ast.Gt() | ast.GtE() | ast.Eq() as op], [ast.Constant(int(number))]):
             return value and number + isinstance(op, ast.Gt) > 0 and _counts(module, left)
         case ast.Name() | ast.Attribute():
@@ -92,7 +93,7 @@ def _implies(module: Module, test: ast.expr, value: bool, deep: int = _DEEP) -> 
 def _counts(module: Module, node: ast.expr) -> bool:
     if not isinstance(node, ast.Call) or node.args:
         return False
-    return module.resolve(node.func) in _COUNT or module.helper_function(node.func) == "device_count"
+    return module.resolve(node.func) in _COUNT or helper_function(module, node.func) == "device_count"
 
 
 def _given(module: Module, flag: ast.Name | ast.Attribute) -> list[ast.expr]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit
 from torchmigrate.module import Module
+from torchmigrate.own_helper import helper_bound
 from torchmigrate.scope import FUNCTIONS
 from torchmigrate.scopes import first_line
 
@@ -115,7 +116,7 @@ def _drop_line(module: Module, start: int, end: int) -> Iterator[Edit]:
 
 def imports_helper(module: Module) -> bool:
     """Whether the file binds the helper already."""
-    return module.helper_bound is not None
+    return helper_bound(module) is not None
 
 
 def insertion(module: Module, statements: list[str], first_use: int, before: bool = False) -> Edit:

@@ -35,3 +35,9 @@ VARIABLES = {
 def of_library(name: str) -> str | None:
     """By the name that is imported, or the one that is installed: `flash-attn`, `Flash.Attn`."""
     return LIBRARIES.get(re.sub(r"[-_.]+", "_", name).lower())
+
+
+BUILT_ON_TORCH = {
+    "torch", "torchvision", "torchaudio", "torchtext", "pytorch_lightning", "lightning", "transformers", "timm",
+    "diffusers", "accelerate", "fairseq", "torch_geometric", "apex", "kornia", "einops", "clip", "whisper",
+}  # fmt: skip

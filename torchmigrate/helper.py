@@ -17,6 +17,7 @@ from torchmigrate import regular
 from torchmigrate.edits import Changed, Failed, FileResult, Skipped, compose
 from torchmigrate.files import MARKER
 from torchmigrate.module import Module
+from torchmigrate.own_helper import import_statement
 from torchmigrate.passes import shifted
 from torchmigrate.placement import Placement, place_of
 from torchmigrate.project import Facts, is_ours
@@ -50,7 +51,7 @@ def placement(facts: Facts, path: Path) -> Placement:
 def placed(facts: Facts, path: Path, text: Source) -> Placement:
     """The same, or how the file with this text imports the project's own helper."""
     if facts.own:
-        return Placement("", facts.own.statement(Module(path, text, facts)))
+        return Placement("", import_statement(Module(path, text, facts), facts.own))
     return placement(facts, path)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate import own_calls, own_helper, scopes
+from torchmigrate import own_calls, scopes
 from torchmigrate.edits import Edit, Finding, Fix, Safety, Status
-from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, chain_of, children
+from torchmigrate.own_helper import spelled
+from torchmigrate.scope import FUNCTIONS, Binding, Function, Resolver, Scope, children
 from torchmigrate.source import Source, comments
 from torchmigrate.spelling import identifiers, spell
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from torchmigrate.island import Island
     from torchmigrate.project import Facts
     from torchmigrate.rule import Rule
-
-HELPER = "accel"
 
 
 class Module:
@@ -89,10 +88,6 @@ class Module:
         start, end = self.span(node)
         return self.source.utf8[start:end].decode()
 
-    def asks_accelerator(self, for_what: str = "") -> bool:
-        """Whether it has `torch.accelerator`, or that of it, already."""
-        return any(f"{torch}.accelerator{for_what}" in self.source.text for torch in ("torch", self.names["torch"]))
-
     def loses_comment(self, edit: Edit) -> bool:
         """Whether a comment stands in what is replaced and not in what replaces it."""
         old = self.source.utf8[edit.start : edit.end]
@@ -112,44 +107,6 @@ class Module:
                     raise
                 self._islands[span] = None
         return self._islands[span]
-
-    @cached_property
-    def names(self) -> Mapping[str, str]:
-        """How this file spells the helper and torch."""
-        torch = {"torch": self._bound("torch".__eq__) or "torch"}
-        if self.facts.own:
-            return own_helper.names(self, self.facts.own) | torch
-        return {HELPER: self.helper_bound or self.facts.helper} | torch
-
-    @cached_property
-    def helper_bound(self) -> str | None:
-        """The name by which this file imports the helper already."""
-        return own_helper.bound(self, self.facts.own) if self.facts.own else self._bound(self.facts.is_helper)
-
-    @cached_property
-    def _by_spelling(self) -> Mapping[str, str]:
-        return {spelled: name.removeprefix("accel.") for name, spelled in self.names.items() if "." in name}
-
-    def helper_function(self, node: ast.AST) -> str | None:
-        """What the helper calls the function that `node` names, or None where it names none of the helper's."""
-        chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-        if chain is None:
-            return None
-        plain = chain.partition(".") if chain.count(".") == 1 else ("", "", None)
-        return self._by_spelling.get(chain) or (plain[2] if plain[0] == self.names[HELPER] else None)
-
-    def _bound(self, test: Callable[[str], bool]) -> str | None:
-        for name, bindings in sorted(self.scopes.module.names.items(), key=lambda item: item[0] != "torch"):
-            if all(isinstance(b.node, (ast.Import, ast.ImportFrom)) and self._import_is(b, test) for b in bindings):
-                return name
-        return None
-
-    @staticmethod
-    def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
-        names = [binding.qualified] if binding.qualified else []
-        if binding.local:
-            names.append(".".join(filter(None, binding.local[1:])))
-        return any(test(n) for n in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +158,13 @@ class Site:
             return self.note(f"{message or self.rule.message}; {why}")
         if any(self.module.loses_comment(edit) for edit in edits):
             return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
-        used = identifiers(" ".join((text, *(e.text for e in edits))), self.module.names)
+        used = identifiers(" ".join((text, *(e.text for e in edits))), spelled(self.module))
         return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
 
     def replace(self, node: ast.AST, template: str, safety: Safety | None = None, message: str = "") -> Finding:
         """Replace a whole expression; `accel` and `torch` in the template are spelled as the file spells them."""
         start, end = self.module.span(node)
-        return self.fix([Edit(start, end, spell(template, self.module.names))], safety, message)
+        return self.fix([Edit(start, end, spell(template, spelled(self.module)))], safety, message)
 
     def rewrite(
         self,
@@ -236,7 +193,7 @@ class Site:
         if not matches:
             return None
         try:
-            text = spell(template, self.module.names)
+            text = spell(template, spelled(self.module))
             edits = [e for m in matches for e in instantiate(m, text, island)]
         except p.PatternError as error:
             return self.note(f"{self.rule.summary} (not rewritten: {error})")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torchmigrate.accelerated import is_guarded, know_parents
 from torchmigrate.edits import Edit
 from torchmigrate.module import Module
+from torchmigrate.own_helper import asks_accelerator, helper_function, spelled
 from torchmigrate.passes import flatten
 from torchmigrate.spans import Around
 from torchmigrate.spelling import spell
@@ -69,7 +70,7 @@ def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterato
     know_parents(module)
     found = list(_helpers(module, spans))
     # only in such a file is `torch.device(0)` the accelerator's: to a second run, too
-    asks = any(own in _TOTAL for _, own, _ in found) or any(module.asks_accelerator(f".{name}") for name in _TOTAL)
+    asks = any(own in _TOTAL for _, own, _ in found) or any(asks_accelerator(module, f".{name}") for name in _TOTAL)
     for node, own, span in found:
         call = module.parent(node)
         if isinstance(call, ast.Call) and call.func is node:
@@ -77,7 +78,7 @@ def respelled(module: Module, spans: Sequence[Written], rules: Table) -> Iterato
         else:
             call, text = node, names.get(own) if _is_total(names.get(own, "torch.accelerator.")) else None
         if text:
-            edit = Edit(*module.span(call), spell(_enclosed(module, call, text), module.names))
+            edit = Edit(*module.span(call), spell(_enclosed(module, call, text), spelled(module)))
             yield from () if module.loses_comment(edit) else (edit,)
 
 
@@ -85,7 +86,7 @@ def _helpers(module: Module, spans: Sequence[Written]) -> Iterator[tuple[ast.AST
     """What this run wrote in the helper's words; not in f-strings, which hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
     for node in module.nodes:
-        own = module.helper_function(node)
+        own = helper_function(module, node)
         start = module.span(node)[0] if own else 0
         span = around.find(start, start) if own else None
         if own and span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from torchmigrate.edits import Edit, compose
-from torchmigrate.own_helper import OwnHelper, imported_by
+from torchmigrate.own_helper import OwnHelper, imported_by, spelled
 
 if TYPE_CHECKING:
     from torchmigrate.module import Module
@@ -39,7 +39,7 @@ def refusal(module: Module, own: OwnHelper, edits: Sequence[Edit]) -> str:
 
 def _used(module: Module, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each function that texts call, as it is spelled, with the helper's name for it."""
-    text, alias = " ".join(texts), module.names["accel"]
+    text, alias = " ".join(texts), spelled(module)["accel"]
     yield from ((f"{alias}.{name}", name) for name in re.findall(rf"(?<![\w.]){re.escape(alias)}\.(\w+)", text))
     imported = {n: i for n, i in imported_by(module, module.facts.own) if i} if module.facts.own else {}
     yield from ((n, i) for n, i in imported.items() if re.search(rf"(?<![\w.]){re.escape(n)}\b", text))

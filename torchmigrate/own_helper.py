@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate import regular
 from torchmigrate.errors import UserError, did_you_mean
+from torchmigrate.helper import public, runtime_source
+from torchmigrate.memo import once
+from torchmigrate.scope import Binding, chain_of
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
@@ -34,13 +37,6 @@ class OwnHelper:
     @property
     def last(self) -> str:
         return self.name.rpartition(".")[2]
-
-    def statement(self, module: Module) -> str:
-        """The import for a file: relative as its others are, under an alias where the name is taken."""
-        alias = module.names["accel"]
-        parent = _relative(self, module) or self.name.rpartition(".")[0]
-        suffix = "" if alias == self.last else f" as {alias}"
-        return f"from {parent} import {self.last}{suffix}" if parent else f"import {self.last}{suffix}"
 
 
 def load(settings: Settings, files: Sequence[str]) -> OwnHelper | None:
@@ -90,8 +86,6 @@ def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]
 
 def _vendored() -> set[str]:
     """What rewrites may ask of a helper."""
-    from torchmigrate.helper import public, runtime_source
-
     return {*public(runtime_source())}
 
 
@@ -122,6 +116,67 @@ def _names(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
 
 
 # ---- how a file spells it
+
+
+HELPER = "accel"
+
+
+@once
+def spelled(module: Module) -> Mapping[str, str]:
+    """How this file spells the helper and torch: `accel`, `torch`, and `accel.f` for what is called otherwise."""
+    torch = {"torch": _bound_as(module, "torch".__eq__) or "torch"}
+    if module.facts.own:
+        return names(module, module.facts.own) | torch
+    return {HELPER: helper_bound(module) or module.facts.helper} | torch
+
+
+@once
+def helper_bound(module: Module) -> str | None:
+    """The name by which this file imports the helper already."""
+    own = module.facts.own
+    return bound(module, own) if own else _bound_as(module, module.facts.is_helper)
+
+
+def helper_function(module: Module, node: ast.AST) -> str | None:
+    """What the helper calls the function that `node` names, or None where it names none of the helper's."""
+    chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if chain is None:
+        return None
+    plain = chain.partition(".") if chain.count(".") == 1 else ("", "", None)
+    return _by_spelling(module).get(chain) or (plain[2] if plain[0] == spelled(module)[HELPER] else None)
+
+
+@once
+def _by_spelling(module: Module) -> Mapping[str, str]:
+    return {called: name.removeprefix("accel.") for name, called in spelled(module).items() if "." in name}
+
+
+def asks_accelerator(module: Module, for_what: str = "") -> bool:
+    """Whether the file already uses `torch.accelerator` (or the given attribute of it)."""
+    return any(f"{torch}.accelerator{for_what}" in module.source.text for torch in ("torch", spelled(module)["torch"]))
+
+
+def _bound_as(module: Module, test: Callable[[str], bool]) -> str | None:
+    for name, bindings in sorted(module.scopes.module.names.items(), key=lambda item: item[0] != "torch"):
+        if all(isinstance(b.node, (ast.Import, ast.ImportFrom)) and _import_is(b, test) for b in bindings):
+            return name
+    return None
+
+
+def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
+    found = [binding.qualified] if binding.qualified else []
+    if binding.local:
+        found.append(".".join(filter(None, binding.local[1:])))
+    return any(test(n) for n in found)
+
+
+def import_statement(module: Module, own: OwnHelper) -> str:
+    """The import of the project's helper for a file: relative as its others are, under an alias where the name is
+    taken."""
+    alias = spelled(module)["accel"]
+    parent = _relative(own, module) or own.name.rpartition(".")[0]
+    suffix = "" if alias == own.last else f" as {alias}"
+    return f"from {parent} import {own.last}{suffix}" if parent else f"import {own.last}{suffix}"
 
 
 def names(module: Module, own: OwnHelper) -> dict[str, str]:

@@ -11,26 +11,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate import regular
+from torchmigrate import default_type, notebook, precision, regular
 from torchmigrate.canonical import canonical
+from torchmigrate.default_type import UnderDefault
 from torchmigrate.files import MARKER
 from torchmigrate.imports import ImportIndex
-from torchmigrate.scope import Binding, Resolver, Scope
+from torchmigrate.own_helper import OwnHelper
+from torchmigrate.scope import Resolver, Scope
 from torchmigrate.scopes import build
 
 if TYPE_CHECKING:
     from torchmigrate.config import Settings
-    from torchmigrate.default_type import UnderDefault
-    from torchmigrate.module import Module
-    from torchmigrate.own_helper import OwnHelper
 
 NAMES = ("accel", "torch_accel", "torchmigrate_accel")
 PACKAGED = "torchmigrate.runtime"
 _DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
-_TORCHY = {
-    "torch", "torchvision", "torchaudio", "torchtext", "pytorch_lightning", "lightning", "transformers", "timm",
-    "diffusers", "accelerate", "fairseq", "torch_geometric", "apex", "kornia", "einops", "clip", "whisper",
-}  # fmt: skip
 
 
 @dataclass
@@ -58,16 +53,12 @@ class Facts:
     @cached_property
     def under_default(self) -> UnderDefault:
         """Which files run with a CUDA tensor type as the default; all files are read, once a rule asks."""
-        from torchmigrate.default_type import survey
-
-        return survey(self.index)
+        return default_type.survey(self.index)
 
     @cached_property
     def old_precision(self) -> Mapping[str, tuple[str, ast.expr]]:
         """For each file, an old switch for TF32 (its file and place) in the same process; read once a rule asks."""
-        from torchmigrate.precision import survey
-
-        return survey(self.index)
+        return precision.survey(self.index)
 
     @cached_property
     def of_own_helper(self) -> frozenset[str]:
@@ -84,23 +75,6 @@ class Facts:
     def is_helper(self, qualified: str) -> bool:
         """Whether an import means the vendored helper (or the packaged one)."""
         return qualified == PACKAGED or qualified.rpartition(".")[2] == self.helper
-
-    def uses_torch(self, module: Module) -> bool:
-        """Whether the file imports torch, something built on it, or a module of the project."""
-        for bindings in module.scopes.module.names.values():
-            for binding in bindings:
-                name = binding.qualified or ""
-                if name.split(".")[0] in _TORCHY or (binding.local and self._is_local(module.path, binding.local)):
-                    return True
-        return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in _nested_imports(module))
-
-    def _is_local(self, path: Path, local: tuple[int, str, str]) -> bool:
-        return bool(local[0]) or self.index.find(str(path), *local) is not None
-
-    def is_imported(self, module: Module) -> bool:
-        """Whether another file of the project imports this one: then its top level must not probe (T14)."""
-        path = str(module.path)
-        return bool(self.index.importers.get(path)) or path.endswith("__init__.py")
 
     def reexport(self, path: Path, level: int, name: str, attribute: str) -> str | None:
         """What `from name import attribute` means where that module of the project imports it from elsewhere."""
@@ -140,10 +114,6 @@ class Facts:
         return wanted is None or (floor is not None and floor >= wanted)
 
 
-def _nested_imports(module: Module) -> Iterable[Binding]:
-    return (b for scope in module.scopes for bindings in scope.names.values() for b in bindings if b.qualified)
-
-
 def version_of(spec: str | None) -> tuple[int, ...] | None:
     """The least release that a specifier takes; None where it names no floor: `<3.0`, `!=2.4`."""
     found = [_BOUND.fullmatch(clause.strip()) for clause in (spec or "").split(",")]
@@ -179,8 +149,6 @@ def code(path: str, raw: bytes) -> bytes:
     """The Python of a file: of a notebook, its cells."""
     if not path.endswith(".ipynb"):
         return raw
-    from torchmigrate import notebook
-
     try:
         return notebook.split(raw).source.utf8
     except notebook.UnreadableNotebook:

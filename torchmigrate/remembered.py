@@ -86,9 +86,9 @@ def _run(paths: Sequence[Path], given: Input, settings: Settings, mode: str) -> 
         return None
     read = sorted(str(item.path) for item in given.found if item.skipped_reason is None)
     read += describing(read, root)
-    packs = (path for top in (pack.builtin(), *settings.rule_paths) for path in top.glob("*/*.toml"))
+    rule_files = (path for top in (pack.builtin(), *settings.rule_paths) for path in top.glob("*/*.toml"))
     words = [__version__, sys.version, mode, str(root), repr(settings), *_code(), *map(repr, given.found)]
-    return Remembered(cache.key(words, [*read, *sorted(map(str, packs))]), read, since)
+    return Remembered(cache.key(words, [*read, *sorted(map(str, rule_files))]), read, since)
 
 
 def describing(read: Iterable[str], root: Path) -> list[str]:

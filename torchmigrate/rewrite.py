@@ -10,6 +10,7 @@ from pathlib import Path
 from torchmigrate import bindings, guards, suppress
 from torchmigrate.edits import Edit, Finding, Safety, Status, choose, compose
 from torchmigrate.module import Module
+from torchmigrate.own_helper import helper_function, spelled
 from torchmigrate.passes import original_offset
 from torchmigrate.project import Facts
 from torchmigrate.scan import Scan
@@ -128,13 +129,17 @@ def _rewrite(original: Module, rules: Table) -> Outcome:
     needs = {name for f in applied if f.fix for name in f.fix.needs}
     if respelled:
         names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
-        needs = needs - {"accel"} | {"torch"} | ({"accel"} if any(map(module.helper_function, names)) else set())
+        needs = (
+            needs - {"accel"}
+            | {"torch"}
+            | ({"accel"} if any(helper_function(module, each) for each in names) else set())
+        )
     drops = tuple(bindings.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
     remaining = findings if module is seen else inspect(module, rules, facts, passes)
-    torch = "torch" in needs and not any(module.names["torch"] in scope.names for scope in module.scopes)
+    torch = "torch" in needs and not any(spelled(module)["torch"] in scope.names for scope in module.scopes)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
@@ -184,8 +189,8 @@ def with_import(module_text: Source, path: Path, facts: Facts, statement: str, t
         statements.append(statement)
     if not statements:
         return None
-    names = [module.names["torch"]] if torch else []
-    names += [module.names["accel"]] if len(statements) > len(names) else []
+    names = [spelled(module)["torch"]] if torch else []
+    names += [spelled(module)["accel"]] if len(statements) > len(names) else []
     first_use = min(bindings.first_import_time_use(module, name) for name in names)
     edit = bindings.insertion(module, statements, first_use)
     ast.parse(compose(module_text.utf8, [edit]).decode())

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from torchmigrate.canonical import canonical
 from torchmigrate.edits import Finding, Safety
-from torchmigrate.module import HELPER, Module, Site
+from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import HELPER, spelled
 from torchmigrate.rule import NODE_KINDS, Rule
 from torchmigrate.scope import Scope, children, literal_getattr
 from torchmigrate.scopes import bind_target, first_line, function_scope
@@ -121,7 +122,7 @@ class Scan:
 
     def _is_helper(self, node: ast.Attribute) -> bool:
         """`accel.pin_memory()` in a second pass, before its import is there, is no method of an unknown object."""
-        return isinstance(node.value, ast.Name) and node.value.id == self.module.names["accel"]
+        return isinstance(node.value, ast.Name) and node.value.id == spelled(self.module)["accel"]
 
     def _called(self, ref: ast.AST) -> ast.AST:
         up = self.parent.get(ref)

@@ -21,6 +21,7 @@ from torchmigrate.scan import Scan
 from torchmigrate.scope import Scope, literal_getattr
 from torchmigrate.table import Table
 from torchmigrate.transforms.device_expression import DEVICE_NAME, carrier
+from torchmigrate.transforms.once import uses_torch
 from torchmigrate.worker import Done, Job, Worker
 
 # below these, a name without a row is said; elsewhere in torch most names have nothing to do with devices
@@ -111,7 +112,7 @@ class Uses(Scan):
     def __init__(self, module: Module, catalog: Catalog) -> None:
         super().__init__(module, Table({}, (), ()))
         self.catalog = catalog
-        self.uses_torch = module.facts.uses_torch(module)
+        self.uses_torch = uses_torch(module)
 
     def places(self) -> Iterator[Finding]:
         for statement in self.module.scopes.statements:

@@ -15,6 +15,7 @@ import typer
 from torchmigrate import catalog, diff, pack
 from torchmigrate import config as config_
 from torchmigrate.catalog import words
+from torchmigrate.catalog.row import Row
 from torchmigrate.cli.output import coloured, colours, columns
 from torchmigrate.cli.settings import check_folders, known, pack_errors
 from torchmigrate.edits import Changed
@@ -126,7 +127,7 @@ def _is_public_torch(api: str, rows: catalog.Catalog) -> bool:
     return rows.row(module) is not None and not last.startswith("_")
 
 
-def _rules_of(row: catalog.Row, ruleset: Ruleset, name: str) -> list[Rule]:
+def _rules_of(row: Row, ruleset: Ruleset, name: str) -> list[Rule]:
     """The rules that the row names, then others that look for the very API."""
     named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
     return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]

@@ -81,9 +81,9 @@ def _bare(path: Path) -> Repository | None:
     """A repository without a work tree."""
     if not all((path / name).exists() for name in ("HEAD", "objects", "refs")):
         return None
-    import git
+    import git as gitpython
 
-    asked = git.Git(path)
+    asked = gitpython.Git(path)
     asked.update_environment(GIT_DIR=os.fspath(path))  # git may be set not to find a bare one by itself
     return Repository(path, path, asked)
 
@@ -158,11 +158,11 @@ def _network(directory: Path, *arguments: str) -> bytes:
     return _run(gitpython.Git(directory), ["git", *_SAFE, *arguments], _FETCHING)
 
 
-def _run(git: Any, command: list[str], env: Mapping[str, str]) -> bytes:
+def _run(client: Any, command: list[str], env: Mapping[str, str]) -> bytes:
     import git as gitpython
 
     try:
-        output = git.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=dict(env))
+        output = client.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=dict(env))
     except gitpython.exc.GitError as error:
         verb = next(word for word in command[len(_SAFE) + 1 :] if not word.startswith("-"))
         raise UserError(f"git {verb}: {masked(vcs.complaint(error))}") from None

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.spelling import spell
 
 _TYPE = {"autocast": "accel.autocast_type()", "GradScaler": "accel.scaler_type()"}
@@ -56,7 +57,7 @@ def _named(site: Site, name: str, device: ast.Constant) -> Iterator[Finding]:
 
 def _default_scaler(site: Site, call: ast.Call) -> Finding:
     """`GradScaler()` is CUDA's."""
-    text = spell(_TYPE["GradScaler"], site.module.names)
+    text = spell(_TYPE["GradScaler"], spelled(site.module))
     at = site.module.span(site.ref)[1]
     if call.func is not site.ref:  # functools.partial(GradScaler)
         return site.fix([Edit(at, at, f", {text}")])

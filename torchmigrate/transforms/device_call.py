@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, in_fstring, is_cpu
@@ -39,7 +40,7 @@ _NO_DEVICE = {
 def is_foreign(site: Site, call: ast.Call) -> bool:
     """A call of the helper, or of a library that has nothing to do with torch."""
     root = (chain_of(call.func) or "").partition(".")[0]
-    return root == site.module.names["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in _FOREIGN
+    return root == spelled(site.module)["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in _FOREIGN
 
 
 def is_default(call: ast.Call, value: ast.AST) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scope import FUNCTIONS, Function
 from torchmigrate.scopes import first_line
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import Device
+from torchmigrate.transforms.once import is_imported
 
 _AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
 
@@ -29,7 +31,7 @@ def runs_at_import(site: Site, node: ast.AST) -> bool:
     in_function = any(
         isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i
     )
-    return not in_function and not _under_main(above) and site.module.facts.is_imported(site.module)
+    return not in_function and not _under_main(above) and is_imported(site.module)
 
 
 def _evaluated_outside(function: ast.AST) -> list[ast.AST]:
@@ -110,7 +112,7 @@ def _lazy(site: Site, function: Function, whole: ast.AST, name: str, device: Dev
         return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
     step = "\t" if indent.endswith("\t") else "    "
     newline = module.source.newline
-    value = spell(device.as_type, module.names)
+    value = spell(device.as_type, spelled(module))
     text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
     start, end = module.span(whole)
     edits = [Edit(start, end, "None"), Edit(at, at, text)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torchmigrate.edits import Edit
 from torchmigrate.module import Module
+from torchmigrate.own_helper import spelled
 from torchmigrate.scan import DEVICE
 from torchmigrate.spelling import spell
 
@@ -95,13 +96,13 @@ def is_cpu(module: Module, node: ast.AST) -> bool:
 def without_blocking(module: Module, node: ast.expr) -> list[Edit]:
     """MPS corrupts data that is copied without blocking (pytorch #139550, #189690)."""
     if isinstance(node, ast.Constant):
-        return [Edit(*module.span(node), spell("accel.non_blocking()", module.names))] if node.value is True else []
+        return [Edit(*module.span(node), spell("accel.non_blocking()", spelled(module)))] if node.value is True else []
     return wrapped(module, node, "accel.non_blocking(")
 
 
 def wrapped(module: Module, node: ast.expr, opening: str) -> list[Edit]:
     start, end = module.span(node)
-    return [Edit(start, start, spell(opening, module.names)), Edit(end, end, ")")]
+    return [Edit(start, start, spell(opening, spelled(module))), Edit(end, end, ")")]
 
 
 def in_fstring(module: Module, node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.own_helper import asks_accelerator, spelled
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import wrapped
 
@@ -22,6 +23,6 @@ def device_id(site: Site) -> Iterator[Finding]:
 def _stays(site: Site, given: ast.expr, helper: str) -> bool:
     """None, the helper's, or a file that asks torch.accelerator and so is portable by its own means."""
     none = isinstance(given, ast.Constant) and given.value is None
-    ours = site.module.text(given).startswith(spell(helper, site.module.names))
+    ours = site.module.text(given).startswith(spell(helper, spelled(site.module)))
     native = site.module.facts.settings.style == "native"
-    return none or ours or (not native and site.module.asks_accelerator())
+    return none or ours or (not native and asks_accelerator(site.module))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding
 from torchmigrate.module import Site
+from torchmigrate.own_helper import helper_function, spelled
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import wrapped
 
@@ -27,7 +28,7 @@ def device_ids(site: Site) -> Iterator[Finding]:
 def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
     """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
     start, end = site.module.span(node)
-    opening = spell(f"accel.{name}(", site.module.names)
+    opening = spell(f"accel.{name}(", spelled(site.module))
     if isinstance(node, ast.List) and len(node.elts) == 1:
         inner = site.module.span(node.elts[0])
         around = site.module.source.utf8[start : inner[0]] + site.module.source.utf8[inner[1] : end]
@@ -37,7 +38,7 @@ def _wrapped(site: Site, node: ast.expr, name: str) -> list[Edit]:
 
 
 def _is_ours(site: Site, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and site.module.helper_function(node.func) is not None
+    return isinstance(node, ast.Call) and helper_function(site.module, node.func) is not None
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import asks_accelerator
+from torchmigrate.transforms.once import uses_torch
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -19,13 +21,13 @@ def device_index(site: Site) -> Iterator[Finding]:
         return
     if site.qualified == "torch.device":
         if len(call.args) == 1 and not call.keywords and index_safety(call.args[0]):
-            if any(map(site.module.asks_accelerator, (".is_available", ".device_count"))):
+            if any(asks_accelerator(site.module, each) for each in (".is_available", ".device_count")):
                 yield site.left("a file that asks torch.accelerator means whichever there is")
                 return
             found = site.rewrite("torch.device($index)", "accel.device($index)", None, index_safety(call.args[0]))
             yield from filter(None, (found,))
         return
-    if not site.module.facts.uses_torch(site.module):
+    if not uses_torch(site.module):
         return
     is_move = isinstance(site.ref, ast.Attribute) and site.ref.attr == "to" and call.args
     for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):

@@ -14,10 +14,11 @@ from torchmigrate.transforms import device_default
 from torchmigrate.transforms.device_call import argument, is_default, is_foreign, keyword, replaced
 from torchmigrate.transforms.device_expression import DEVICE_NAME, Device, carrier, is_cpu, parse
 from torchmigrate.transforms.device_idiom import is_idiom
+from torchmigrate.transforms.once import uses_torch
 
 
 def device_string(site: Site) -> Iterator[Finding]:
-    sure = site.module.facts.uses_torch(site.module)
+    sure = uses_torch(site.module)
     for finding in _findings(site):
         yield finding if sure or finding.fix is None else _doubted(finding)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scope import chain_of
 from torchmigrate.spelling import spell
 from torchmigrate.transforms import device_default
@@ -79,7 +80,7 @@ _STORED = {
 
 
 def _composed(site: Site) -> Finding:
-    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', site.module.names)
+    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', spelled(site.module))
     return site.note(
         f'a composed backend: {here} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
     )
@@ -116,7 +117,7 @@ def _option(site: Site, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
 
 def _compared(site: Site, up: ast.Compare) -> Iterator[Finding]:
     """`backend == "nccl"`: both ends change together, so only where this file chooses the backend."""
-    text, ours = site.module.source.text, re.escape(spell("accel.dist_backend", site.module.names))
+    text, ours = site.module.source.text, re.escape(spell("accel.dist_backend", spelled(site.module)))
     if not re.search(
         rf"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|{ours}\(\)|init_process_group\(\s*['\"]nccl",
         text,
@@ -145,7 +146,7 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
 
 def _settled(site: Site, name: str) -> bool:
     """Whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
-    ours = re.escape(spell("accel.dist_backend", site.module.names))
+    ours = re.escape(spell("accel.dist_backend", spelled(site.module)))
     return bool(re.search(rf"({ours}\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text))
 
 

@@ -9,6 +9,7 @@ from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import Scope, chain_of
 from torchmigrate.transforms.float64 import NOT_DEVICES, moved
+from torchmigrate.transforms.once import uses_torch
 
 _ON_CPU = ("cpu", "numpy", "from_numpy")
 _FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "rand", "randn", "randperm", "eye")
@@ -17,7 +18,7 @@ _FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "linspace", 
 def double(site: Site) -> Iterator[Finding]:
     if site.call is None or site.call.args or site.call.keywords or not isinstance(site.ref, ast.Attribute):
         return
-    if not site.module.facts.uses_torch(site.module):
+    if not uses_torch(site.module):
         return
     if not moved(site.module, site.call) and not on_cpu(site.module, site.ref.value, site.module.scope(site.ref)):
         yield site.note()

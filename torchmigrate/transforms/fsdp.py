@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scope import chain_of
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import wrapped
@@ -49,6 +50,6 @@ def _is_index(module: Module, node: ast.expr) -> bool:
         case ast.Constant(int()):
             return True
         case ast.Call(func):
-            own = chain_of(func) == spell("accel.current_device", module.names)
+            own = chain_of(func) == spell("accel.current_device", spelled(module))
             return own or (module.resolve(func) or chain_of(func)) in ("int", "torch.cuda.current_device")
     return False

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scope import FUNCTIONS, Scope, chain_of
 
 # torch.compile skips them on every device, CUDA included
@@ -76,7 +77,7 @@ def _header(statement: ast.stmt) -> Iterator[ast.AST]:
 def _of_helper(module: Module, func: ast.expr) -> str:
     """`accel.device` is no context: the helper calls that one `device_guard`."""
     owner, _, name = (chain_of(func) or "").partition(".")
-    return name if owner == module.names["accel"] and name != "device" else ""
+    return name if owner == spelled(module)["accel"] and name != "device" else ""
 
 
 def _compiled(site: Site) -> Iterator[ast.AST]:

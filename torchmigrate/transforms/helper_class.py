@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.transforms.import_fallback import import_fallback, is_only_called
 from torchmigrate.transforms.reference import is_annotation, type_test
 
@@ -56,7 +57,7 @@ def helper_class(site: Site) -> Iterator[Finding]:
 def _tested(site: Site, made: str) -> Finding:
     """`isinstance(s, torch.cuda.amp.GradScaler)`: the helper makes the class that torch >= 2.3 has for all."""
     facts = site.module.facts
-    if site.module.names["torch"] not in site.module.scopes.module.names:
+    if spelled(site.module)["torch"] not in site.module.scopes.module.names:
         return site.note(f"a type test on `{site.qualified}`: the helper's is a `{made}`")
     if made == "torch.autocast" or facts.torch is None or facts.torch_at_least(_SINCE):
         return site.replace(site.ref, made)

@@ -9,6 +9,7 @@ from torchmigrate.edits import Finding
 from torchmigrate.memo import once
 from torchmigrate.module import Module, Site
 from torchmigrate.scope import FUNCTIONS
+from torchmigrate.transforms.once import is_imported
 
 
 def import_probe(site: Site) -> Iterator[Finding]:
@@ -29,4 +30,4 @@ def import_probe(site: Site) -> Iterator[Finding]:
 def _is_imported(module: Module) -> bool:
     """A file with a relative import is a part of a package: it cannot be run itself."""
     imports = (s for s in module.scopes.statements if isinstance(s, ast.ImportFrom))
-    return module.facts.is_imported(module) or any(s.level for s in imports)
+    return is_imported(module) or any(s.level for s in imports)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torchmigrate import default_type
 from torchmigrate.edits import Finding
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import helper_function
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms.float64 import NOT_DEVICES
 from torchmigrate.transforms.tensor_type import is_size
@@ -61,7 +62,7 @@ def _leaves(site: Site, call: ast.Call) -> bool:
         if isinstance(up, ast.Attribute) and up.attr in ("to", "type"):
             return not _is_dtype(site, site.module.parent(up))
         if isinstance(up, ast.Call) and up.func is not node:
-            return site.module.helper_function(up.func) == "cast"
+            return helper_function(site.module, up.func) == "cast"
         if not isinstance(up, (ast.Attribute, ast.Subscript, ast.Call)):
             return False
         node = up

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Site
+from torchmigrate.own_helper import asks_accelerator, spelled
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import in_fstring
 
@@ -23,7 +24,7 @@ def map_location(site: Site) -> Iterator[Finding]:
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
         if not site.module.facts.mentions_cuda or not (call.args or call.keywords):
             return
-        if site.module.asks_accelerator():
+        if asks_accelerator(site.module):
             yield site.left("a file that asks torch.accelerator is portable by its own means")
         else:
             yield site.replace(given, _KEPT) if given else _missing(site, call)
@@ -39,7 +40,7 @@ def _missing(site: Site, call: ast.Call) -> Finding:
     if island is None:
         return site.note()
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
-    edits = [Edit(after, after, spell(f", map_location={_KEPT}", site.module.names))]
+    edits = [Edit(after, after, spell(f", map_location={_KEPT}", spelled(site.module)))]
     if site.module.path.suffix == ".ipynb":  # another cell, not in this file's order, may count on where it was
         return site.fix(edits, Safety.UNSAFE, f"{site.rule.message}; what other cells do with it is not known")
     return site.fix(edits)

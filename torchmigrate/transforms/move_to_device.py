@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Edit, Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.receiver import Kind, receiver_kind
 from torchmigrate.spelling import spell
 from torchmigrate.transforms.device_expression import in_fstring, parse_device, without_blocking, wrapped
+from torchmigrate.transforms.once import uses_torch
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
 _CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
@@ -42,7 +44,7 @@ def _safety(site: Site, kind: Kind) -> tuple[Safety, str]:
     doubt = ""
     if kind is Kind.MAYBE_USER:
         doubt = "a class of this project defines `cuda()` and may be the receiver"
-    elif not site.module.facts.uses_torch(site.module):
+    elif not uses_torch(site.module):
         doubt = "nothing in this file shows that the receiver is a torch object"
     return (Safety.UNSAFE, f"{site.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")
 
@@ -73,7 +75,7 @@ def _moved(site: Site, named: dict[str, ast.expr], safety: Safety, message: str)
     if "device" in named:
         edits += _on_device(module, named["device"])
     else:
-        edits.append(Edit(head.end(), head.end(), spell(f"accel.device(){', ' if named else ''}", module.names)))
+        edits.append(Edit(head.end(), head.end(), spell(f"accel.device(){', ' if named else ''}", spelled(module))))
     if "non_blocking" in named:
         edits += without_blocking(module, named["non_blocking"])
     if len(call.args) == 2:
@@ -96,7 +98,7 @@ def _on_device(module: Module, node: ast.expr) -> list[Edit]:
     device = parse_device(module, node)
     is_none = isinstance(node, ast.Constant) and node.value is None
     if device or is_none:
-        return [Edit(*module.span(node), spell(device.as_device if device else "accel.device()", module.names))]
+        return [Edit(*module.span(node), spell(device.as_device if device else "accel.device()", spelled(module)))]
     return wrapped(module, node, "accel.device(")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
 from torchmigrate.transforms.double import on_cpu
+from torchmigrate.transforms.once import uses_torch
 
 # the first release whose list has an MPS kernel, where a later one than 2.13 was read
 _SINCE = {
@@ -24,7 +25,7 @@ def mps_operator(site: Site) -> Iterator[Finding]:
     call = site.call
     if call is None:
         return
-    if site.qualified is None and not site.module.facts.uses_torch(site.module):
+    if site.qualified is None and not uses_torch(site.module):
         return
     name = site.qualified or (f".{site.ref.attr}" if isinstance(site.ref, ast.Attribute) else "")
     since = _SINCE.get(name)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.transforms.once import uses_torch
 
 
 def non_blocking(site: Site) -> Iterator[Finding]:
-    if site.call is None or not site.module.facts.uses_torch(site.module):
+    if site.call is None or not uses_torch(site.module):
         return
     for keyword in site.call.keywords:
         if keyword.arg == "non_blocking" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from torchmigrate.counterparts import BUILT_ON_TORCH
 from torchmigrate.memo import once
 from torchmigrate.module import Module
 
@@ -24,3 +25,25 @@ def is_for_devices(module: Module) -> bool:
     """Whether the project speaks of CUDA, or did before it was migrated: then it has the helper."""
     facts = module.facts
     return facts.mentions_cuda or any(path.endswith(f"/{facts.helper}.py") for path in facts.files)
+
+
+@once
+def uses_torch(module: Module) -> bool:
+    """Whether the file imports torch, something built on it, or a module of the project."""
+    for bindings in module.scopes.module.names.values():
+        for binding in bindings:
+            name = binding.qualified or ""
+            if name.split(".")[0] in BUILT_ON_TORCH or (binding.local and _is_local(module, binding.local)):
+                return True
+    nested = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
+    return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in nested)
+
+
+def _is_local(module: Module, local: tuple[int, str, str]) -> bool:
+    return bool(local[0]) or module.facts.index.find(str(module.path), *local) is not None
+
+
+def is_imported(module: Module) -> bool:
+    """Whether another file of the project imports this one: then its top level must not probe (T14)."""
+    path = str(module.path)
+    return bool(module.facts.index.importers.get(path)) or path.endswith("__init__.py")

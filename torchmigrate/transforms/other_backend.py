@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.ladders import mentions_others, portable_chain, portable_expression
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scan import BACKEND
 from torchmigrate.transforms.device_expression import DEVICE_NAME, carrier
+from torchmigrate.transforms.once import uses_torch
 from torchmigrate.transforms.reference import is_annotation, type_test
 from torchmigrate.transforms.seed import seeded_beside
 
@@ -40,7 +42,7 @@ _ENDS = re.compile(r"^(\w+\.)*(_?exit|quit|skip|skipTest)\(")
 
 def other_backend(site: Site) -> Iterator[Finding]:
     kind = _kind(site)
-    if kind and site.module.facts.uses_torch(site.module) and not _is_asked_for(site.module, site.node, kind):
+    if kind and uses_torch(site.module) and not _is_asked_for(site.module, site.node, kind):
         if isinstance(site.node, ast.Constant):
             yield from _string(site, kind)
         elif site.qualified:
@@ -64,7 +66,9 @@ def _kind(site: Site) -> str:
 def _is_asked_for(module: Module, node: ast.AST, kind: str) -> bool:
     """Whether a test, a name or a fallback around it says that it is about this backend."""
     named = re.compile(rf"(?<![A-Za-z]){kind}(?![A-Za-z])|{kind.upper()}|{kind.capitalize()}")
-    any_ = re.compile(rf"cuda|accelerator|\b{module.names['accel']}\.", re.I)  # CUDA's own, before a rewrite and after
+    any_ = re.compile(
+        rf"cuda|accelerator|\b{spelled(module)['accel']}\.", re.I
+    )  # CUDA's own, before a rewrite and after
     if named.search(str(module.path).removeprefix(str(module.facts.root))):
         return True
     below = node

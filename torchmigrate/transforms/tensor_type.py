@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding, Safety
 from torchmigrate.module import Module, Site
+from torchmigrate.own_helper import spelled
 from torchmigrate.scope import chain_of
 from torchmigrate.transforms import device_default
 from torchmigrate.transforms.reference import is_annotation, type_test
@@ -32,7 +33,7 @@ def tensor_type(site: Site) -> Iterator[Finding]:
         yield site.note("a CUDA tensor type without a counterpart elsewhere")
     elif ".sparse." in text:
         yield from _sparse(site)
-    elif site.scope.find(site.module.names["torch"]) is None:
+    elif site.scope.find(spelled(site.module)["torch"]) is None:
         yield site.note("a CUDA tensor type (not rewritten: this file does not import torch itself)")
     else:
         yield from _dense(site, f"torch.{dtype}")

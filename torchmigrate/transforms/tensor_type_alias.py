@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.edits import Finding
 from torchmigrate.module import Site
+from torchmigrate.own_helper import helper_function
 from torchmigrate.scan import TYPE
 from torchmigrate.scope import chain_of
 
@@ -60,7 +61,7 @@ def _is_cuda_type(site: Site, value: ast.expr) -> bool:
             resolved = site.module.resolver.dotted(name, site.scope) or ""
             if resolved.startswith("torch.cuda.") and resolved.endswith("Tensor") and ".sparse." not in resolved:
                 return True
-            if site.module.helper_function(node) == "tensor_type":
+            if helper_function(site.module, node) == "tensor_type":
                 return True
     return False
 
