@@ -96,7 +96,7 @@ def _environment(kind: str, evidence: str) -> dict[str, str]:
     if evidence != "simulated":
         return {**os.environ, "TORCH_ACCEL_DEVICE": kind}
     sys.path.insert(0, str(ROOT))
-    from torchmigrate.verify.activation import environment
+    from torchmigrate.verify.workspace.activation import environment
 
     return environment(kind)
 

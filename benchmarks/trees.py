@@ -78,7 +78,7 @@ def _modules() -> list[Path]:
 
 
 def _statements(text: bytes) -> Iterator[bytes]:
-    from torchmigrate.scopes import first_line
+    from torchmigrate.symbols.scope import first_line
 
     lines = text.splitlines(keepends=True)
     body = [node for node in ast.parse(text).body if getattr(node, "module", None) != "__future__"]
@@ -109,18 +109,18 @@ def triggers(tree: Path, listed: Path) -> None:
 
 def _rules() -> Any:
     sys.path.insert(0, str(ROOT))
-    from torchmigrate import pack
-    from torchmigrate.table import table
+    from torchmigrate.rewriting.dispatch import dispatch_table
+    from torchmigrate.rules import packs
 
-    return table(pack.load(cases=False))
+    return dispatch_table(packs.load(cases=False))
 
 
 def many_rules(folder: Path) -> int:
     """Nine rules for each of ours, none of which has work: half about torch.cuda, half about other functions."""
     sys.path.insert(0, str(ROOT))
-    from torchmigrate import pack
+    from torchmigrate.rules import packs
 
-    number = 9 * len(pack.load(cases=False).rules)
+    number = 9 * len(packs.load(cases=False).rules)
     for i in range(number):
         path = folder / f"made{i % 20}" / f"rule{i}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)

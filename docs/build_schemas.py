@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchmigrate import own_helper, pack, pack_keys, transforms
-from torchmigrate.catalog import reader, row
-from torchmigrate.config import toml
+from torchmigrate.base.schema import Kind
+from torchmigrate.catalog import row, row_reader
+from torchmigrate.config.config_file import toml
 from torchmigrate.config.keys import KEYS, NAME
-from torchmigrate.kinds import Kind
-from torchmigrate.rule import NODE_KINDS, STRING_KINDS, WHERE
+from torchmigrate.fixers import registry
+from torchmigrate.project import project_helper
+from torchmigrate.rules import packs, reader
+from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE
 
 HERE = Path(__file__).resolve().parent
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -102,7 +104,7 @@ def config_schema() -> Json:
     for key in ("select", "ignore"):
         found[key]["items"] = {"$ref": "#/definitions/name"}
     found["per-file-ignores"]["additionalProperties"]["items"] = {"$ref": "#/definitions/name"}
-    helper = sorted(own_helper._vendored())
+    helper = sorted(project_helper._vendored())
     found["helper-map"] |= {"properties": {name: {"type": "string"} for name in helper}, "additionalProperties": False}
     more = {"dependencies": {"helper-map": ["helper"]}, "definitions": {"name": _name()}}
     return _schema("torchmigrate settings", "[tool.torchmigrate] of a pyproject.toml.", found, **more)
@@ -118,21 +120,21 @@ def pyproject_schema() -> Json:
 
 def _name() -> Json:
     """Packs and rules: ours by name, so that an editor completes them, and anybody's by shape."""
-    rules = pack.load(cases=False).rules.values()
+    rules = packs.load(cases=False).rules.values()
     known = sorted({name for rule in rules for name in (rule.id, rule.pack)})
     return {"anyOf": [{"enum": known}, _of(NAME)]}
 
 
 def rule_schema() -> Json:
     """`<pack>/<rule>.toml`: about Python, or about text."""
-    found = _described(pack_keys.KEYS["rule"], RULE)
-    found["transform"]["enum"] = sorted(transforms.NAMES)
+    found = _described(reader.KEYS["rule"], RULE)
+    found["transform"]["enum"] = sorted(registry.NAMES)
     asked = [{"enum": sorted(NODE_KINDS | STRING_KINDS)}, {"type": "string", "pattern": r"^(torch\.|\.|accel\.)"}]
     found["on"] |= {"minItems": 1, "items": {"anyOf": asked}}
     found["rewrite"]["items"] = _rewrite()
-    found["where"]["items"] = _table(_described(pack_keys.KEYS["where"], WHERE_TABLE), ["files"])
-    found["pattern"]["items"] = _table(_described(pack_keys.KEYS["pattern"], PATTERN), [])
-    found["case"]["items"] = _table(_described(pack_keys.KEYS["case"], CASE), ["title", "before"])
+    found["where"]["items"] = _table(_described(reader.KEYS["where"], WHERE_TABLE), ["files"])
+    found["pattern"]["items"] = _table(_described(reader.KEYS["pattern"], PATTERN), [])
+    found["case"]["items"] = _table(_described(reader.KEYS["case"], CASE), ["title", "before"])
     for key in ("rewrite", "pattern", "where"):
         found[key]["minItems"] = 1
     matches = [{"required": [key]} for key in ("rewrite", "transform", "pattern")]
@@ -142,7 +144,7 @@ def rule_schema() -> Json:
 
 
 def _rewrite() -> Json:
-    found = _described(pack_keys.KEYS["rewrite"], REWRITE)
+    found = _described(reader.KEYS["rewrite"], REWRITE)
     found["where"]["additionalProperties"] = {"enum": sorted(WHERE)}
     return _table(found, ["match"])
 
@@ -177,7 +179,7 @@ def catalog_schema() -> Json:
         "since": {**text, "pattern": r"^(\d+\.\d+)?$"}, "rule": {"anyOf": [text, names]}, "also": names,
         "verdicts": {"anyOf": [text, every]}, "but": some,
     }  # fmt: skip
-    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in reader._KEYS}
+    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in row_reader._KEYS}
     left = {"if": {"properties": {"action": {"const": row.LEFT}}}, "then": {"required": ["why"]}}
     left["then"] |= {"properties": {"why": {"pattern": r"\S"}, "rule": {"type": "array", "maxItems": 0}}}
     left["else"] = {"required": ["rule"], "properties": {"rule": {"minItems": 1, "minLength": 1}}}

@@ -13,13 +13,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from torchmigrate import cases, pack
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, FileResult
-from torchmigrate.module import Module
-from torchmigrate.project import Facts
-from torchmigrate.source import decode
-from torchmigrate.table import Table, table
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult
+from torchmigrate.engine import case_runner
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rules import packs
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.source.encoding import decode
 from torchmigrate.verify.backends import BUILD
 
 ROOT = Path(__file__).parent.parent
@@ -66,7 +67,7 @@ class Ran:
 @pytest.fixture
 def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Ran]:
     """Run one command line in this process."""
-    from torchmigrate import cli as module
+    from torchmigrate.cli import app as module
 
     def run(*arguments: str) -> Ran:
         capfdbinary.readouterr()
@@ -110,25 +111,25 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 # ---- the engine, in memory
 
 
-def module(text: str | bytes, path: str = "/case.py", **facts: object) -> Module:
+def module(text: str | bytes, path: str = "/case.py", **facts: object) -> SemanticModel:
     """A parsed file of a project that has no others."""
     raw = text if isinstance(text, bytes) else text.encode()
     known = {"root": Path("/"), "settings": Settings(), **facts}
-    return Module(Path(path), decode(raw), Facts(**known))  # type: ignore[arg-type]
+    return SemanticModel(Path(path), decode(raw), ProjectContext(**known))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")
-def rules() -> Table:
+def rules() -> DispatchTable:
     """All rules that ship."""
-    return table(pack.load())
+    return dispatch_table(packs.load())
 
 
 @pytest.fixture
-def migrated(rules: Table) -> Callable[..., str]:
+def migrated(rules: DispatchTable) -> Callable[..., str]:
     """The text of one script after all rules, the helper's import included."""
 
     def run(text: str, *, unsafe: bool = False) -> str:
-        return cases.migrate(text.encode(), rules, unsafe)[0].decode()
+        return case_runner.migrate(text.encode(), rules, unsafe)[0].decode()
 
     return run
 
@@ -144,10 +145,10 @@ def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 def planned(root: Path, mode: str = "apply", jobs: int = 1, **settings: object) -> dict[str, FileResult]:
     """What a run over a tree would do, by path below it."""
-    from torchmigrate import engine
+    from torchmigrate.engine import planner
 
     known = {"root": root, **settings}
-    plan = engine.plan([root], Settings(**known), jobs, mode)  # type: ignore[arg-type]
+    plan = planner.plan([root], Settings(**known), jobs, mode)  # type: ignore[arg-type]
     return {r.path.relative_to(root.resolve()).as_posix(): r for r in plan.results}
 
 

@@ -7,23 +7,14 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from torchmigrate import files, source
-from torchmigrate.config import Settings
-from torchmigrate.edits import (
-    Changed,
-    Edit,
-    Failed,
-    FileResult,
-    Finding,
-    Fix,
-    Safety,
-    Skipped,
-    Status,
-    Unchanged,
-    compose,
-)
-from torchmigrate.engine import Plan
-from torchmigrate.selection import EVERYTHING, Selection
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, Unchanged
+from torchmigrate.engine.model import Plan
+from torchmigrate.project import discovery
+from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.source import encoding
+from torchmigrate.source.edits import Edit, compose
 
 RULES = (
     (rb"\.cuda\(\)", "device/tensor-cuda", Safety.SAFE, ".to(accel.device())"),
@@ -44,21 +35,21 @@ def plan(
     only: Selection = EVERYTHING,
     given: object = None,
 ) -> Plan:
-    found = [file for file in files.discover(paths, settings) if only.holds(file)]
+    found = [file for file in discovery.discover(paths, settings) if only.holds(file)]
     results = [_one(file, settings, mode) for file in found]
     return Plan(results, len(found), ["torch 1.10 inferred from requirements.txt"])
 
 
-def _one(file: files.DiscoveredFile, settings: Settings, mode: str) -> FileResult:
+def _one(file: discovery.DiscoveredFile, settings: Settings, mode: str) -> FileResult:
     if file.error:
         return Failed(file.path, file.error)
     if file.skipped_reason:
         return Skipped(file.path, file.skipped_reason)
     raw = file.path.read_bytes()
     try:
-        text = source.decode(raw)
+        text = encoding.decode(raw)
         ast.parse(text.utf8)
-    except source.UnreadableSource as error:
+    except encoding.UnreadableSource as error:
         return Failed(file.path, str(error))
     except SyntaxError as error:
         return Failed(file.path, f"line {error.lineno}: {error.msg}")
@@ -68,11 +59,11 @@ def _one(file: files.DiscoveredFile, settings: Settings, mode: str) -> FileResul
         return Unchanged(file.path, tuple(findings))
     after = text.encode(compose(text.utf8, edits))
     done = tuple(f for f in findings if f.status is Status.APPLIED)
-    left = tuple(f for f in _findings(source.decode(after), settings) if f.status is not Status.APPLIED)
+    left = tuple(f for f in _findings(encoding.decode(after), settings) if f.status is not Status.APPLIED)
     return Changed(file.path, raw, after, done, left)
 
 
-def _findings(text: source.Source, settings: Settings) -> list[Finding]:
+def _findings(text: encoding.Source, settings: Settings) -> list[Finding]:
     found = []
     for pattern, rule, safety, new in RULES:
         for match in re.finditer(pattern, text.utf8):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from torchmigrate.cases import migrate
-from torchmigrate.edits import Finding, Status
-from torchmigrate.scan import Table
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.rewriting.dispatch import DispatchTable
 
 HEAD = "import torch\nimport accel\n"
 GRAPH = "g = torch.cuda.CUDAGraph()"  # hazard/cuda-only
@@ -40,31 +40,31 @@ MPS = {
 }
 
 
-def found(body: str, rules: Table, rule: str) -> list[Finding]:
+def found(body: str, rules: DispatchTable, rule: str) -> list[Finding]:
     return [f for f in migrate((HEAD + body).encode(), rules)[1] if f.rule == rule]
 
 
 @pytest.mark.parametrize("body", NVIDIA.values(), ids=list(NVIDIA))
-def test_behind_a_test_for_nvidia(body: str, rules: Table) -> None:
+def test_behind_a_test_for_nvidia(body: str, rules: DispatchTable) -> None:
     (finding,) = found(body, rules, "hazard/cuda-only")
     assert finding.status is Status.LEFT
     assert finding.message.endswith("(left alone: behind a test for NVIDIA's devices)")
 
 
 @pytest.mark.parametrize("body", OPEN.values(), ids=list(OPEN))
-def test_not_behind_one(body: str, rules: Table) -> None:
+def test_not_behind_one(body: str, rules: DispatchTable) -> None:
     (finding,) = found(body, rules, "hazard/cuda-only")
     assert finding.status is Status.OPEN
 
 
 @pytest.mark.parametrize("body", MPS.values(), ids=list(MPS))
-def test_beside_a_test_for_mps(body: str, rules: Table) -> None:
+def test_beside_a_test_for_mps(body: str, rules: DispatchTable) -> None:
     (finding,) = found(body, rules, "hazard/double")
     assert finding.status is Status.LEFT
     assert finding.message.endswith("(left alone: beside a test for MPS)")
 
 
-def test_what_keeps_its_guard_keeps_it_still(rules: Table) -> None:
+def test_what_keeps_its_guard_keeps_it_still(rules: DispatchTable) -> None:
     """The finding is left alone, and the availability test around it stays CUDA's as before."""
     body = f"if torch.cuda.is_available():\n    if accel.is_nvidia():\n        {GRAPH}\n"
     after, _ = migrate((HEAD + body).encode(), rules)

@@ -15,9 +15,11 @@ from conftest import ROOT, module
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchmigrate import edits, passes, source
-from torchmigrate.cases import migrate
-from torchmigrate.edits import Edit, Finding, Safety
+from torchmigrate.diagnostics import results
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.source import edits, encoding
+from torchmigrate.source.edits import Edit
 
 SMALL = settings(
     max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
@@ -55,7 +57,7 @@ def test_any_program_of_the_grammar() -> None:
 def test_four_processes_give_what_one_gives(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchmigrate import pool
+    from torchmigrate.engine import pool
 
     monkeypatch.setattr(pool, "POOL_BYTES", 0)
     assert one_job_or_four(30, 7) == 0, capsys.readouterr().out
@@ -79,7 +81,7 @@ def test_what_is_broken_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = b"import torch\nx.cuda()  # keep\ny = 1\n"
     assert broken(raw) == []
     monkeypatch.setattr(
-        "torchmigrate.rewrite.compose", lambda text, found: edits.compose(text, found).replace(b"# keep", b"")
+        "torchmigrate.rewriting.rewrite.compose", lambda text, found: edits.compose(text, found).replace(b"# keep", b"")
     )
     assert any("comments are gone" in what for what in broken(raw))
     assert minimise(b"a\nb\nc cuda d\ne\n", lambda text: b"cuda" in text) == b"cuda"
@@ -171,7 +173,7 @@ def test_a_comment_is_never_lost() -> None:
     found = migrate(b"import torch\nd = torch.device(  # why\n    'cuda')\n", rules())
     assert b"# why" in found[0]
     assert any("a comment stands within it" in f.message for f in found[1]) or b"accel" in found[0]
-    assert source.comments("f(  # a\n  '# b',  # c") == ["# a", "# c"]
+    assert encoding.comments("f(  # a\n  '# b',  # c") == ["# a", "# c"]
     site = module("x = f(  # a\n 1)\n")
     assert site.loses_comment(Edit(4, 15, "g(1)"))
     assert not site.loses_comment(Edit(4, 15, "g(  # a\n 1)"))
@@ -179,5 +181,5 @@ def test_a_comment_is_never_lost() -> None:
 
 def test_an_import_on_the_line_moves_the_columns_of_that_line_alone() -> None:
     here = Finding("a/b", Safety.DISPLAY, 12, 14, "m", line=1, column=13, end_line=2, end_column=2)
-    moved = next(passes.shifted([here], Edit(10, 10, "import x; "), 1))
+    moved = next(results.shifted([here], Edit(10, 10, "import x; "), 1))
     assert (moved.start, moved.line, moved.column, moved.end_line, moved.end_column) == (22, 1, 23, 2, 2)

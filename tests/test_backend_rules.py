@@ -12,9 +12,9 @@ import pytest
 import torch
 from conftest import planned, texts_after, write_tree
 
-from torchmigrate import engine
-from torchmigrate.config import Settings
-from torchmigrate.precision import OLD
+from torchmigrate.config.settings import Settings
+from torchmigrate.engine import planner
+from torchmigrate.project.process_facts import OLD
 
 FLAGS = ("enable_flash", "enable_math", "enable_mem_efficient", "enable_cudnn")
 KERNEL = "import torch\n\n\ndef f(net, x):\n    with {}:\n        return net(x)\n"
@@ -92,7 +92,7 @@ def test_what_the_cpu_has_no_kernel_for(name: str) -> None:
 
 def tf32(root: Path, files: dict[str, str]) -> list[tuple[str, str]]:
     write_tree(root, files)
-    results = engine.plan([root], Settings(root=root, select=("backends/tf32",)), 1, "check").results
+    results = planner.plan([root], Settings(root=root, select=("backends/tf32",)), 1, "check").results
     return [(r.path.name, f.message) for r in results for f in getattr(r, "findings", ())]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, write_tree
 
-from torchmigrate.helper import runtime_source
+from torchmigrate.project.helper_file import runtime_source
 
 Cli = Callable[..., Ran]
 USES = "import torch\nimport accel\n\nx = torch.zeros(3, device=accel.device())\n"

@@ -10,17 +10,17 @@ from conftest import module
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate import bindings
-from torchmigrate.config import Settings
-from torchmigrate.edits import compose
-from torchmigrate.project import Facts
-from torchmigrate.rewrite import with_import
-from torchmigrate.source import decode
+from torchmigrate.config.settings import Settings
+from torchmigrate.helper import import_edits
+from torchmigrate.helper.import_edits import with_import
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.source.edits import compose
+from torchmigrate.source.encoding import decode
 
 
 def bound(text: str, statement: str = "import accel", torch: bool = False) -> str:
     source = decode(text.encode())
-    edit = with_import(source, Path("/case.py"), Facts(Path("/"), Settings()), statement, torch)
+    edit = with_import(source, Path("/case.py"), ProjectContext(Path("/"), Settings()), statement, torch)
     return text if edit is None else source.encode(compose(source.utf8, [edit])).decode()
 
 
@@ -150,7 +150,7 @@ def test_the_import_stands_before_every_use(parts: list[str], head: str) -> None
 # ---- imports that lost their last use
 def dropped(before: str, after: str, path: str = "/case.py") -> str:
     new = module(after, path)
-    text = compose(new.source.utf8, bindings.removals(module(before, path), new)).decode()
+    text = compose(new.source.utf8, import_edits.removals(module(before, path), new)).decode()
     ast.parse(text)
     return text
 
@@ -255,5 +255,5 @@ def test_a_name_in_a_string_is_a_use_if_the_string_is_short(length: int, stays: 
 def test_above_the_import_in_a_cell_which_may_have_no_line_end() -> None:
     text = "import os\nx = accel.f()\n"
     for before, start in ((False, len("import os\n")), (True, 0)):
-        edit = bindings.insertion(module(text), ["import accel"], text.index("accel"), before=before)
+        edit = import_edits.insertion(module(text), ["import accel"], text.index("accel"), before=before)
         assert (edit.start, edit.end, edit.text) == (start, start, "import accel\n")

@@ -15,11 +15,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from torchmigrate.verify import activation, session
-from torchmigrate.verify.migration import Migration
-from torchmigrate.verify.origin import Origins
-from torchmigrate.verify.sandbox import Sandbox
+from torchmigrate.verify import session
 from torchmigrate.verify.verdict import Kind, Verdict
+from torchmigrate.verify.workspace import activation
+from torchmigrate.verify.workspace.line_map import Origins
+from torchmigrate.verify.workspace.migration import Migration
+from torchmigrate.verify.workspace.sandbox import Sandbox
 
 PORTS = Path(__file__).parent / "broken_ports"
 

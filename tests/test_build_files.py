@@ -13,17 +13,19 @@ import pytest
 from conftest import Ran, git, planned, write_tree
 from hypothesis import strategies
 
-from torchmigrate import pack, regular
-from torchmigrate.cases import SHAPES, check_case
-from torchmigrate.counterparts import LIBRARIES, VARIABLES, of_library
-from torchmigrate.edits import Failed, Finding, Skipped, Status, Unchanged
-from torchmigrate.names import Names
-from torchmigrate.pack import PackError
-from torchmigrate.rule import Rule, Ruleset
-from torchmigrate.table import Table, table
-from torchmigrate.text_file import TextFile, decode
-from torchmigrate.text_findings import _also
-from torchmigrate.text_rules import LIMIT
+from torchmigrate.base import safe_read
+from torchmigrate.base.globs import Names
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.diagnostics.results import Failed, Skipped, Unchanged
+from torchmigrate.engine.case_runner import SHAPES, check_case
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Rule, Ruleset
+from torchmigrate.rules.reader import PackError
+from torchmigrate.source.text_file import TextFile, decode
+from torchmigrate.textcheck.matcher import _also
+from torchmigrate.textcheck.rules import LIMIT
+from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES, of_library
 
 Cli = Callable[..., Ran]
 PYTHON = "import torch\nx = 1\n"
@@ -40,7 +42,7 @@ def found(root: Path, **settings: object) -> dict[str, list[tuple[str, int, int,
     }
 
 
-def inspect(rules: Table, name: str, text: str | bytes) -> tuple[Finding, ...]:
+def inspect(rules: DispatchTable, name: str, text: str | bytes) -> tuple[Finding, ...]:
     result = rules.texts.inspect(Path("/", name), text if isinstance(text, bytes) else text.encode())
     return result.findings if isinstance(result, Unchanged) else ()
 
@@ -149,28 +151,28 @@ def test_the_limit_is_for_what_is_larger(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tmp_path, {"requirements.txt": BAD})
 
-    def refuse(path: object, opened: Callable[..., object] = regular.opened) -> object:
+    def refuse(path: object, opened: Callable[..., object] = safe_read.opened) -> object:
         if str(path).endswith("requirements.txt"):
             raise PermissionError(13, "Permission denied")
         return opened(path)
 
-    monkeypatch.setattr(regular, "opened", refuse)
+    monkeypatch.setattr(safe_read, "opened", refuse)
     results = list(planned(tmp_path, "check").values())
     assert [r.error for r in results if isinstance(r, Failed)] == ["cannot be read: Permission denied"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_encodings(encoding: str, rules: Table) -> None:
+def test_encodings(encoding: str, rules: DispatchTable) -> None:
     (only,) = inspect(rules, "requirements.txt", "# größe\r\nbitsandbytes\r\n".encode(encoding))
     assert (only.line, only.column, only.end_column) == (2, 1, 13)
 
 
-def test_a_stray_byte_hides_nothing(rules: Table) -> None:
+def test_a_stray_byte_hides_nothing(rules: DispatchTable) -> None:
     (only,) = inspect(rules, "run.sh", b"# gr\xf6\xdfe\nA=\xf6 CUDA_VISIBLE_DEVICES=0 python x.py\n")
     assert (only.line, only.column) == (2, 5)
 
 
-def test_columns_are_in_characters_and_offsets_in_bytes(rules: Table) -> None:
+def test_columns_are_in_characters_and_offsets_in_bytes(rules: DispatchTable) -> None:
     (only,) = inspect(rules, "run.sh", "ä=ö CUDA_VISIBLE_DEVICES=0 python x.py\n")
     assert (only.column, only.end_column, only.start, only.end) == (5, 25, 6, 26)
 
@@ -182,7 +184,7 @@ def test_half_a_utf_16_file_is_no_text() -> None:
 # ---- one finding for what is alike
 
 
-def test_lines_that_say_the_same_are_one_finding(rules: Table) -> None:
+def test_lines_that_say_the_same_are_one_finding(rules: DispatchTable) -> None:
     (only,) = inspect(
         rules, "run.sh", "CUDA_VISIBLE_DEVICES=0 a\nb\nCUDA_VISIBLE_DEVICES=1 a\nCUDA_VISIBLE_DEVICES=2 a\n"
     )
@@ -190,7 +192,7 @@ def test_lines_that_say_the_same_are_one_finding(rules: Table) -> None:
     assert only.message.endswith(" (also on lines 3 and 4)")
 
 
-def test_what_differs_is_not(rules: Table) -> None:
+def test_what_differs_is_not(rules: DispatchTable) -> None:
     both = inspect(rules, "requirements.txt", "apex\nflash-attn\nflash_attn\n")
     assert [f.line for f in both] == [1, 2]
     assert both[1].message.endswith("(also on line 3)")
@@ -213,13 +215,13 @@ def test_how_the_other_lines_are_told(lines: list[int], said: str) -> None:
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_the_counterpart_of_a_variable_is_told_as_in_python(variable: str, rules: Table) -> None:
+def test_the_counterpart_of_a_variable_is_told_as_in_python(variable: str, rules: DispatchTable) -> None:
     (only,) = inspect(rules, "a.sh", f"export {variable}=1\n")
     assert VARIABLES[variable] in only.message
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_each_library_is_known_as_a_requirement(library: str, rules: Table) -> None:
+def test_each_library_is_known_as_a_requirement(library: str, rules: DispatchTable) -> None:
     for name in (library, library.replace("_", "-"), library.upper().replace("_", ".")):
         if any(c.encode() in name.encode() for c in RULES.rules["build/requirement"].literals):
             (only,) = inspect(rules, "requirements.txt", f"{name}>=1\n")
@@ -228,7 +230,7 @@ def test_each_library_is_known_as_a_requirement(library: str, rules: Table) -> N
     assert any(c in library for c in RULES.rules["build/requirement"].literals)
 
 
-RULES = pack.load()
+RULES = packs.load()
 TEXT_RULES = [rule for rule in RULES.rules.values() if rule.patterns]
 
 
@@ -237,7 +239,7 @@ def test_each_pattern_finds_what_no_other_does_and_each_exception_spares(rule: R
     """Without a pattern, or without one of its exceptions, some case of the rule no longer holds."""
 
     def holds(changed: Rule) -> bool:
-        alone = {"alone": table(Ruleset({rule.id: changed}))}
+        alone = {"alone": dispatch_table(Ruleset({rule.id: changed}))}
         return not [f for c in rule.cases for f in check_case(changed, c, alone, {"plain": SHAPES["plain"]})]
 
     assert holds(rule)
@@ -298,7 +300,7 @@ def test_suppressed_ones_are_counted_and_the_rest_is_found(cli: Cli, here: Path)
         ("# torchmigrate: ignore\napex\n", "say which rule"),
     ],
 )
-def test_idle_suppressions_are_findings(text: str, said: str, rules: Table) -> None:
+def test_idle_suppressions_are_findings(text: str, said: str, rules: DispatchTable) -> None:
     first = inspect(rules, "requirements.txt", text)[0]
     assert first.rule == "suppression"
     assert first.message.startswith(said)
@@ -505,7 +507,7 @@ WRONG = {
 def test_what_is_wrong_is_said_with_its_line(text: str, line: int, what: str, help: str, tmp_path: Path) -> None:
     path = write_tree(tmp_path, {"own/bad.toml": text}) / "own" / "bad.toml"
     with pytest.raises(PackError) as raised:
-        pack.load_rule(path)
+        packs.load_rule(path)
     message, _, way_out = str(raised.value).partition("\nhelp: ")
     assert message.startswith(f"{path}:{line}: ")
     assert what in message
@@ -558,7 +560,7 @@ WORDS += [
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(strategies.sampled_from(NAMES), strategies.lists(strategies.sampled_from(WORDS), max_size=30))
-def test_any_text_is_read_and_findings_lie_within(rules: Table, name: str, words: list[str]) -> None:
+def test_any_text_is_read_and_findings_lie_within(rules: DispatchTable, name: str, words: list[str]) -> None:
     text = "".join(words)
     for finding in inspect(rules, name, text):
         assert 0 <= finding.start <= finding.end <= len(text.encode())
@@ -566,7 +568,7 @@ def test_any_text_is_read_and_findings_lie_within(rules: Table, name: str, words
 
 
 @hypothesis.given(strategies.sampled_from(NAMES), strategies.binary(max_size=200))
-def test_any_bytes_are_read(rules: Table, name: str, raw: bytes) -> None:
+def test_any_bytes_are_read(rules: DispatchTable, name: str, raw: bytes) -> None:
     assert isinstance(rules.texts.inspect(Path("/", name), b"cuda " + raw), (Unchanged, Skipped, type(None)))
 
 
@@ -574,7 +576,7 @@ def test_any_bytes_are_read(rules: Table, name: str, raw: bytes) -> None:
 @pytest.mark.parametrize(
     "unit", ["pip install cuda ", "docker run nvidia ", "a-", "--gpus", "[", "device: ", "\\\n", "cuda-"]
 )
-def test_long_lines_cost_little(name: str, unit: str, rules: Table) -> None:
+def test_long_lines_cost_little(name: str, unit: str, rules: DispatchTable) -> None:
     text = f"cuda nvidia CUDA nccl {unit * (4_000 // len(unit))}\n" * 5
     begun = time.process_time()
     inspect(rules, name, text[:3_990] + "\n" + text)

@@ -14,13 +14,18 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate import cache, config, engine, files, pack, remembered
-from torchmigrate.edits import Failed
-from torchmigrate.engine import Plan
-from torchmigrate.selection import EVERYTHING, Selection
+from torchmigrate.base import user_cache
+from torchmigrate.config import config_file
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Failed
+from torchmigrate.engine import plan_cache, planner
+from torchmigrate.engine.model import Plan
+from torchmigrate.project import discovery
+from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
-WORTH_IT = remembered.WORTH_IT
+WORTH_IT = plan_cache.WORTH_IT
 HARD = "import torch\nx = torch.zeros(1).cuda()\n"
 ODD = {"old.py": "print 'cuda'\n", "requirements.txt": "torch==2.3.0+cu118\n", "y.py": "x = 1.0  # plain\n"}
 
@@ -28,7 +33,7 @@ ODD = {"old.py": "print 'cuda'\n", "requirements.txt": "torch==2.3.0+cu118\n", "
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Large enough for the cache, whose bound is lower here, and older than this run."""
-    monkeypatch.setattr(remembered, "WORTH_IT", 5)
+    monkeypatch.setattr(plan_cache, "WORTH_IT", 5)
     root = tmp_path / "project"
     shutil.copytree(ROOT / "fixtures" / "cnn", root / "cnn")
     shutil.copytree(ROOT / "fixtures" / "notebook", root / "notebook")
@@ -49,23 +54,23 @@ def age(root: Path) -> None:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modes in which the engine really ran."""
     found: list[str] = []
-    real = engine.plan
+    real = planner.plan
 
     def counted(paths: object, settings: object, jobs: int, mode: str, *rest: object) -> Plan:
         found.append(mode)
         return real(paths, settings, jobs, mode, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine, "plan", counted)
+    monkeypatch.setattr(planner, "plan", counted)
     return found
 
 
 def planned(root: Path, mode: str = "check", only: Selection = EVERYTHING, **known: object) -> Plan:
-    settings = config.override(config.load([root]), **known)
-    return remembered.plan([root], settings, 1, mode, None, only)
+    settings = config_file.override(config_file.load([root]), **known)
+    return plan_cache.plan([root], settings, 1, mode, None, only)
 
 
 def entries() -> list[Path]:
-    return sorted(cache.folder().iterdir()) if cache.folder().is_dir() else []
+    return sorted(user_cache.folder().iterdir()) if user_cache.folder().is_dir() else []
 
 
 def same(one: Plan, other: Plan) -> bool:
@@ -107,13 +112,13 @@ def test_modes_and_settings_are_apart(project: Path, computed: list[str]) -> Non
     ],
 )
 def test_any_change_is_seen(project: Path, computed: list[str], change: Callable[[Path], object]) -> None:
-    settings = config.Settings(root=project)
-    remembered.plan([project], settings, 1, "check", None, EVERYTHING)
+    settings = Settings(root=project)
+    plan_cache.plan([project], settings, 1, "check", None, EVERYTHING)
     change(project)
     age(project)
-    made = remembered.plan([project], settings, 1, "check", None, EVERYTHING)
+    made = plan_cache.plan([project], settings, 1, "check", None, EVERYTHING)
     assert computed == ["check", "check"]
-    assert same(made, engine.plan([project], settings, 1, "check"))
+    assert same(made, planner.plan([project], settings, 1, "check"))
 
 
 def test_same_size_and_time_are_no_proof(project: Path, computed: list[str]) -> None:
@@ -136,11 +141,11 @@ def test_a_file_written_during_the_run_keeps_nothing(project: Path) -> None:
 def test_an_own_pack_is_part_of_the_key(project: Path, tmp_path: Path, computed: list[str]) -> None:
     pack_of = tmp_path / "packs" / "mine"
     shutil.copytree(ROOT / "rules" / "sparse", pack_of)
-    settings = config.Settings(root=project, rule_paths=(tmp_path / "packs",))
-    remembered.plan([project], settings, 1, "check", None, EVERYTHING)
+    settings = Settings(root=project, rule_paths=(tmp_path / "packs",))
+    plan_cache.plan([project], settings, 1, "check", None, EVERYTHING)
     rule = next(pack_of.glob("*.toml"))
     rule.write_text(rule.read_text() + "\n# another\n")
-    remembered.plan([project], settings, 1, "check", None, EVERYTHING)
+    plan_cache.plan([project], settings, 1, "check", None, EVERYTHING)
     assert computed == ["check", "check"]
 
 
@@ -148,9 +153,9 @@ def test_another_version_of_ours_has_a_key_of_its_own(
     project: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned(project)
-    monkeypatch.setattr(remembered, "__version__", "99.0")
+    monkeypatch.setattr(plan_cache, "__version__", "99.0")
     planned(project)
-    monkeypatch.setattr(remembered, "_code", lambda: iter(["edited"]))
+    monkeypatch.setattr(plan_cache, "_code", lambda: iter(["edited"]))
     planned(project)
     assert computed == ["check"] * 3
 
@@ -172,11 +177,11 @@ def repacked(change: Callable[[dict[str, object]], object]) -> Callable[[Path], 
     """Edited by somebody who knows the format, with a checksum that is right."""
 
     def edit(path: Path) -> None:
-        body = cache.load(path.name)
+        body = user_cache.load(path.name)
         assert body is not None
         data = json.loads(body)
         changed = change(data)
-        cache.store(path.name, json.dumps(data if changed is None else changed).encode())
+        user_cache.store(path.name, json.dumps(data if changed is None else changed).encode())
 
     return edit
 
@@ -239,38 +244,38 @@ def test_what_would_be_written_is_never_kept(project: Path, computed: list[str])
 def test_what_may_not_fail_again_is_not_kept(
     project: Path, monkeypatch: pytest.MonkeyPatch, error: str, kept: int
 ) -> None:
-    monkeypatch.setattr(engine, "plan", lambda *_: Plan([Failed(project / "old.py", error)], 1, []))
+    monkeypatch.setattr(planner, "plan", lambda *_: Plan([Failed(project / "old.py", error)], 1, []))
     planned(project)
     assert len(entries()) == kept
 
 
 def test_single_files_and_scopes_have_none(project: Path) -> None:
-    settings = config.Settings(root=project)
-    remembered.plan([project / "hard0.py"], settings, 1, "check", None, EVERYTHING)
-    remembered.plan([project / "cnn"], settings, 1, "check", None, EVERYTHING)
+    settings = Settings(root=project)
+    plan_cache.plan([project / "hard0.py"], settings, 1, "check", None, EVERYTHING)
+    plan_cache.plan([project / "cnn"], settings, 1, "check", None, EVERYTHING)
     planned(project, only=Selection(frozenset({str(project / "hard0.py")})))
     planned(project, no_cache=True)
     assert entries() == []
 
 
 def test_small_trees_have_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "WORTH_IT", WORTH_IT)
+    monkeypatch.setattr(plan_cache, "WORTH_IT", WORTH_IT)
     planned(project)
     assert entries() == []
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "KEPT", 3)
+    monkeypatch.setattr(user_cache, "KEPT", 3)
     for number in range(6):
-        cache.store(f"{number:040}", b"{}")
-        os.utime(cache.folder() / f"{number:040}", (number, number))
+        user_cache.store(f"{number:040}", b"{}")
+        os.utime(user_cache.folder() / f"{number:040}", (number, number))
     assert [path.name[-1] for path in entries()] == ["3", "4", "5"]
-    assert cache.load(f"{5:040}") == b"{}" and cache.load(f"{0:040}") is None
+    assert user_cache.load(f"{5:040}") == b"{}" and user_cache.load(f"{0:040}") is None
 
 
 def test_an_entry_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "LIMIT", 10)
-    cache.store("large", b"x" * 11)
+    monkeypatch.setattr(user_cache, "LIMIT", 10)
+    user_cache.store("large", b"x" * 11)
     assert entries() == []
 
 
@@ -287,7 +292,7 @@ def test_many_at_once(project: Path, tmp_path: Path) -> None:
     ]
     said = {process.communicate() for process in several}
     assert len(said) == 1 and all(process.returncode == 2 for process in several)  # 2: old.py is Python 2
-    assert len(entries()) == 1 and cache.load(entries()[0].name)
+    assert len(entries()) == 1 and user_cache.load(entries()[0].name)
 
 
 def test_the_command_line_says_the_same_twice(cli: Cli, project: Path, computed: list[str]) -> None:
@@ -319,6 +324,6 @@ def test_a_name_that_is_no_text(project: Path, computed: list[str]) -> None:
 
 def test_files_and_rules_are_where_the_key_looks() -> None:
     """What the key hashes of the rules is what the loader reads."""
-    loaded = {rule.path for rule in pack.load(cases=False).rules.values()}
-    assert loaded <= set(pack.builtin().glob("*/*.toml"))
-    assert files.SUFFIXES == (".py", ".pyi", ".ipynb")
+    loaded = {rule.path for rule in packs.load(cases=False).rules.values()}
+    assert loaded <= set(packs.builtin().glob("*/*.toml"))
+    assert discovery.SUFFIXES == (".py", ".pyi", ".ipynb")

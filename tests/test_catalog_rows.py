@@ -20,7 +20,9 @@ import pytest
 import torch
 from conftest import ROOT, Ran
 
-from torchmigrate import catalog, pack, runtime
+from torchmigrate import runtime
+from torchmigrate.catalog import load
+from torchmigrate.catalog.prose import NAMES, paragraph
 from torchmigrate.catalog.row import (
     BACKENDS,
     DIFFERENT,
@@ -34,8 +36,8 @@ from torchmigrate.catalog.row import (
     WORKS,
     Row,
 )
-from torchmigrate.catalog.words import NAMES, paragraph
-from torchmigrate.edits import Safety
+from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 
@@ -50,7 +52,7 @@ SOURCE = re.compile(r"https://\S+|pytorch #\d+( .*)?|(torch|aten|c10|test|tools|
 
 @cache
 def rows() -> dict[str, Row]:
-    return dict(catalog.load().rows)
+    return dict(load.load().rows)
 
 
 @cache
@@ -123,26 +125,26 @@ def test_a_row_that_is_deleted_from_its_file_is_missed(tmp_path: Path) -> None:
     shorter = tmp_path / chosen.path.name
     shorter.write_text("[[api]]".join([head, *kept]), encoding="utf-8")
     files = [shorter if path == chosen.path else path for path in {row.path for row in rows().values()}]
-    assert chosen.name in missing(walked(), catalog.gather(files).rows)
+    assert chosen.name in missing(walked(), load.gather(files).rows)
 
 
 # ---- what rows name
 
 
 def test_every_rule_that_a_row_names_exists() -> None:
-    ids = set(pack.load(cases=False).rules)
+    ids = set(packs.load(cases=False).rules)
     unknown = {f"{_at(row)}: {rule}" for row in rows().values() for rule in row.rules if rule not in ids}
     assert not unknown
 
 
 def test_every_rule_with_a_rewrite_is_named_by_a_row() -> None:
-    rewriting = {rule.id for rule in pack.load(cases=False).rules.values() if rule.safety is not Safety.DISPLAY}
+    rewriting = {rule.id for rule in packs.load(cases=False).rules.values() if rule.safety is not Safety.DISPLAY}
     assert len(rewriting) > 25
     assert rewriting <= {rule for row in rows().values() if row.action == REWRITTEN for rule in row.rules}
 
 
 def test_what_is_rewritten_is_rewritten_by_a_rule_that_can() -> None:
-    known = pack.load(cases=False).rules
+    known = packs.load(cases=False).rules
     cannot = {
         f"{_at(row)}: {row.name}: {rule}"
         for row in rows().values()
@@ -420,7 +422,7 @@ def test_all_rows_as_text_and_markdown(cli: Cli) -> None:
 def test_loading_is_quick() -> None:
     def once() -> float:
         start = time.process_time()
-        catalog.load()
+        load.load()
         return time.process_time() - start
 
     assert min(once() for _ in range(3)) < 1  # 0.15 s, if the machine is quiet

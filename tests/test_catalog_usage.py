@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran, write_tree
 
-from torchmigrate import catalog
-from torchmigrate.catalog.row import BACKENDS
+from torchmigrate.catalog import load
+from torchmigrate.catalog.row import BACKENDS, Row
 from torchmigrate.catalog.usage import survey
-from torchmigrate.config import Settings
+from torchmigrate.config.settings import Settings
 
 Cli = Callable[..., Ran]
 
@@ -33,12 +33,12 @@ KINDS = {
 }
 
 
-def some_catalog() -> catalog.Catalog:
+def some_catalog() -> load.Catalog:
     verdicts = dict.fromkeys(BACKENDS, "works")
-    row = catalog.Row("", "", verdicts, "reported", ("stream/stream",), "", "", "", "torch", "", "", Path(), 1)
+    row = Row("", "", verdicts, "reported", ("stream/stream",), "", "", "", "torch", "", "", Path(), 1)
     from dataclasses import replace
 
-    return catalog.Catalog({name: replace(row, name=name, kind=kind) for name, kind in sorted(KINDS.items())})
+    return load.Catalog({name: replace(row, name=name, kind=kind) for name, kind in sorted(KINDS.items())})
 
 
 def used(tmp_path: Path, text: str, **files: str) -> dict[str, int]:

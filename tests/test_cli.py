@@ -13,7 +13,9 @@ import fake_engine
 import pytest
 from conftest import ROOT, Ran, git, python
 
-from torchmigrate import __version__, write
+from torchmigrate import __version__
+from torchmigrate.apply import writer
+from torchmigrate.base import atomic_write
 
 Cli = Callable[..., Ran]
 SAFE, UNSAFE, DISPLAY = "x = x.cuda()\n", "y = y.cuda(1)\n", "z = z.double()\n"
@@ -22,7 +24,7 @@ SAFE, UNSAFE, DISPLAY = "x = x.cuda()\n", "y = y.cuda(1)\n", "z = z.double()\n"
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The contract does not hang on which rules there are."""
-    monkeypatch.setattr("torchmigrate.engine.plan", fake_engine.plan)
+    monkeypatch.setattr("torchmigrate.engine.planner.plan", fake_engine.plan)
 
 
 @pytest.fixture
@@ -280,25 +282,25 @@ def test_ctrl_c_before_the_first_write(project: Path, cli: Cli, monkeypatch: pyt
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("torchmigrate.engine.plan", interrupted)
+    monkeypatch.setattr("torchmigrate.engine.planner.plan", interrupted)
     ran = cli("apply")
     assert (ran.status, ran.err) == (130, "error: interrupted; nothing was written\n")
 
 
 def test_ctrl_c_between_two_writes(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "a.py").write_text(SAFE)
-    real = write.each
+    real = writer.each
 
     def each(changes: list[object]) -> Iterator[object]:
         yield next(iter(real(changes)))  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(write, "each", each)
+    monkeypatch.setattr(atomic_write, "each", each)
     ran = cli("apply")
     assert ran.status == 130
     assert "error: interrupted; 1 of 2 files were written, each of them whole\n" in ran.err
     assert "help: `torchmigrate undo` puts them back\n" in ran.err
-    monkeypatch.setattr(write, "each", real)
+    monkeypatch.setattr(atomic_write, "each", real)
     assert cli("undo").status == 0
     assert (project / "a.py").read_text() == SAFE
 
@@ -307,7 +309,7 @@ def test_a_bug_of_ours_is_no_traceback(project: Path, cli: Cli, monkeypatch: pyt
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("torchmigrate.engine.plan", broken)
+    monkeypatch.setattr("torchmigrate.engine.planner.plan", broken)
     ran = cli("check")
     assert (ran.status, "Traceback" in ran.err) == (2, False)
     assert ran.err.startswith("error: internal error: ZeroDivisionError: oh (") and "test_cli.py:" in ran.err
@@ -342,7 +344,7 @@ def test_names_are_lists_by_comma_or_repetition(project: Path, cli: Cli, monkeyp
         seen.append(settings)
         return fake_engine.plan(paths, settings, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("torchmigrate.engine.plan", plan)
+    monkeypatch.setattr("torchmigrate.engine.planner.plan", plan)
     names = ("--select", "device,amp", "--select", "memory", "--ignore", "stream")
     cli("apply", "-n", *names, "--runtime", "package", "--torch", ">=2.1")
     settings = seen[0]

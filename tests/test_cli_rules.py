@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran, git, python
 
-from torchmigrate import pack
-from torchmigrate.progress import Progress
+from torchmigrate.cli.progress import Progress
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 
@@ -61,7 +61,7 @@ def mine(here: Path) -> Callable[[str], None]:
 
 def test_rules_lists_packs_and_rules(here: Path, cli: Cli) -> None:
     everything = cli("rules").out.splitlines()
-    assert len(everything) == len(pack.load().rules)
+    assert len(everything) == len(packs.load().rules)
     device = cli("rules", "device").out.splitlines()
     assert 0 < len(device) < len(everything)
     assert all(line.startswith("device/") for line in device)
@@ -122,7 +122,7 @@ def test_explain_an_api(here: Path, cli: Cli, mine: object, api: str, rule: str)
 
 
 def test_every_rule_can_be_explained(here: Path, cli: Cli) -> None:
-    for name in pack.load().rules:
+    for name in packs.load().rules:
         ran = cli("explain", name)
         assert (ran.status, ran.out.splitlines()[0]) == (0, name)
 
@@ -227,7 +227,7 @@ def test_the_bar_comes_on_a_terminal_and_after_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, seconds: float, shown: bool
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("torchmigrate.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("torchmigrate.cli.progress.time.monotonic", lambda: now[0])
     if terminal:
         monkeypatch.setattr(sys, "stderr", _Terminal(sys.stderr))
     with Progress() as progress:
@@ -247,7 +247,7 @@ def test_the_wheel_holds_the_rules_and_asks_for_no_torch(tmp_path: Path, monkeyp
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = next(archive.read(name).decode() for name in names if name.endswith("METADATA"))
-    for rule in pack.load().rules:
+    for rule in packs.load().rules:
         assert f"torchmigrate/rules/{rule}.toml" in names
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert sorted(line.split()[1].split(">")[0] for line in required) == ["gitpython", "libcst", "rich", "typer"]

@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, write_tree
 
-from torchmigrate import commits, engine, gather, pack, split, write
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed
-from torchmigrate.helper import runtime_source
-from torchmigrate.project import Facts
+from torchmigrate.apply import commits
+from torchmigrate.base import atomic_write
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import per_pack, planner
+from torchmigrate.project import builder
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.helper_file import runtime_source
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 
@@ -49,10 +53,10 @@ def capture(model, batch):
 FILES = {"train.py": TRAIN, "pkg/capture.py": CAPTURE, "notes.txt": "one\n", "clean.py": "x = 1\n"}
 SUBJECTS = [
     "Add accel.py, which asks torch for the device that is there",
-    split._SUBJECTS["device"],
-    split._SUBJECTS["amp"],
-    split._SUBJECTS["memory"],
-    split._SUBJECTS["stream"],
+    per_pack._SUBJECTS["device"],
+    per_pack._SUBJECTS["amp"],
+    per_pack._SUBJECTS["memory"],
+    per_pack._SUBJECTS["stream"],
 ]
 
 
@@ -126,14 +130,14 @@ def test_each_step_is_what_its_packs_alone_would_give(project: Path, cli: Cli, m
     steps = git(project, "rev-list", "--reverse", f"{base}..HEAD").split()[1:]
     for at_step, commit in enumerate(steps, 1):
         packs = frozenset(["device", "amp", "memory", "stream"][:at_step])
-        monkeypatch.setattr(gather, "Facts", partial(Facts, fixing=packs))
+        monkeypatch.setattr(builder, "Facts", partial(ProjectContext, fixing=packs))
         git(project, "checkout", "-q", base)
-        plan = engine.plan([project], Settings(root=project), 1, "apply")
+        plan = planner.plan([project], Settings(root=project), 1, "apply")
         wanted = {r.path: r.after.decode() for r in plan.results if isinstance(r, Changed)}
         for name, text in at(project, commit).items():
             assert wanted.get(project / name, text) == text
         git(project, "checkout", "-q", commit)
-        again = engine.plan([project], Settings(root=project), 1, "apply").results
+        again = planner.plan([project], Settings(root=project), 1, "apply").results
         assert not [r for r in again if isinstance(r, Changed)]  # and at rest
 
 
@@ -174,8 +178,8 @@ def test_messages_say_what_and_why(project: Path, cli: Cli) -> None:
 
 
 def test_reasons_are_one_sentence_of_every_rule() -> None:
-    for rule in pack.load(cases=False).rules.values():
-        assert 10 < len(split.reason(rule)) < 400, rule.id
+    for rule in packs.load(cases=False).rules.values():
+        assert 10 < len(per_pack.reason(rule)) < 400, rule.id
 
 
 def test_branch_is_made_and_the_old_one_stays(project: Path, cli: Cli) -> None:
@@ -416,7 +420,7 @@ def test_another_repository_inside(project: Path, cli: Cli) -> None:
 
 
 def test_ctrl_c_while_writing_leaves_head(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, real, done = head(project), write.write, []
+    base, real, done = head(project), atomic_write.write, []
 
     def stop(path: Path, before: bytes | None, after: bytes) -> None:
         if done:
@@ -424,11 +428,11 @@ def test_ctrl_c_while_writing_leaves_head(project: Path, cli: Cli, monkeypatch: 
         done.append(path)
         real(path, before, after)
 
-    monkeypatch.setattr(write, "write", stop)
+    monkeypatch.setattr(atomic_write, "write", stop)
     ran = cli("apply", "--commit")
     assert ran.status == 130 and "1 of 4 files were written" in ran.err
     assert head(project) == base and git(project, "diff", "--cached") == ""
-    monkeypatch.setattr(write, "write", real)
+    monkeypatch.setattr(atomic_write, "write", real)
     assert cli("undo").status == 0
     assert (project / "train.py").read_text() == TRAIN and not (project / "accel.py").exists()
 
@@ -461,14 +465,14 @@ def test_ctrl_c_waits_while_the_branch_moves(project: Path, cli: Cli, monkeypatc
 def test_a_file_that_cannot_be_written_stops_the_commits(
     project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base, real = head(project), write.write
+    base, real = head(project), atomic_write.write
 
     def fails(path: Path, before: bytes | None, after: bytes) -> None:
         if path.name == "train.py":
             raise OSError(28, "No space left on device")
         real(path, before, after)
 
-    monkeypatch.setattr(write, "write", fails)
+    monkeypatch.setattr(atomic_write, "write", fails)
     ran = cli("apply", "--commit")
     assert ran.status == 2 and "nothing was committed: train.py was not written: no space left" in ran.err
     assert head(project) == base

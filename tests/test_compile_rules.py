@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend
 
-from torchmigrate.transforms.compile_options import _BACKENDS
+from torchmigrate.fixers.compile.options import _BACKENDS
 
 
 @pytest.fixture(autouse=True)

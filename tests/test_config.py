@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import Ran
 
-from torchmigrate import config
+from torchmigrate.base.errors import UserError
+from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
-from torchmigrate.errors import UserError
-from torchmigrate.project import torch_floor, version_of
+from torchmigrate.config.settings import Settings
+from torchmigrate.project.builder import torch_floor
+from torchmigrate.torch_api.versions import version_of
 
 
 def write(directory: Path, text: str, name: str = "pyproject.toml") -> Path:
@@ -46,7 +48,7 @@ backends = ["mps", "xpu"]
 device = "get_device"
 """,
     )
-    assert config.load([tmp_path]) == config.Settings(
+    assert config_file.load([tmp_path]) == Settings(
         root=tmp_path,
         select=("device", "memory/empty-cache"),
         ignore=("amp",),
@@ -65,7 +67,7 @@ device = "get_device"
 
 
 def test_each_key_has_a_field_and_says_what_it_is() -> None:
-    assert {key.replace("-", "_") for key in KEYS} <= {field.name for field in fields(config.Settings)}
+    assert {key.replace("-", "_") for key in KEYS} <= {field.name for field in fields(Settings)}
     assert all(key.about.endswith(".") and key.default and key.examples for key in KEYS.values())
 
 
@@ -75,32 +77,32 @@ def test_the_nearest_pyproject_counts_without_cascade(tmp_path: Path) -> None:
     (tmp_path / "inner" / "deep").mkdir()
     (tmp_path / "other").mkdir()
     file = write(tmp_path / "other", "", "x.py")
-    assert config.load([tmp_path / "inner" / "deep"]).select == ()
-    assert config.load([tmp_path / "inner" / "deep"]).root == tmp_path / "inner"
-    assert config.load([file]).select == ("device",)
+    assert config_file.load([tmp_path / "inner" / "deep"]).select == ()
+    assert config_file.load([tmp_path / "inner" / "deep"]).root == tmp_path / "inner"
+    assert config_file.load([file]).select == ("device",)
     # the common parent of both is above `inner`
-    assert config.load([file, tmp_path / "inner"]).select == ("device",)
+    assert config_file.load([file, tmp_path / "inner"]).select == ("device",)
 
 
 def test_without_a_file_the_root_is_the_common_parent(tmp_path: Path) -> None:
     a, b = write(tmp_path / "p" / "a", "", "x.py"), write(tmp_path / "p" / "b", "", "y.py")
-    assert config.load([a, b]).root == tmp_path / "p"
+    assert config_file.load([a, b]).root == tmp_path / "p"
 
 
 def test_flags_override_the_file(tmp_path: Path) -> None:
     write(tmp_path, "[tool.torchmigrate]\nselect = ['device']\nunsafe-fixes = true\n")
-    settings = config.load([tmp_path], select=("amp",), unsafe_fixes=False, torch=None)
+    settings = config_file.load([tmp_path], select=("amp",), unsafe_fixes=False, torch=None)
     assert (settings.select, settings.unsafe_fixes) == (("amp",), False)
-    assert config.load([tmp_path], isolated=True).select == ()
+    assert config_file.load([tmp_path], isolated=True).select == ()
 
 
 def test_another_file_on_request(tmp_path: Path) -> None:
     write(tmp_path, "[tool.torchmigrate]\nselect = ['device']\n")
     plain = write(tmp_path / "etc", "select = ['amp']\nrule-paths = ['r']\n", "torchmigrate.toml")
-    assert config.load([tmp_path], plain).select == ("amp",)
-    assert config.load([tmp_path], plain).rule_paths == (tmp_path / "etc" / "r",)
+    assert config_file.load([tmp_path], plain).select == ("amp",)
+    assert config_file.load([tmp_path], plain).rule_paths == (tmp_path / "etc" / "r",)
     with pytest.raises(UserError, match=r"nowhere\.toml: no such configuration file"):
-        config.load([tmp_path], tmp_path / "nowhere.toml")
+        config_file.load([tmp_path], tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_another_file_on_request(tmp_path: Path) -> None:
 def test_mistakes_are_named_with_file_and_line(tmp_path: Path, text: str, line: int, message: str) -> None:
     file = write(tmp_path, text)
     with pytest.raises(UserError) as caught:
-        config.load([tmp_path])
+        config_file.load([tmp_path])
     assert str(caught.value).startswith(f"error: {file}:{line}: ")
     assert message in str(caught.value)
 
@@ -131,21 +133,21 @@ def test_mistakes_are_named_with_file_and_line(tmp_path: Path, text: str, line: 
 def test_a_table_that_is_none(tmp_path: Path) -> None:
     write(tmp_path, "tool.torchmigrate = 3\n")
     with pytest.raises(UserError, match="must be a table"):
-        config.load([tmp_path])
+        config_file.load([tmp_path])
 
 
 @pytest.mark.parametrize("spec", [">=2.1", "2.1", "==2.*", ">=2.1,<3", "~=2.1", ">2, <3.0"])
 def test_version_specifiers(tmp_path: Path, spec: str) -> None:
-    assert config.load([tmp_path], torch=spec).torch == spec
+    assert config_file.load([tmp_path], torch=spec).torch == spec
 
 
 def test_a_mistaken_option_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--backends names no backend: `mpss`"):
-        config.load([tmp_path], backends=("mpss",))
+        config_file.load([tmp_path], backends=("mpss",))
 
 
 def test_per_file_ignores(tmp_path: Path) -> None:
-    settings = config.Settings(root=tmp_path, per_file_ignores={"tests/*": ("device",), "*.pyi": ("amp",), "x": ("a",)})
+    settings = Settings(root=tmp_path, per_file_ignores={"tests/*": ("device",), "*.pyi": ("amp",), "x": ("a",)})
     assert settings.ignored_in(tmp_path / "tests" / "a.py") == ("device",)
     assert settings.ignored_in(tmp_path / "tests" / "a.pyi") == ("device", "amp")
     assert settings.ignored_in(tmp_path / "src" / "a.py") == ()
@@ -158,7 +160,7 @@ def refused(tmp_path: Path, text: str | bytes, *, name: str = "pyproject.toml") 
     file = tmp_path / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError) as caught:
-        config.read(file)
+        config_file.read(file)
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
@@ -186,7 +188,7 @@ def test_what_is_larger_than_people_write(tmp_path: Path, text: str, said: str) 
 
 
 def test_a_file_that_takes_long_to_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "SECONDS", 0.2)
+    monkeypatch.setattr(config_file, "SECONDS", 0.2)
     assert "takes more than 0.2 seconds" in refused(tmp_path, f"[{'a.' * 50_000}b]\n")
 
 
@@ -202,7 +204,7 @@ def test_a_bom_and_crlf(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf[tool.torchmigrate]\r\nselect = ['device']\r\nselct = 1\r\n")
     assert "pyproject.toml:3: unknown key `selct`" in refused(tmp_path, file.read_bytes())
     file.write_bytes(b"\xef\xbb\xbf[tool.torchmigrate]\r\nselect = ['device']\r\n")
-    assert config.load([tmp_path]).select == ("device",)
+    assert config_file.load([tmp_path]).select == ("device",)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_a_file_that_cannot_be_read_has_a_way_out(tmp_path: Path, text: str | by
     told = refused(tmp_path, text)
     assert said in told
     assert "--isolated" in told
-    assert config.load([tmp_path], isolated=True).root == tmp_path
+    assert config_file.load([tmp_path], isolated=True).root == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -267,12 +269,12 @@ def test_values_that_mean_nothing(tmp_path: Path, text: str, said: str) -> None:
 )
 def test_patterns(tmp_path: Path, glob: str, inside: list[str], outside: list[str]) -> None:
     write(tmp_path, f"[tool.torchmigrate.per-file-ignores]\n'{glob}' = ['device']\n")
-    settings = config.load([tmp_path])
+    settings = config_file.load([tmp_path])
     assert [p for p in (*inside, *outside) if settings.ignored_in(tmp_path / p)] == inside
 
 
 def test_a_pattern_takes_no_time_over_a_long_name(tmp_path: Path) -> None:
-    settings = config.Settings(root=tmp_path, per_file_ignores={"*a*a*a*a*a*a*a*a*a*a*b": ("device",)})
+    settings = Settings(root=tmp_path, per_file_ignores={"*a*a*a*a*a*a*a*a*a*a*b": ("device",)})
     assert not settings.ignored_in(tmp_path / ("a" * 250))  # as a plain `.*` each it would not end
 
 
@@ -296,18 +298,18 @@ def test_looking_for_a_line_ends(tmp_path: Path) -> None:
 def test_settings_for_other_tables_are_none_of_ours(tmp_path: Path) -> None:
     assert "stand at the top, in no table" in refused(tmp_path, "[torchmigrate]\nselect = ['a']\n", name="own.toml")
     write(tmp_path, "[torchmigrate]\nselct = ['a']\n[tool.torch-migrate]\nselct = 1\n")
-    assert config.load([tmp_path]).select == ()
+    assert config_file.load([tmp_path]).select == ()
 
 
 def test_a_file_that_was_chosen_has_settings(tmp_path: Path) -> None:
     bare = write(tmp_path, "[project]\nname = 'x'\n")
     with pytest.raises(UserError, match=r"there is no \[tool.torchmigrate\] in it"):
-        config.load([tmp_path], bare)
-    assert config.load([tmp_path]).select == ()
+        config_file.load([tmp_path], bare)
+    assert config_file.load([tmp_path]).select == ()
     with pytest.raises(UserError, match="is a folder"):
-        config.load([tmp_path], tmp_path)
+        config_file.load([tmp_path], tmp_path)
     with pytest.raises(UserError, match="leave one of them out"):
-        config.load([tmp_path], bare, isolated=True)
+        config_file.load([tmp_path], bare, isolated=True)
 
 
 # ---- the same on a command line

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran, git, write_tree
 
-from torchmigrate import config, helper
+from torchmigrate.config import config_file, settings
 from torchmigrate.config.keys import KEYS
+from torchmigrate.project import helper_file
 
 Cli = Callable[..., Ran]
 TRAIN = "import torch\nx = torch.zeros(3).cuda()\n"
@@ -104,7 +105,7 @@ def test_what_is_told_is_what_a_run_goes_by(project: Path, cli: Cli) -> None:
     """The values of all parts together are the settings themselves."""
     found = shown(cli, "--exclude", "gen", "--torch", ">=2.4", "--style", "native")
     flags: dict[str, object] = {"torch": ">=2.4", "style": "native", "extend_exclude": ("third_party", "gen")}
-    settings = config.load([project], **flags)
+    settings = config_file.load([project], **flags)
     for key in KEYS:
         value = getattr(settings, key.replace("-", "_"))
         told = [part["value"] for part in found["settings"][key]]
@@ -125,7 +126,7 @@ def test_options_are_named(project: Path, cli: Cli) -> None:
         "select": [(["device"], "option", "--select")],
         "ignore": [(["device/map-location", "stream"], "file", "pyproject.toml:8")],
         "extend-exclude": [(["third_party"], "file", "pyproject.toml:13"), (["/gen/*"], "option", "--exclude")],
-        "exclude": [(list(config.EXCLUDE), "default", None)],
+        "exclude": [(list(settings.EXCLUDE), "default", None)],
         "backends": [(["mps"], "option", "--backends")],
         "unsafe-fixes": [(False, "option", "--no-unsafe-fixes")],
         "torch": [(">=2.9", "option", "--torch")],
@@ -160,9 +161,9 @@ def test_a_helper_of_ours(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.py": TRAIN})
     assert (shown(cli)["helper"]["kind"], shown(cli)["helper"]["name"]) == ("vendored", "accel")
     assert "accel, not there yet" in cli("config").out
-    (here / "accel.py").write_bytes(helper.runtime_source())
+    (here / "accel.py").write_bytes(helper_file.runtime_source())
     assert shown(cli)["helper"]["files"] == [{"path": str(here / "accel.py"), "current": True}]
-    (here / "accel.py").write_bytes(helper.runtime_source() + b"# older\n")
+    (here / "accel.py").write_bytes(helper_file.runtime_source() + b"# older\n")
     assert shown(cli)["helper"]["files"] == [{"path": str(here / "accel.py"), "current": False}]
     assert shown(cli, "--runtime", "package")["helper"]["name"] == "torchmigrate.runtime"
     (here / "accel.py").write_text("def device(): ...\n")  # not ours: the name is taken
@@ -202,7 +203,9 @@ def test_why_a_file_is_not_read(project: Path, cli: Cli) -> None:
     assert of_file(cli, "tests/a.py", "--exclude", "tests")["why"] == "no: excluded by `tests` (--exclude)"
     assert of_file(cli, "tests/b.py")["why"] == "no: `torchmigrate: skip-file` on line 3"
     assert of_file(cli, "src/mypkg/bad.py")["why"] == "no: line 1: not Python 3 (invalid syntax)"
-    write_tree(project, {"node_modules/d.py": TRAIN, "e.py": b"# coding: none\n", "accel.py": helper.runtime_source()})
+    write_tree(
+        project, {"node_modules/d.py": TRAIN, "e.py": b"# coding: none\n", "accel.py": helper_file.runtime_source()}
+    )
     assert of_file(cli, "node_modules/d.py")["why"] == "no: excluded by `node_modules` (default)"
     assert of_file(cli, "e.py")["why"].startswith("no: ")
     assert of_file(cli, "accel.py")["why"] == "no: a helper that torchmigrate wrote"

@@ -11,10 +11,11 @@ import pytest
 import torch
 from conftest import planned, texts_after, write_plan, write_tree
 
-from torchmigrate import engine
-from torchmigrate.config import Settings
-from torchmigrate.default_type import makes_default, sets_device
-from torchmigrate.edits import Changed, Status
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Status
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import planner
+from torchmigrate.project.process_facts import makes_default, sets_device
 
 SETTER = "import torch\nimport rays\n\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\nrays.f(1)\n"
 RAYS = "import torch\n\n\ndef f(x):\n    return x + torch.Tensor([1e10])\n"
@@ -24,7 +25,7 @@ LEGACY = "tensor_type/legacy-constructor"
 
 def alone(root: Path, name: str) -> str | None:
     """One file as the hook passes it; None where it stays as it is."""
-    found = engine.plan([root / name], Settings(root=root, unsafe_fixes=True), 1, "apply").results
+    found = planner.plan([root / name], Settings(root=root, unsafe_fixes=True), 1, "apply").results
     return next((r.after.decode() for r in found if isinstance(r, Changed) and r.path.name == name), None)
 
 
@@ -102,7 +103,7 @@ def test_deselected(tmp_path: Path) -> None:
 
 def test_a_project_without_it_has_no_notes(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"rays.py": RAYS, "requirements.txt": "torch>=2.6\n"})
-    plan = engine.plan([root], Settings(root=root), 1, "apply")
+    plan = planner.plan([root], Settings(root=root), 1, "apply")
     assert (plan.results, plan.notes) == ([], [])
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import git
 
-from torchmigrate import limits
-from torchmigrate.diff import readable, unified
-from torchmigrate.edits import Changed, Finding, Safety
+from torchmigrate.base import limits
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.formats.diff import readable, unified
 
 
 def change(

@@ -15,8 +15,8 @@ import pytest
 import typer
 from conftest import ROOT, Ran
 
-from torchmigrate import cli as command_line
-from torchmigrate import config
+from torchmigrate.cli import app as command_line
+from torchmigrate.config import config_file
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -139,7 +139,9 @@ def test_the_readmes_settings_are_read(tmp_path: Path) -> None:
     (snippet,) = fences(README, "toml")
     file = tmp_path / "pyproject.toml"
     file.write_text(snippet, encoding="utf-8")
-    assert config.read(file).keys() == {key.replace("-", "_") for key in tomllib.loads(snippet)["tool"]["torchmigrate"]}
+    assert config_file.read(file).keys() == {
+        key.replace("-", "_") for key in tomllib.loads(snippet)["tool"]["torchmigrate"]
+    }
 
 
 @pytest.mark.parametrize("name", ["torch.cuda.empty_cache", "device/tensor-cuda"])
@@ -170,11 +172,11 @@ def test_the_written_pages_are_up_to_date() -> None:
 
 def test_every_row_of_the_catalog_has_its_place() -> None:
     """On one page, and on one line of it."""
-    from torchmigrate import catalog
+    from torchmigrate.catalog import load
 
     pages = [p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "catalog").glob("*.md")]
     shown = [name for text in pages for name in re.findall(r"^\| `(torch[\w.]*)` \|", text, re.M)]
-    assert len(shown) == len(set(shown)) == len({(row.path, row.line) for row in catalog.load().rows.values()})
+    assert len(shown) == len(set(shown)) == len({(row.path, row.line) for row in load.load().rows.values()})
 
 
 def examples() -> list[tuple[str, str]]:

@@ -18,7 +18,8 @@ import pytest
 from conftest import ROOT, Ran, git
 from doc_pages import OUTPUT, Block, blocks, missing
 
-from torchmigrate import catalog, pack
+from torchmigrate.catalog import load, row_reader
+from torchmigrate.rules import packs, reader
 
 DOCS = ROOT / "docs"
 GENERATED = {"rules.md", "catalog.md", *(f"catalog/{p.name}" for p in (DOCS / "catalog").glob("*.md"))}
@@ -47,7 +48,7 @@ def remembered(read: Callable[..., Any]) -> Callable[..., Any]:
 
     def reader(path: Path, option: Any = True) -> Any:
         key = (path, option is True)
-        if not path.is_relative_to(pack.builtin()):
+        if not path.is_relative_to(packs.builtin()):
             return read(path, option)
         if key not in kept:
             kept[key] = read(path, option)
@@ -56,7 +57,7 @@ def remembered(read: Callable[..., Any]) -> Callable[..., Any]:
     return reader
 
 
-RULE, ROWS = remembered(pack.load_rule), remembered(catalog.read)
+RULE, ROWS = remembered(packs.load_rule), remembered(row_reader.read)
 
 
 def steps(page: Path) -> Iterator[tuple[Block, list[Block]]]:
@@ -86,8 +87,8 @@ def start(where: Path, source: str) -> None:
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callable[[Block], tuple[list[int], str]]:
     """Run a block of commands: those of torchmigrate alone in this process, others by bash."""
-    monkeypatch.setattr(pack, "load_rule", RULE)
-    monkeypatch.setattr(catalog, "read", ROWS)
+    monkeypatch.setattr(reader, "load_rule", RULE)
+    monkeypatch.setattr(load, "read", ROWS)
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, arguments in {"torchmigrate": "-m torchmigrate", "python": ""}.items():

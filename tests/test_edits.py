@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.edits import Changed, Edit, Finding, Fix, Safety, Unchanged, choose, compose
-from torchmigrate.passes import flatten, original_offset
+from torchmigrate.diagnostics.finding import Finding, Fix, Safety, choose
+from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.source.edits import Edit, compose, flatten, original_offset
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -157,7 +158,7 @@ def test_flatten_reaches_through_an_insertion() -> None:
 
 
 def test_a_finding_keeps_all_but_its_status() -> None:
-    from torchmigrate.edits import Status
+    from torchmigrate.diagnostics.finding import Status
 
     before = finding((0, 1, "x"))
     after = before.with_status(Status.HELD)

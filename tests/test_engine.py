@@ -12,21 +12,23 @@ from pathlib import Path
 import pytest
 from conftest import planned, python, texts_after, write_plan, write_tree
 
-from torchmigrate import engine, gather, regular
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, Skipped, Unchanged
+from torchmigrate.base import safe_read
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed, Failed, Skipped, Unchanged
+from torchmigrate.engine import planner
+from torchmigrate.project import builder
 
 TRAIN = "import torch\nx = torch.ones(1).cuda()\n"
 
 
 def test_an_empty_tree(tmp_path: Path) -> None:
-    plan = engine.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     assert (plan.results, plan.files_seen, plan.notes) == ([], 0, [])
 
 
 def test_files_without_a_trigger_are_seen_and_no_more(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a.py": "x = 1\n", "broken.py": "x = \n"})
-    plan = engine.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     assert (plan.results, plan.files_seen) == ([], 2)
 
 
@@ -69,7 +71,7 @@ def test_a_bug_of_ours_is_reported_as_ours(tmp_path: Path, monkeypatch: pytest.M
     def breaks(*_: object) -> object:
         raise KeyError("oh")
 
-    monkeypatch.setattr("torchmigrate.rewrite.rewrite", breaks)
+    monkeypatch.setattr("torchmigrate.rewriting.rewrite.rewrite", breaks)
     found = planned(write_tree(tmp_path, {"train.py": TRAIN}))["train.py"]
     assert isinstance(found, Failed)
     assert "internal error: KeyError" in found.error
@@ -97,19 +99,19 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
-    plan = engine.plan([tmp_path / "absent.py"], Settings(root=tmp_path), 1, "apply")
+    plan = planner.plan([tmp_path / "absent.py"], Settings(root=tmp_path), 1, "apply")
     assert [type(r).__name__ for r in plan.results] == ["Failed"]
 
 
 def test_a_file_that_the_disk_does_not_give_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, read = write_tree(tmp_path, {"train.py": TRAIN, "other.py": TRAIN}), regular.read
+    root, read = write_tree(tmp_path, {"train.py": TRAIN, "other.py": TRAIN}), safe_read.read
 
     def failing(path: str | Path, most: int = -1) -> bytes:
         if Path(path).name == "train.py":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(path, most)
 
-    monkeypatch.setattr(regular, "read", failing)
+    monkeypatch.setattr(safe_read, "read", failing)
     found = planned(root)
     assert found["train.py"] == Failed(root / "train.py", "cannot be read: Input/output error")
     assert isinstance(found["other.py"], Changed)
@@ -119,14 +121,14 @@ def test_a_file_that_the_disk_does_not_give_is_an_error(tmp_path: Path, monkeypa
 def test_results_are_sorted_by_path(tmp_path: Path) -> None:
     names = [f"{n}.py" for n in ("b", "a", "z/q", "c" * 50)]
     root = write_tree(tmp_path, dict.fromkeys(names, TRAIN))
-    paths = [str(r.path) for r in engine.plan([root], Settings(root=root), 1, "apply").results]
+    paths = [str(r.path) for r in planner.plan([root], Settings(root=root), 1, "apply").results]
     assert paths == sorted(paths)
 
 
 def test_progress_counts_files_with_work(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"a.py": TRAIN, "b.py": TRAIN, "c.py": "x = 1\n"})
     told: list[tuple[int, int]] = []
-    engine.plan([root], Settings(root=root), 1, "check", lambda done, total: told.append((done, total)))
+    planner.plan([root], Settings(root=root), 1, "check", lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
 
 
@@ -139,7 +141,7 @@ def test_selected_rules_alone(tmp_path: Path) -> None:
 def test_a_pack_of_the_users_own(tmp_path: Path) -> None:
     rule = 'summary = "s"\nsafety = "safe"\nwhy = "w"\n[[rewrite]]\nmatch = "torch.zzz($x)"\nwith = "accel.qqq($x)"\n'
     root = write_tree(tmp_path, {"p/mine/zzz.toml": rule, "src/a.py": "import torch\ntorch.zzz(1)\n"})
-    plan = engine.plan([root / "src"], Settings(root=root, rule_paths=(root / "p",)), 1, "apply")
+    plan = planner.plan([root / "src"], Settings(root=root, rule_paths=(root / "p",)), 1, "apply")
     changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
     assert changed["a.py"] == "import torch\nimport accel\naccel.qqq(1)\n"
 
@@ -147,10 +149,10 @@ def test_a_pack_of_the_users_own(tmp_path: Path) -> None:
 # ---- the project around the files that were named
 def test_the_torch_floor_is_told(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"a.py": TRAIN, "requirements.txt": "torch>=2.6\n"})
-    assert engine.plan([root], Settings(root=root), 1, "check").notes == [
+    assert planner.plan([root], Settings(root=root), 1, "check").notes == [
         "torch >=2.6 inferred from requirements.txt:1"
     ]
-    assert engine.plan([root], Settings(root=root, torch=">=2.4"), 1, "check").notes == []
+    assert planner.plan([root], Settings(root=root, torch=">=2.4"), 1, "check").notes == []
 
 
 def test_one_file_is_rewritten_as_it_would_be_with_its_project(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_one_file_is_rewritten_as_it_would_be_with_its_project(tmp_path: Path) -
         "pkg/b.py": "f = 1\n",
     }
     root = write_tree(tmp_path, files)
-    plan = engine.plan([root / "pkg" / "a.py"], Settings(root=root), 1, "apply")
+    plan = planner.plan([root / "pkg" / "a.py"], Settings(root=root), 1, "apply")
     changed = {r.path.relative_to(root.resolve()).as_posix(): r for r in plan.results if isinstance(r, Changed)}
     assert set(changed) == {"pkg/a.py", "pkg/accel.py"}
     assert b"from pkg import accel\n" in changed["pkg/a.py"].after
@@ -184,7 +186,7 @@ def test_project_root(named: list[str], root: str, tmp_path: Path) -> None:
         tmp_path,
         {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/sub/__init__.py": "", "pkg/sub/x.py": "", "tools/y.py": ""},
     )
-    assert gather.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
+    assert builder.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
 
 
 # ---- notebooks

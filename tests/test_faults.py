@@ -15,7 +15,9 @@ import typer
 from conftest import git, write_tree
 from faults import FULL, KILLED, REFUSED, Points, in_child, say
 
-from torchmigrate import cli, pack, vcs
+from torchmigrate.cli import app
+from torchmigrate.rules import packs, reader
+from torchmigrate.vcs import git_tree
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="faults are put into a fork of the warmed process")
 
@@ -68,17 +70,17 @@ class Project:
         return [p for p in found if not p.parent.name.isdecimal()]  # that goes with its journal
 
     def run(self, *arguments: str) -> int:
-        return cli.run([*arguments, "-q"] if arguments[0] != "undo" else list(arguments))
+        return app.run([*arguments, "-q"] if arguments[0] != "undo" else list(arguments))
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not change is worked out once, not at each of some hundred runs; processes die here, no disk does."""
-    monkeypatch.setattr(pack, "load", cache(lambda paths=(), cases=True, load=pack.load: load(paths, cases)))
-    monkeypatch.setattr(vcs, "repository", cache(vcs.repository))
+    monkeypatch.setattr(reader, "load", cache(lambda paths=(), cases=True, load=packs.load: load(paths, cases)))
+    monkeypatch.setattr(git_tree, "repository", cache(git_tree.repository))
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    command = typer.main.get_command(cli.app)
-    monkeypatch.setattr(cli, "app", lambda given, **options: command.main(given, **options))
+    command = typer.main.get_command(app.app)
+    monkeypatch.setattr(app, "app", lambda given, **options: command.main(given, **options))
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "t")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "t@example.org")

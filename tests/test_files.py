@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from conftest import git, python
 
-from torchmigrate import vcs
-from torchmigrate.config import Settings, load
-from torchmigrate.files import Globs, discover
-from torchmigrate.globs import glob_body
+from torchmigrate.base.globs import Globs, glob_body
+from torchmigrate.config.config_file import load
+from torchmigrate.config.settings import Settings
+from torchmigrate.project.discovery import discover
+from torchmigrate.vcs import git_tree
 
 
 def make(root: Path, *names: str) -> None:
@@ -89,7 +90,7 @@ def test_a_nested_repository_is_said_to_be_left_out(tree: Path) -> None:
 def test_without_git_the_tree_is_walked(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tree, "init", "-q")
     monkeypatch.setitem(sys.modules, "git", None)  # as where there is no executable: the import fails
-    assert vcs.repository(tree) is None
+    assert git_tree.repository(tree) is None
     assert found(tree) == EXPECTED
 
 

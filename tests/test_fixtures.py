@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.helper import runtime_source
+from torchmigrate.project.helper_file import runtime_source
 
 REPO = Path(__file__).resolve().parent.parent
 FIXTURES = REPO / "fixtures"

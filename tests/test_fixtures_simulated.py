@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from test_fixtures import DEFAULTS, FIXTURES, SPEC, copy_project, expected_changes
 
-from torchmigrate.verify.activation import environment
 from torchmigrate.verify.compare import Tolerance, compare, reference
 from torchmigrate.verify.printed import Kind, Line, lines
+from torchmigrate.verify.workspace.activation import environment
 
 BACKENDS = ("mps", "xpu", "npu")
 DEVICES = {"ddp": 2}

@@ -20,7 +20,7 @@ import pytest
 from conftest import ROOT, Ran, git
 
 from torchmigrate import __version__
-from torchmigrate.errors import UserError
+from torchmigrate.base.errors import UserError
 from torchmigrate.fleet import listing
 from torchmigrate.fleet.child import PATIENCE
 from torchmigrate.fleet.process import Workers, start_line
@@ -316,7 +316,7 @@ def test_check_and_exit_status(here: Path, cli: Cli) -> None:
 
 
 def fleet_process(here: Path, *words: str) -> subprocess.Popen[bytes]:
-    command = [*start_line("torchmigrate.cli"), "fleet", "repos.txt", "-o", "out", *words]
+    command = [*start_line("torchmigrate.cli.app"), "fleet", "repos.txt", "-o", "out", *words]
     return subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
 

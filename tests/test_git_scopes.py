@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, planned, write_tree
 
-from torchmigrate import vcs
-from torchmigrate.config import Settings
-from torchmigrate.edits import Unchanged
-from torchmigrate.engine import plan
-from torchmigrate.selection import Selection
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Unchanged
+from torchmigrate.engine.planner import plan
+from torchmigrate.project.selection import Selection
+from torchmigrate.vcs import git_tree
 
 Cli = Callable[..., Ran]
 CUDA = "import torch\n\nx = torch.zeros(3).cuda()\n"
@@ -232,6 +232,6 @@ def test_the_users_settings_of_git_change_nothing(repository: Path, cli: Cli) ->
 def test_a_name_that_is_no_text(repository: Path) -> None:
     if subprocess.run(["touch", os.fsencode(repository) + b"/\xff.py"], check=False).returncode:
         pytest.skip("this file system takes UTF-8 names only")
-    found = vcs.repository(repository)
+    found = git_tree.repository(repository)
     assert found is not None
     assert os.fsencode(found.changed("HEAD")[0].name) == b"\xff.py"

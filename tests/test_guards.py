@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from torchmigrate.cases import migrate
-from torchmigrate.edits import Status
-from torchmigrate.table import Table
+from torchmigrate.diagnostics.finding import Status
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.rewriting.dispatch import DispatchTable
 
 Migrated = Callable[..., str]
 HEAD = "import torch\n"
@@ -136,7 +136,7 @@ def test_what_follows_a_refusal_may_change_though_it_stays(migrated: Migrated) -
     assert MOVED in after(migrated, body)
 
 
-def test_what_is_left_alone_says_why(rules: Table) -> None:
+def test_what_is_left_alone_says_why(rules: DispatchTable) -> None:
     def reasons(body: str) -> list[str]:
         _, findings = migrate((HEAD + body).encode(), rules)
         return [f.message.partition("left alone: ")[2] for f in findings if f.status is Status.LEFT]

@@ -14,9 +14,10 @@ import pytest
 import typer
 from conftest import ROOT, Ran, git
 
-from torchmigrate import catalog, pack
-from torchmigrate import cli as command_line
-from torchmigrate.cli import complete
+from torchmigrate.catalog import load
+from torchmigrate.cli import app as command_line
+from torchmigrate.cli import completion
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 GROUP = typer.main.get_command(command_line.app)
@@ -105,34 +106,34 @@ def test_without_a_command(cli: Cli) -> None:
 
 
 def test_rules_that_are_completed_are_those_that_there_are() -> None:
-    rules = pack.load(cases=False).rules
-    offered = dict(complete.names(""))
+    rules = packs.load(cases=False).rules
+    offered = dict(completion.names(""))
     assert offered.keys() == rules.keys() | {rule.pack for rule in rules.values()}
     assert all(offered[name] == rule.summary.replace("`", "") for name, rule in rules.items())
 
 
 def test_apis_that_are_completed_have_a_row() -> None:
-    named = {row.name for row in catalog.load().rows.values()}
+    named = {row.name for row in load.load().rows.values()}
     for start in ("torch.cuda.", "torch.xpu.", "torch.Tensor.c"):
-        offered = {name for name, _ in complete.apis(start)}
+        offered = {name for name, _ in completion.apis(start)}
         assert offered and offered <= named
-    assert [name for name, _ in complete.apis("torch.cuda.empty_c")] == ["torch.cuda.empty_cache"]
-    assert {"torch.cuda"} <= {name for name, _ in complete.apis("torch.cu")}
-    assert all(name.count(".") == 1 for name, _ in complete.apis("torch."))
+    assert [name for name, _ in completion.apis("torch.cuda.empty_c")] == ["torch.cuda.empty_cache"]
+    assert {"torch.cuda"} <= {name for name, _ in completion.apis("torch.cu")}
+    assert all(name.count(".") == 1 for name, _ in completion.apis("torch."))
 
 
 def test_lists_are_completed_at_their_end() -> None:
-    assert ("amp,stream/nvtx", "NVTX ranges raise off CUDA") in complete.names("amp,stream/n")
-    assert [name for name, _ in complete.backends("mps,x")] == ["mps,xpu", "mps,xla"]
-    assert "mps,mps" not in dict(complete.backends("mps,"))
+    assert ("amp,stream/nvtx", "NVTX ranges raise off CUDA") in completion.names("amp,stream/n")
+    assert [name for name, _ in completion.backends("mps,x")] == ["mps,xpu", "mps,xla"]
+    assert "mps,mps" not in dict(completion.backends("mps,"))
 
 
 def test_a_project_s_own_rules_are_completed(project: Path) -> None:
-    assert "own/r" not in dict(complete.names(""))
+    assert "own/r" not in dict(completion.names(""))
     (project / "pyproject.toml").write_text('[tool.torchmigrate]\nrule-paths = ["my-rules"]\n')
-    assert dict(complete.names("own"))["own/r"] == "s"
+    assert dict(completion.names("own"))["own/r"] == "s"
     (project / "pyproject.toml").write_text("[tool.torchmigrate]\nrule-pahts = 1\n")  # no traceback on <tab>
-    assert dict(complete.names("amp"))
+    assert dict(completion.names("amp"))
 
 
 @pytest.fixture

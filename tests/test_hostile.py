@@ -18,10 +18,14 @@ from xml.etree import ElementTree
 import pytest
 from conftest import ROOT, Ran, git, write_tree
 
-from torchmigrate import journal, limits, lock, pack, pool, regular, write
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed
-from torchmigrate.visible import visible, visible_lines
+from torchmigrate.apply import journal, writer
+from torchmigrate.base import limits, lock, safe_read
+from torchmigrate.base.text import visible, visible_lines
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed, Failed
+from torchmigrate.engine import pool
+from torchmigrate.engine.worker import Done, Job, Worker
+from torchmigrate.rules import packs, reader
 
 Cli = Callable[..., Ran]
 CUDA = "import torch\n\nx = torch.zeros(3).cuda()\n"
@@ -100,7 +104,7 @@ if __name__ == "__main__":
 
 def test_a_pack_names_transforms_and_no_modules(here: Path, cli: Cli) -> None:
     canary = planted(here)
-    for name in ("os", "libcst", "../accel", "torchmigrate.cli", "__init__"):
+    for name in ("os", "libcst", "../accel", "torchmigrate.cli.app", "__init__"):
         write_tree(
             here,
             {
@@ -147,7 +151,7 @@ def test_a_file_that_becomes_something_else_is_let_be(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.py")
     (tmp_path / "directory.py").mkdir()
     (tmp_path / "link.py").symlink_to("other.py")
-    found = {r.path.name: r.error for r in write.each(planned) if isinstance(r, Failed)}
+    found = {r.path.name: r.error for r in writer.each(planned) if isinstance(r, Failed)}
     assert set(found) == set(names)
     assert "not a regular file" in found["fifo.py"] and "symbolic link" in found["link.py"]
     assert (tmp_path / "other.py").read_text() == "old\n"
@@ -159,9 +163,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
         with pytest.raises(OSError):
-            regular.read(path)
+            safe_read.read(path)
     (tmp_path / "file").write_bytes(b"")
-    assert regular.read(tmp_path / "file") == b""
+    assert safe_read.read(tmp_path / "file") == b""
 
 
 @posix
@@ -471,7 +475,7 @@ def test_what_takes_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_toml_that_is_made_to_do_harm(here: Path, cli: Cli, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "_SECONDS", 0.5)
+    monkeypatch.setattr(reader, "_SECONDS", 0.5)
     write_tree(
         here,
         {"pyproject.toml": '[tool.torchmigrate]\nrule-paths = ["packs"]\n', "packs/own/one.toml": text, "a.py": CUDA},
@@ -509,9 +513,9 @@ def test_packs_that_are_made_to_do_harm(here: Path, cli: Cli, rest: str, what: s
 def test_a_users_expression_that_takes_for_ever(
     here: Path, cli: Cli, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchmigrate import text_rules
+    from torchmigrate.textcheck import rules
 
-    monkeypatch.setattr(text_rules, "_SECONDS", 0.3)
+    monkeypatch.setattr(rules, "_SECONDS", 0.3)
     rule = RULE + f"[[pattern]]\nmatch = 'b{expression}'\n"
     write_tree(
         here,
@@ -531,7 +535,7 @@ def test_a_users_expression_that_takes_for_ever(
 def _expressions() -> dict[str, set[str]]:
     """All regular expressions of the rules that ship, with words that they speak of."""
     found: dict[str, set[str]] = {}
-    for rule in pack.load(cases=False).rules.values():
+    for rule in packs.load(cases=False).rules.values():
         for pattern in rule.patterns:
             for text in (pattern.match, pattern.unless, pattern.alternative):
                 if text:
@@ -639,21 +643,21 @@ def test_a_worker_that_dies_is_said(here: Path, cli: Cli, monkeypatch: pytest.Mo
     names = [f"{name}.py" for name in "abcdefghijkl"]
     write_tree(here, dict.fromkeys(names, CUDA))
     monkeypatch.setattr(pool, "POOL_BYTES", 0)
-    look = pool.Worker.__call__
+    look = Worker.__call__
 
-    def dies(self: pool.Worker, job: pool.Job) -> pool.Done:
+    def dies(self: Worker, job: Job) -> Done:
         if Path(job.path).name.removesuffix(".py") in deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         return look(self, job)
 
-    monkeypatch.setattr(pool.Worker, "__call__", dies)
+    monkeypatch.setattr(Worker, "__call__", dies)
     ran = cli("apply", "-j", "2")
     bad = [name for name in names if name.removesuffix(".py") in deadly]
     said = re.findall(r"^error: (\S+): the process that looked into it died, also with this file alone", ran.err, re.M)
     assert (ran.status, said) == (2, bad), ran.err
     assert [name for name in names if (here / name).read_text() == CUDA] == bad
     assert not list(here.glob(".torchmigrate-*"))
-    monkeypatch.setattr(pool.Worker, "__call__", look)
+    monkeypatch.setattr(Worker, "__call__", look)
     assert cli("apply", "-j", "2", "--allow-dirty").status == 0  # it is not remembered as the file's own fault
     assert [name for name in names if (here / name).read_text() == CUDA] == []
 
@@ -663,15 +667,15 @@ def test_a_worker_that_is_killed_once_costs_nothing(here: Path, cli: Cli, monkey
         pytest.skip("the patch reaches a fork only")
     write_tree(here, {f"{name}.py": CUDA for name in "abcdef"})
     monkeypatch.setattr(pool, "POOL_BYTES", 0)
-    look, killed = pool.Worker.__call__, here.parent / "killed"
+    look, killed = Worker.__call__, here.parent / "killed"
 
-    def dies_once(self: pool.Worker, job: pool.Job) -> pool.Done:
+    def dies_once(self: Worker, job: Job) -> Done:
         if not killed.exists():
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return look(self, job)
 
-    monkeypatch.setattr(pool.Worker, "__call__", dies_once)
+    monkeypatch.setattr(Worker, "__call__", dies_once)
     ran = cli("apply", "-j", "2")
     assert ran.status == 0, ran.err
     assert killed.exists()
@@ -688,7 +692,7 @@ def test_the_settings_name_no_backend_of_their_own(here: Path, cli: Cli) -> None
 
 
 def test_the_threat_model_speaks_of_every_command() -> None:
-    from torchmigrate.cli import app
+    from torchmigrate.cli.app import app
 
     rows = [line for line in (ROOT / "SECURITY.md").read_text("utf-8").splitlines() if line.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`([a-z]+)[` ]", row.split("|")[1])}

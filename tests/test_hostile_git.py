@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, write_tree
 
-from torchmigrate import vcs, vcs_guard
+from torchmigrate.vcs import git_tree, hardening
 
 Cli = Callable[..., Ran]
 CUDA = "import torch\n\nx = torch.zeros(3).cuda()\n"
@@ -277,7 +277,7 @@ def test_a_bare_repository_in_the_tree_is_a_directory(hostile: Path, canaries: C
     assert ran.status == 0, ran.err
     assert (hostile / "bare" / "below.py").read_text() != CUDA
     assert canaries.heard() == set()
-    found = vcs.repository(hostile / "bare")
+    found = git_tree.repository(hostile / "bare")
     assert found is not None and found.top == hostile
 
 
@@ -312,7 +312,7 @@ def test_the_settings_that_are_taken_back() -> None:
             "",
         ]
     )
-    assert vcs_guard.overridden(listing.encode()) == {
+    assert hardening.overridden(listing.encode()) == {
         "filter.a=b.c.process": "",
         "filter.bare.required": "",
         "filter.lfs.clean": "git-lfs clean -- %f",
@@ -322,8 +322,8 @@ def test_the_settings_that_are_taken_back() -> None:
 
 
 def test_settings_in_the_environment_are_kept() -> None:
-    found = vcs_guard.environment({"GIT_CONFIG_COUNT": "2"}, {"filter.x=y.clean": ""})
+    found = hardening.environment({"GIT_CONFIG_COUNT": "2"}, {"filter.x=y.clean": ""})
     assert "GIT_CONFIG_KEY_0" not in found
     assert (found["GIT_CONFIG_KEY_2"], found["GIT_CONFIG_VALUE_2"]) == ("filter.x=y.clean", "")
     assert found["GIT_CONFIG_COUNT"] == "3"
-    assert "GIT_CONFIG_COUNT" not in vcs_guard.environment({"GIT_CONFIG_COUNT": "2"}, {})
+    assert "GIT_CONFIG_COUNT" not in hardening.environment({"GIT_CONFIG_COUNT": "2"}, {})

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from torchmigrate.import_lines import Import, read_imports
-from torchmigrate.imports import ImportIndex
-from torchmigrate.installable import is_installable
-from torchmigrate.placement import place_of
+from torchmigrate.helper.placement import vendored_place
+from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
+from torchmigrate.project.packaging import is_installable
 
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 
@@ -289,7 +288,7 @@ def test_placement(name: str, tmp_path: Path) -> None:
     files, wanted, _ = PLACES[name]
     root = write_tree(tmp_path / "project", files)
     found = index(root)
-    places = {f: place_of(found, f"{root}/{f}", "accel") for f in wanted}
+    places = {f: vendored_place(found, f"{root}/{f}", "accel") for f in wanted}
     assert {f: (p.path.removeprefix(f"{root}/"), p.statement) for f, p in places.items()} == wanted
 
 
@@ -299,7 +298,7 @@ def test_what_is_placed_can_be_imported(name: str, tmp_path: Path) -> None:
     files, wanted, runs = PLACES[name]
     root = write_tree(tmp_path / "project", files)
     found = index(root)
-    places = {f: place_of(found, f"{root}/{f}", "accel") for f in wanted}
+    places = {f: vendored_place(found, f"{root}/{f}", "accel") for f in wanted}
     for file, place in places.items():
         with (root / file).open("a") as stream:
             stream.write(f"\n{place.statement}\nassert accel.HERE\n")
@@ -316,8 +315,8 @@ def test_placement_does_not_hang_on_the_order_of_files(tmp_path: Path) -> None:
         root = write_tree(tmp_path / name, files)
         paths = sorted(str(p) for p in root.rglob("*.py"))
         forth, back = ImportIndex(root, paths), ImportIndex(root, paths[::-1])
-        assert [place_of(forth, f"{root}/{f}", "accel") for f in wanted] == [
-            place_of(back, f"{root}/{f}", "accel") for f in wanted
+        assert [vendored_place(forth, f"{root}/{f}", "accel") for f in wanted] == [
+            vendored_place(back, f"{root}/{f}", "accel") for f in wanted
         ]
 
 
@@ -327,7 +326,7 @@ def test_a_notebook_counts_as_an_importer(tmp_path: Path) -> None:
     )
     found = index(root)
     assert [u.importer for u in found.importers[f"{root}/models/net.py"]] == [f"{root}/nb.ipynb"]
-    assert place_of(found, f"{root}/models/net.py", "accel").path == f"{root}/accel.py"
+    assert vendored_place(found, f"{root}/models/net.py", "accel").path == f"{root}/accel.py"
     assert f"{root}/other.py" not in found.importers
 
 

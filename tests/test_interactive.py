@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran, git, write_tree
 
-from torchmigrate import choices, engine, pack
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import per_choice, planner
+from torchmigrate.rules import packs
 
 TEXT = """\
 import torch
@@ -210,10 +211,10 @@ def test_a_notebook_is_asked_about_too(here: Path) -> None:
 def test_all_groups_together_are_the_plan() -> None:
     """On a whole fixture: every question answered with yes gives what `apply` gives."""
     root = ROOT / "fixtures" / "cnn"
-    plan = engine.plan([root], Settings(root=root), 1, "apply")
+    plan = planner.plan([root], Settings(root=root), 1, "apply")
     assert plan.facts
-    asked = choices.Choices(plan.facts, pack.load(cases=False))
+    asked = per_choice.Choices(plan.facts, packs.load(cases=False))
     changes = [r for r in plan.results if isinstance(r, Changed) and r.applied]
     keys = {c.path: frozenset().union(*(g.keys for g in asked.groups(c))) for c in changes}
-    again = {r.path: r.after for r in asked.results(plan.results, choices.answered(keys)) if isinstance(r, Changed)}
+    again = {r.path: r.after for r in asked.results(plan.results, per_choice.answered(keys)) if isinstance(r, Changed)}
     assert again == {r.path: r.after for r in plan.results if isinstance(r, Changed)} and len(changes) > 1

@@ -12,21 +12,24 @@ from conftest import ROOT, planned, python, write_plan, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate import files, pack, pool
-from torchmigrate.cases import migrate
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Edit, Finding, Status, compose
-from torchmigrate.module import Site
-from torchmigrate.passes import flatten
-from torchmigrate.project import Facts
-from torchmigrate.rewrite import RewriteError, rewrite
-from torchmigrate.source import decode
-from torchmigrate.table import Table, table
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import pool
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.project import discovery
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.rewrite import RewriteError, rewrite
+from torchmigrate.rules import packs
+from torchmigrate.source.edits import Edit, compose, flatten
+from torchmigrate.source.encoding import decode
 
 FIXTURES = sorted(
     p.name for p in (ROOT / "fixtures").iterdir() if p.is_dir() and p.name not in ("expected", "__pycache__")
 )
-RULES = table(pack.load())
+RULES = dispatch_table(packs.load())
 
 # What must come out as it went in, byte for byte.
 NEUTRAL = [
@@ -111,20 +114,20 @@ def test_2_a_character_that_the_encoding_lacks_is_refused_not_lost(tmp_path: Pat
 
 
 # ---- 3: runs come to rest, or the file is put back
-def with_handler(handler: Callable[[Site], object], tmp_path: Path) -> Table:
+def with_handler(handler: Callable[[RuleContext], object], tmp_path: Path) -> DispatchTable:
     head = 'summary = "s"\nsafety = "safe"\nwhy = "w"\n'
     text = head + '[[rewrite]]\nmatch = "torch.cuda.f($$a)"\nwith = "torch.cuda.f(1, $$a)"\n'
-    rule = pack.load_rule(write_tree(tmp_path, {"mine/restless.toml": text}) / "mine/restless.toml")
-    return Table({"torch.cuda.f": ((rule, handler),)}, (), (b"cuda",))  # type: ignore[arg-type]
+    rule = packs.load_rule(write_tree(tmp_path, {"mine/restless.toml": text}) / "mine/restless.toml")
+    return DispatchTable({"torch.cuda.f": ((rule, handler),)}, (), (b"cuda",))  # type: ignore[arg-type]
 
 
-def run_once(rules: Table) -> object:
+def run_once(rules: DispatchTable) -> object:
     text = decode(b"import torch\ntorch.cuda.f()\n")
-    return rewrite(Path("/case.py"), text, rules, Facts(Path("/"), Settings()))
+    return rewrite(Path("/case.py"), text, rules, ProjectContext(Path("/"), Settings()))
 
 
 def test_3_no_rest_is_an_error_that_names_the_rule(tmp_path: Path) -> None:
-    def handler(site: Site) -> object:
+    def handler(site: RuleContext) -> object:
         yield site.rewrite("torch.cuda.f($$a)", "torch.cuda.f(1, $$a)")
 
     with pytest.raises(RewriteError, match=r"10 passes \(mine/restless\)"):
@@ -133,7 +136,7 @@ def test_3_no_rest_is_an_error_that_names_the_rule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["torch.cuda.f((", "1 +", "x = "])
 def test_3_what_would_not_parse_is_an_error_that_names_the_rule(text: str, tmp_path: Path) -> None:
-    def handler(site: Site) -> object:
+    def handler(site: RuleContext) -> object:
         yield site.fix([Edit(*site.module.span(site.node), text)])
 
     with pytest.raises(RewriteError, match=r"no longer parse .* rules: mine/restless"):
@@ -151,7 +154,7 @@ def test_3_a_file_with_an_error_is_put_back_and_the_others_go_on(
             raise RewriteError("does not come to rest")
         return rewrite(path, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("torchmigrate.rewrite.rewrite", fails)
+    monkeypatch.setattr("torchmigrate.rewriting.rewrite.rewrite", fails)
     found = planned(root)
     assert type(found["bad.py"]).__name__ == "Failed"
     assert isinstance(found["good.py"], Changed)
@@ -188,7 +191,7 @@ def told(findings: tuple[Finding, ...]) -> list[tuple[str, int, int, str]]:
 def test_4_the_passes_make_one_edit_of_the_original(name: str) -> None:
     for path in (ROOT / "fixtures" / name).rglob("*.py"):
         source = decode(path.read_bytes())
-        outcome = rewrite(path, source, RULES, Facts(Path("/"), Settings()))
+        outcome = rewrite(path, source, RULES, ProjectContext(Path("/"), Settings()))
         flat = flatten(outcome.passes, len(source.utf8))
         assert compose(source.utf8, flat) == outcome.text
         for finding in outcome.applied:
@@ -234,15 +237,15 @@ def test_5_any_order_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     root = tmp_path / "fixtures"
     shutil.copytree(ROOT / "fixtures", root, ignore=shutil.ignore_patterns("expected", "__pycache__"))
     sorted_ = outcome_of(root, 1)
-    discover = files.discover
+    discover = discovery.discover
     for seed in range(3):
 
-        def shuffled(*given: object, seed: int = seed) -> list[files.DiscoveredFile]:
+        def shuffled(*given: object, seed: int = seed) -> list[discovery.DiscoveredFile]:
             found = discover(*given)  # type: ignore[arg-type]
             random.Random(seed).shuffle(found)
             return found
 
-        monkeypatch.setattr(files, "discover", shuffled)
+        monkeypatch.setattr(discovery, "discover", shuffled)
         found = outcome_of(root, 1)
         assert list(found) == list(sorted_)
         assert [n for n in found if found[n] != sorted_[n]] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Ran, planned, write_tree
 
-from torchmigrate.edits import Status
+from torchmigrate.diagnostics.finding import Status
 
 LEFT = {
     "random/manual-seed": "torch.manual_seed(1)\ntorch.cuda.manual_seed(1)\n",

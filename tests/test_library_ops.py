@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from torchmigrate.cases import migrate
-from torchmigrate.edits import Finding
-from torchmigrate.scan import Table
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.rewriting.dispatch import DispatchTable
 
 HEAD = 'import torch\nfrom torch.library import Library, custom_op\nlib = Library("ns", "DEF")\n'
 FAKE = '@torch.library.register_fake("ns::op")\ndef _(x): return x\n'
@@ -44,12 +44,12 @@ ADVICE = [
 DEVICES = {"CPU": "the CPU", "MPS": "MPS", "XPU": "XPU", "PrivateUse1": "NPU"}
 
 
-def advice(body: str, rules: Table) -> list[Finding]:
+def advice(body: str, rules: DispatchTable) -> list[Finding]:
     return [f for f in migrate((HEAD + body).encode(), rules)[1] if f.rule == "library/cuda-operator"]
 
 
 @pytest.mark.parametrize(("body", "words", "backends"), ADVICE)
-def test_the_call_to_add(body: str, words: list[str], backends: tuple[str, ...], rules: Table) -> None:
+def test_the_call_to_add(body: str, words: list[str], backends: tuple[str, ...], rules: DispatchTable) -> None:
     (finding,) = advice(body, rules)
     assert all(word in finding.message for word in words), finding.message
     assert finding.backends == backends
@@ -61,21 +61,21 @@ def beside(kind: str, key: str) -> str:
 
 
 @pytest.mark.parametrize(("key", "device"), DEVICES.items())
-def test_what_has_a_kernel_is_named(key: str, device: str, rules: Table) -> None:
+def test_what_has_a_kernel_is_named(key: str, device: str, rules: DispatchTable) -> None:
     (finding,) = advice(beside("", key), rules)
     assert f"kernels for CUDA and {device} here" in finding.message
     assert len(finding.backends) == 3
 
 
 @pytest.mark.parametrize("key", ["CPU", "MPS", "XPU"])
-def test_a_gradient_or_a_cast_for_another_device_counts(key: str, rules: Table) -> None:
+def test_a_gradient_or_a_cast_for_another_device_counts(key: str, rules: DispatchTable) -> None:
     assert not advice(beside("Autocast", key), rules)
     (finding,) = advice(beside("Autograd", key), rules)
     assert finding.backends == tuple(b for b in EVERY if b != key.lower())
 
 
 @pytest.mark.parametrize("key", ["default", "CompositeExplicitAutograd", "CompositeImplicitAutograd"])
-def test_a_kernel_for_all_is_enough(key: str, rules: Table) -> None:
+def test_a_kernel_for_all_is_enough(key: str, rules: DispatchTable) -> None:
     assert not advice(f'lib.impl("op", f, "CUDA")\nlib.impl("op", f, "{key}")\n' + FAKE, rules)
 
 
@@ -87,5 +87,5 @@ def test_a_kernel_for_all_is_enough(key: str, rules: Table) -> None:
     '@custom_op("ns::op", mutates_args=(), device_types="cuda")\ndef op(x): return x\nop.register_kernel(None)(g)\n',
     'other.impl("op", 1, 2)\n',
 ])  # fmt: skip
-def test_nothing_is_missing(body: str, rules: Table) -> None:
+def test_nothing_is_missing(body: str, rules: DispatchTable) -> None:
     assert not advice(body, rules)

@@ -9,9 +9,10 @@ from types import FrameType
 
 import pytest
 
-from torchmigrate import source, suppress
-from torchmigrate.cases import migrate
-from torchmigrate.table import Table
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.source import encoding
 
 ASK = "torch.cuda.is_available()"
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -69,7 +70,7 @@ def calls(act: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_work_grows_as_the_file_does(shape: str, rules: Table) -> None:
+def test_work_grows_as_the_file_does(shape: str, rules: DispatchTable) -> None:
     def work(n: int) -> int:
         raw = f"import torch\n{SHAPES[shape](n)}".encode()
         return calls(lambda: migrate(raw, rules, True))
@@ -91,7 +92,7 @@ CHAIN = "".join(f"a{i + 1} = a{i}\n" for i in range(2_000))
     ],
     ids=["of torch.cuda", "of a value", "of themselves", "two ways each"],
 )
-def test_a_chain_of_names(body: str, last: str, rules: Table) -> None:
+def test_a_chain_of_names(body: str, last: str, rules: DispatchTable) -> None:
     after, _ = migrate(f"import torch\n{body}".encode(), rules, True)
     assert after.decode().splitlines()[-1].startswith(last)
 
@@ -103,9 +104,9 @@ def test_comments_are_found_in_time(above: bool) -> None:
     line = f"{mark}\nx.cuda()\n" if above else f"x.cuda()  {mark}\n"
 
     def seconds(n: int) -> float:
-        text = source.decode(line.encode() * n)
+        text = encoding.decode(line.encode() * n)
         begun = time.process_time()
-        found = suppress.find(text)
+        found = suppressions.find(text)
         lines = range(1, n * (1 + above) + 1)
         assert sum(found.status("device/tensor-cuda", at) for at in lines) == n
         return time.process_time() - begun

@@ -21,14 +21,16 @@ from pathlib import Path
 import pytest
 from messages import GOOD, ROWS, Row
 
-from torchmigrate import catalog, cli, pack
-from torchmigrate.errors import UserError
-from torchmigrate.notebook import UnreadableNotebook
-from torchmigrate.pack import PackError
-from torchmigrate.source import UnreadableSource
-from torchmigrate.write import NotWritten
+from torchmigrate.base.atomic_write import NotWritten
+from torchmigrate.base.errors import UserError
+from torchmigrate.catalog import load, row_reader
+from torchmigrate.cli import app
+from torchmigrate.rules import packs, reader
+from torchmigrate.rules.reader import PackError
+from torchmigrate.source.encoding import UnreadableSource
+from torchmigrate.source.notebook import UnreadableNotebook
 
-PACKAGE = Path(cli.__file__).parent.parent
+PACKAGE = Path(app.__file__).parent.parent
 EXPECTED = Path(__file__).with_name("messages.txt")
 KINDS = (UserError, PackError, UnreadableSource, UnreadableNotebook, NotWritten)
 MAKERS = {kind.__name__ for kind in KINDS} | {"Interrupted", "fail"}
@@ -152,14 +154,12 @@ def environment(base: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
     """Our own rules and catalog are the same for each row."""
-    ours, load_rule, read = pack.builtin(), functools.cache(pack.load_rule), catalog.read
+    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), row_reader.read
     read_ours = functools.cache(lambda path: read(path))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pack, "load_rule", load_rule)
-        patch.setattr(
-            catalog, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
-        )
+        patch.setattr(reader, "load_rule", load_rule)
+        patch.setattr(load, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules))
         yield
 
 
@@ -195,7 +195,7 @@ def captured(line: str, text: str) -> tuple[int, str]:
     was, sys.stdin = sys.stdin, stdin
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = cli.run(shlex.split(line))
+            status = app.run(shlex.split(line))
     finally:
         sys.stdin = was
     return status, err.getvalue()

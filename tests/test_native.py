@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran, planned, texts_after, write_tree
 
-from torchmigrate import cases, native, pack
-from torchmigrate.edits import Changed
-from torchmigrate.table import Table
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import case_runner
+from torchmigrate.rewriting import native_style
+from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rules import packs
 
 CURRENT = "torch.accelerator.current_accelerator()"
 MOVE = "torch.accelerator.current_accelerator(check_available=True)"
@@ -22,8 +24,8 @@ ZERO = 'torch.device(0) if torch.accelerator.is_available() else torch.device("c
 Cli = Callable[..., Ran]
 
 
-def natively(rules: Table, text: str) -> str:
-    return cases.migrate(text.encode(), rules, style="native")[0].decode()
+def natively(rules: DispatchTable, text: str) -> str:
+    return case_runner.migrate(text.encode(), rules, style="native")[0].decode()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def natively(rules: Table, text: str) -> str:
         ("OOM = torch.cuda.OutOfMemoryError", "OOM = torch.OutOfMemoryError"),
     ],
 )
-def test_the_same_anywhere(rules: Table, before: str, after: str) -> None:
+def test_the_same_anywhere(rules: DispatchTable, before: str, after: str) -> None:
     done = natively(rules, f"import torch\n{before}\n")
     assert done == f"import torch\n{after}\n"
 
@@ -57,7 +59,7 @@ def test_the_same_anywhere(rules: Table, before: str, after: str) -> None:
         "x = x.cuda(0)",
     ],
 )  # fmt: skip
-def test_what_raises_without_an_accelerator_only_behind_a_test(rules: Table, line: str) -> None:
+def test_what_raises_without_an_accelerator_only_behind_a_test(rules: DispatchTable, line: str) -> None:
     bare = natively(rules, f"import torch\n{line}\n")
     guarded = natively(rules, f"import torch\nif torch.cuda.is_available():\n    {line}\n")
     assert "import accel\n" not in guarded
@@ -87,7 +89,7 @@ _WAIT = "torch.cuda.synchronize()"
         "use = torch.cuda.is_available()\nfast = use and x\nif fast: WAIT",
     ],
 )
-def test_what_counts_as_a_test(rules: Table, text: str) -> None:
+def test_what_counts_as_a_test(rules: DispatchTable, text: str) -> None:
     done = natively(rules, "import torch\n" + text.replace("WAIT", _WAIT) + "\n")
     assert "torch.accelerator.synchronize()" in done, done
 
@@ -108,7 +110,7 @@ def test_what_counts_as_a_test(rules: Table, text: str) -> None:
         "args.cuda = torch.cuda.is_available()\nargs.cuda = True\nif args.cuda: WAIT",
     ],
 )
-def test_what_does_not(rules: Table, text: str) -> None:
+def test_what_does_not(rules: DispatchTable, text: str) -> None:
     done = natively(rules, "import torch\n" + text.replace("WAIT", _WAIT) + "\n")
     assert "torch.accelerator.synchronize" not in done, done
     ast.parse(done)
@@ -130,19 +132,19 @@ def test_what_does_not(rules: Table, text: str) -> None:
         ("if torch.cuda.is_available():\n    print(torch.cuda.max_memory_allocated())", "accel.max_memory_allocated()"),
     ],
 )
-def test_the_rest_is_the_helpers(rules: Table, text: str, kept: str) -> None:
+def test_the_rest_is_the_helpers(rules: DispatchTable, text: str, kept: str) -> None:
     """Forks and CUDA_VISIBLE_DEVICES (is_available asks the driver), compiled code, quotes, indices, types, MPS."""
     assert kept in natively(rules, f"import torch\n{text}\n")
 
 
-def test_a_driver_that_was_asked_before_is_asked_again(rules: Table) -> None:
+def test_a_driver_that_was_asked_before_is_asked_again(rules: DispatchTable) -> None:
     text = (
         "import torch\nimport multiprocessing\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
     )
     assert f"device = {OR_CPU}\n" in natively(rules, text)
 
 
-def test_a_class_with_a_to_of_its_own_gets_a_device(rules: Table) -> None:
+def test_a_class_with_a_to_of_its_own_gets_a_device(rules: DispatchTable) -> None:
     text = (
         "import torch\nclass Net(torch.nn.Module):\n    def to(self, device):\n        self.at = device\nNet().cuda()\n"
     )
@@ -221,13 +223,13 @@ def test_the_run_says_what_still_calls_the_helper(cli: Cli, here: Path) -> None:
     assert "still called of the helper, where torch.accelerator is not the same: synchronize" in ran.err
 
 
-def test_every_case_comes_to_rest(rules: Table) -> None:
-    for rule in pack.load().rules.values():
+def test_every_case_comes_to_rest(rules: DispatchTable) -> None:
+    for rule in packs.load().rules.values():
         for case in (case for case in rule.cases if not case.file):
             raw = case.before.lstrip("\n").encode()
-            once, _ = cases.migrate(raw, rules, case.unsafe, "native")
+            once, _ = case_runner.migrate(raw, rules, case.unsafe, "native")
             ast.parse(once)
-            assert cases.migrate(once, rules, case.unsafe, "native")[0] == once, f"{rule.id}: {case.title}"
+            assert case_runner.migrate(once, rules, case.unsafe, "native")[0] == once, f"{rule.id}: {case.title}"
 
 
 def test_what_is_total_is_so() -> None:
@@ -235,11 +237,11 @@ def test_what_is_total_is_so() -> None:
     torch = pytest.importorskip("torch")
     if torch.accelerator.is_available():
         pytest.skip("there is an accelerator")
-    named = {r.native for rule in pack.load().rules.values() for r in rule.rewrites if r.native}
-    named |= set(re.findall(r"torch\.accelerator\.\w+", " ".join(native._ANYWHERE.values())))
+    named = {r.native for rule in packs.load().rules.values() for r in rule.rewrites if r.native}
+    named |= set(re.findall(r"torch\.accelerator\.\w+", " ".join(native_style._ANYWHERE.values())))
     for name in sorted(n for n in named if n.startswith("torch.accelerator.")):
         function = getattr(torch.accelerator, name.rpartition(".")[2])
-        if native._is_total(name) or name.endswith("current_accelerator"):
+        if native_style._is_total(name) or name.endswith("current_accelerator"):
             assert not function()
         else:
             with pytest.raises(RuntimeError, match="Cannot access accelerator device"):
@@ -254,7 +256,12 @@ def test_torch_compile_traces_it() -> None:
     torch = pytest.importorskip("torch")
     from torch._dynamo import reset
 
-    for form in (native._MOVE, native._OR_CPU, ZERO, f"torch.device({native._ANYWHERE['device_type']})"):
+    for form in (
+        native_style._MOVE,
+        native_style._OR_CPU,
+        ZERO,
+        f"torch.device({native_style._ANYWHERE['device_type']})",
+    ):
         reset()
         code = f"lambda x: x.to({form}) + 1"
         function = torch.compile(eval(code, {"torch": torch}), backend="eager", fullgraph=True)
@@ -263,8 +270,8 @@ def test_torch_compile_traces_it() -> None:
 
 def test_the_page_says_what_is_native() -> None:
     page = (ROOT / "docs" / "helper.md").read_text(encoding="utf-8").split("## Without the helper")[1]
-    rules = {r.native for rule in pack.load().rules.values() for r in rule.rewrites if r.native}
-    for text in (*native._ANYWHERE.values(), native._MOVE, native._GUARDED["device"]):
+    rules = {r.native for rule in packs.load().rules.values() for r in rule.rewrites if r.native}
+    for text in (*native_style._ANYWHERE.values(), native_style._MOVE, native_style._GUARDED["device"]):
         assert text in page or text.endswith(("is_available()", "device_count()"))
     for name in rules:
         assert name.rpartition(".")[2] in page

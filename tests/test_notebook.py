@@ -9,9 +9,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from torchmigrate import cells
-from torchmigrate.edits import Edit
-from torchmigrate.notebook import Notebook, UnreadableNotebook, split
+from torchmigrate.rewriting import notebook_results
+from torchmigrate.source.edits import Edit
+from torchmigrate.source.notebook import Notebook, UnreadableNotebook, split
 
 
 def cell(source: str | list[str], kind: str = "code", **more: Any) -> dict[str, Any]:
@@ -51,15 +51,17 @@ def test_what_has_no_line_of_its_own_is_told_at_the_first() -> None:
 def test_what_is_said_of_cells_that_are_no_python(others: tuple[str, ...], rest: str) -> None:
     one, two = cell("import torch\nx = ="), cell("torch..f")
     more = [cell(source) for source in others]
-    said = cells.unread(split(notebook(one, *more)), lambda raw: False)
+    said = notebook_results.unread(split(notebook(one, *more)), lambda raw: False)
     assert said == f"cell 1, line 2: not Python 3 (invalid syntax){rest}"
-    said = cells.unread(split(notebook(one, two, *more)), lambda raw: False)
+    said = notebook_results.unread(split(notebook(one, two, *more)), lambda raw: False)
     assert said == f"cells 1 and 2 cannot be read; cell 1, line 2: not Python 3 (invalid syntax){rest}"
-    assert cells.unread(split(notebook(cell("x = ="), *more)), lambda raw: False) == ""
+    assert notebook_results.unread(split(notebook(cell("x = ="), *more)), lambda raw: False) == ""
 
 
 def test_a_cell_that_another_program_runs_has_no_place_in_the_module() -> None:
-    (found,) = cells.foreign(split(notebook(cell("x = 1"), cell("%%bash\ncuda"))), lambda raw: b"cuda" in raw)
+    (found,) = notebook_results.foreign(
+        split(notebook(cell("x = 1"), cell("%%bash\ncuda"))), lambda raw: b"cuda" in raw
+    )
     assert (found.cell, found.start, found.end) == (2, 0, 0)
     assert (found.line, found.column, found.end_line, found.end_column) == (1, 1, 1, 7)
 

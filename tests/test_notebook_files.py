@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchmigrate import json_text, pack
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Unchanged
-from torchmigrate.notebook import split
-from torchmigrate.project import Facts
-from torchmigrate.worker import Job, Worker
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.engine.worker import Job, Worker
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rules import packs
+from torchmigrate.source import json_text
+from torchmigrate.source.notebook import split
 
 CODE = [
     "x = torch.ones(2).cuda()\n",
@@ -48,8 +49,8 @@ def code(lines: list[str]) -> str:
 
 @functools.cache
 def worker() -> Worker:
-    facts = Facts(Path("/p"), Settings(root=Path("/p"), unsafe_fixes=True), files=("/p/a.ipynb",))
-    return Worker(pack.load(cases=False), facts)
+    facts = ProjectContext(Path("/p"), Settings(root=Path("/p"), unsafe_fixes=True), files=("/p/a.ipynb",))
+    return Worker(packs.load(cases=False), facts)
 
 
 class Writer:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate import magics
+from torchmigrate.source import magics
 
 nbclient = pytest.importorskip("nbclient", reason="nbclient runs notebooks")
 nbformat = pytest.importorskip("nbformat", reason="nbformat reads notebooks for nbclient")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from torchmigrate.config import Settings
-from torchmigrate.project import Facts
-from torchmigrate.rewrite import rewrite
-from torchmigrate.scan import Table
-from torchmigrate.source import decode
+from torchmigrate.config.settings import Settings
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.rewrite import rewrite
+from torchmigrate.source.encoding import decode
 
 PROGRAM = b"""import torch
 def program(path, model, x):
@@ -20,16 +20,16 @@ def program(path, model, x):
 """
 
 
-def reported(rules: Table, files: tuple[str, ...], cuda: bool) -> list[str]:
-    facts = Facts(Path("/p"), Settings(), files=files, mentions_cuda=cuda)
+def reported(rules: DispatchTable, files: tuple[str, ...], cuda: bool) -> list[str]:
+    facts = ProjectContext(Path("/p"), Settings(), files=files, mentions_cuda=cuda)
     return sorted(f.rule for f in rewrite(Path("/p/a.py"), decode(PROGRAM), rules, facts).remaining)
 
 
 @pytest.mark.parametrize(("files", "cuda"), [(("/p/a.py",), True), (("/p/a.py", "/p/accel.py"), False)])
-def test_a_project_for_devices(files: tuple[str, ...], cuda: bool, rules: Table) -> None:
+def test_a_project_for_devices(files: tuple[str, ...], cuda: bool, rules: DispatchTable) -> None:
     expected = ["export/device", "jit/load", "quantization/backend", "quantization/backend"]  # training: once
     assert reported(rules, files, cuda) == expected
 
 
-def test_a_project_for_the_cpu(rules: Table) -> None:
+def test_a_project_for_the_cpu(rules: DispatchTable) -> None:
     assert reported(rules, ("/p/a.py", "/p/accelerate.py"), False) == []

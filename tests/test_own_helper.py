@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, planned, texts_after, write_plan, write_tree
 
-from torchmigrate import config
-from torchmigrate.edits import Changed, Finding, Unchanged
-from torchmigrate.errors import UserError
+from torchmigrate.base.errors import UserError
+from torchmigrate.config import config_file
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import Changed, Unchanged
 
 HELPER = """
 import functools
@@ -212,11 +213,11 @@ def test_a_module_at_the_root(tmp_path: Path) -> None:
 def test_under_src_and_in_a_subfolder_alone(tmp_path: Path) -> None:
     files = {f"src/{name}": text for name, text in PACKAGE.items()}
     write_tree(tmp_path, {**files, "scripts/run.py": "import torch\nx = torch.ones(2).cuda()\n"})
-    from torchmigrate import engine
-    from torchmigrate.config import Settings
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.engine import planner
 
     settings = Settings(root=tmp_path, helper="mypkg.utils.device", helper_map=MAP)
-    (result,) = engine.plan([tmp_path / "scripts"], settings, 1, "apply").results
+    (result,) = planner.plan([tmp_path / "scripts"], settings, 1, "apply").results
     assert isinstance(result, Changed)
     assert b"from mypkg.utils import device\n" in result.after
 
@@ -269,7 +270,7 @@ def test_the_example_of_the_page(tmp_path: Path) -> None:
     toml, diff = (re.search(rf"^```{kind}\n(.*?)^```$", page, re.M | re.S) for kind in ("toml", "diff"))
     assert toml and diff
     write_tree(tmp_path, {"pyproject.toml": toml[1]})
-    settings = config.load([tmp_path])
+    settings = config_file.load([tmp_path])
     assert (settings.helper, settings.helper_map) == ("mypkg.utils.device", MAP)
     lines = diff[1].splitlines()
     before, done = ("".join(f"{s[1:]}\n" for s in lines if s[0] in signs) for signs in (" -", " +"))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from torchmigrate.edits import Safety
-from torchmigrate.pack import PackError, builtin, load, load_rule
-from torchmigrate.rule import Rule, Ruleset, literals_of, pattern_key
+from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.rules.model import Rule, Ruleset, literals_of, pattern_key
+from torchmigrate.rules.packs import builtin, load, load_rule
+from torchmigrate.rules.reader import PackError
 
 HEAD = 'summary = "a"\nsafety = "safe"\nwhy = "b"\n'
 REWRITE = '[[rewrite]]\nmatch = "torch.cuda.f($$a)"\nwith = "accel.f($$a)"\n'

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.edits import compose
-from torchmigrate.island import Island, instantiate
-from torchmigrate.pattern import Match, PatternError, admits, check_template, compile_pattern
-from torchmigrate.spelling import identifiers, spell
+from torchmigrate.matching.expression import Expression
+from torchmigrate.matching.pattern import Match, PatternError, admits, check_template, compile_pattern
+from torchmigrate.matching.template import identifiers, instantiate, spell
+from torchmigrate.source.edits import compose
 
 
 def resolve(chain: str) -> str | None:
@@ -21,7 +21,7 @@ def resolve(chain: str) -> str | None:
 
 
 def found(pattern: str, text: str) -> Match | None:
-    island = Island(text.encode(), 0, len(text.encode()))
+    island = Expression(text.encode(), 0, len(text.encode()))
     return island.match(compile_pattern(pattern), island.root, resolve)
 
 
@@ -29,7 +29,7 @@ def rewritten(pattern: str, template: str, text: str) -> str | None:
     """The text after all edits, in the middle of other text so that offsets are put to the test."""
     before = f"é = {text} # é"
     start = len("é = ".encode())
-    island = Island(before.encode(), start, start + len(text.encode()))
+    island = Expression(before.encode(), start, start + len(text.encode()))
     match = island.match(compile_pattern(pattern), island.root, resolve)
     if match is None:
         return None
@@ -207,12 +207,12 @@ def test_an_island_that_libcst_cannot_read_is_no_island() -> None:
     import libcst
 
     with pytest.raises((PatternError, libcst.ParserSyntaxError)):
-        Island(b"x = 1", 0, 5)
+        Expression(b"x = 1", 0, 5)
 
 
 def test_expressions_come_outermost_first() -> None:
     text = b"f(a.cuda(), b.cuda())"
-    island = Island(text, 0, len(text))
+    island = Expression(text, 0, len(text))
     calls = [m for e in island.expressions() if (m := island.match(compile_pattern("$x.cuda()"), e, resolve))]
     assert [m.texts["x"] for m in calls] == ["a", "b"]
     assert [m.span for m in calls] == [(2, 10), (12, 20)]
@@ -220,7 +220,7 @@ def test_expressions_come_outermost_first() -> None:
 
 def test_nested_rewrites_compose_in_one_pass() -> None:
     text = b"torch.f(torch.f(x) , torch.f( y ))"
-    island = Island(text, 0, len(text))
+    island = Expression(text, 0, len(text))
     pattern = compile_pattern("torch.f($$a)")
     matches = [m for e in island.expressions() if (m := island.match(pattern, e, resolve))]
     edits = [e for m in matches for e in instantiate(m, "g($$a)", island)]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from conftest import module, planned, texts_after, write_plan, write_tree
 
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, Skipped, Unchanged
-from torchmigrate.files import MARKER
-from torchmigrate.helper import is_untouched, runtime_source
-from torchmigrate.project import Facts, cuda_classes, helper_name, torch_floor, version_of
-from torchmigrate.transforms.once import uses_torch
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed, Failed, Skipped, Unchanged
+from torchmigrate.project.builder import cuda_classes, torch_floor
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.helper_file import MARKER, helper_name, is_untouched, runtime_source
+from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.torch_api.versions import version_of
 
 
 def signed(body: bytes) -> bytes:
@@ -209,7 +210,7 @@ def test_torch_floor(files: dict[str, str], expected: tuple[str, str] | None, tm
     ],
 )
 def test_torch_at_least(floor: str | None, spec: str | None, expected: bool) -> None:
-    assert Facts(Path("/"), Settings(), torch=floor).torch_at_least(spec) is expected
+    assert ProjectContext(Path("/"), Settings(), torch=floor).torch_at_least(spec) is expected
 
 
 def test_versions() -> None:
@@ -291,4 +292,4 @@ def test_uses_torch(text: str, expected: bool) -> None:
     ],
 )
 def test_is_helper(name: str, expected: bool) -> None:
-    assert Facts(Path("/"), Settings()).is_helper(name) is expected
+    assert ProjectContext(Path("/"), Settings()).is_helper(name) is expected

@@ -16,7 +16,7 @@ import pytest
 from conftest import Ran, git
 from sarif_schema import LOG
 
-from torchmigrate import pack
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 FORMATS = ("sarif", "github", "gitlab", "junit", "markdown")
@@ -203,7 +203,7 @@ def test_sarif_of_a_file_outside_of_the_repository(cli: Cli, project: Path, tmp_
 
 def test_sarif_describes_rules(cli: Cli, project: Path) -> None:
     rules = {rule["id"]: rule for rule in sarif(cli("check", "--output-format", "sarif"))["tool"]["driver"]["rules"]}
-    ours = pack.load(cases=False).rules
+    ours = packs.load(cases=False).rules
     assert list(rules) == sorted(rules)
     for name, rule in rules.items():
         assert rule["shortDescription"]["text"] == ours[name].summary
@@ -222,7 +222,7 @@ def test_the_schema_of_the_test_refuses_what_is_no_sarif(cli: Cli, project: Path
 
 def test_a_sarif_fix_is_what_apply_writes(cli: Cli, here: Path) -> None:
     """Of every rule's cases that hold one finding: the edits, the helper's import, imports that are no longer used."""
-    for number, case in enumerate(c for r in pack.load().rules.values() for c in r.cases if c.after and not c.unsafe):
+    for number, case in enumerate(c for r in packs.load().rules.values() for c in r.cases if c.after and not c.unsafe):
         text = ("\ufeff" if number % 3 == 0 else "") + f"'\U0001f600'; {number}\n" * (number % 2) + case.before
         text = text.replace("\n", "\r\n") if number % 5 == 0 else text
         (here / f"case{number}.py").write_bytes(text.encode())

@@ -14,11 +14,12 @@ from conftest import ROOT, Ran, planned, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate import pack
-from torchmigrate.edits import Changed, Finding, Status, Unchanged
-from torchmigrate.report.portability import DEFINITION, percent
-from torchmigrate.report.portability.grouping import grouped
-from torchmigrate.report.portability.markup import Markup, element, join
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.formats.portability.markup import Markup, element, join
+from torchmigrate.portability.score import DEFINITION, percent
+from torchmigrate.portability.survey import grouped
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 FORMATS = ("text", "markdown", "json", "html")
@@ -206,9 +207,9 @@ assert torch.cuda.is_available()
 
 
 def test_every_rule_names_backends_that_have_a_score() -> None:
-    from torchmigrate.config import BACKENDS
+    from torchmigrate.torch_api.backends import BACKENDS
 
-    for rule in pack.load(cases=False).rules.values():
+    for rule in packs.load(cases=False).rules.values():
         for named in (rule.backends, *(rewrite.backends for rewrite in rule.rewrites)):
             assert set(named) <= set(BACKENDS), rule.id
 

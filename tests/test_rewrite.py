@@ -7,31 +7,33 @@ from pathlib import Path
 import pytest
 from conftest import texts_after, write_tree
 
-from torchmigrate import pack
-from torchmigrate.config import Settings
-from torchmigrate.edits import Edit, Safety, Status, compose
-from torchmigrate.module import Module
-from torchmigrate.passes import flatten
-from torchmigrate.project import Facts
-from torchmigrate.rewrite import Outcome, inspect, rewrite, with_import
-from torchmigrate.source import Source, decode
-from torchmigrate.table import Table, table
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Safety, Status
+from torchmigrate.helper.import_edits import with_import
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.rewrite import Outcome, inspect, rewrite
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.source.edits import Edit, compose, flatten
+from torchmigrate.source.encoding import Source, decode
 
 HEAD = 'summary = "s"\nsafety = "safe"\nwhy = "w"\n'
 
 
-def facts(**settings: object) -> Facts:
-    return Facts(Path("/"), Settings(**settings))  # type: ignore[arg-type]
+def facts(**settings: object) -> ProjectContext:
+    return ProjectContext(Path("/"), Settings(**settings))  # type: ignore[arg-type]
 
 
-def outcome(text: str, rules: Table, **settings: object) -> Outcome:
+def outcome(text: str, rules: DispatchTable, **settings: object) -> Outcome:
     return rewrite(Path("/case.py"), decode(text.encode()), rules, facts(**settings))
 
 
-def own_rules(tmp_path: Path, **files: str) -> Table:
+def own_rules(tmp_path: Path, **files: str) -> DispatchTable:
     write_tree(tmp_path, {f"mine/{name}.toml": HEAD + text for name, text in files.items()})
-    rules = [pack.load_rule(path) for path in sorted(tmp_path.glob("mine/*.toml"))]
-    return table(pack.Ruleset({r.id: r for r in rules}))
+    rules = [packs.load_rule(path) for path in sorted(tmp_path.glob("mine/*.toml"))]
+    return dispatch_table(Ruleset({r.id: r for r in rules}))
 
 
 def replacing(match: str, template: str, *more: str) -> str:
@@ -51,13 +53,13 @@ def replacing(match: str, template: str, *more: str) -> str:
         "import mylib as torch\ntorch.cuda.f()\n",
     ],
 )
-def test_nothing_to_do(text: str, rules: Table) -> None:
+def test_nothing_to_do(text: str, rules: DispatchTable) -> None:
     found = outcome(text, rules)
     assert (found.text.decode(), found.applied, found.passes, found.needs_helper) == (text, (), (), False)
 
 
 @pytest.mark.parametrize("text", ["x =\n", "print 'cuda'\n", "def f(:\n", "\tx = 1\n  cuda = 2\n"])
-def test_what_is_not_python_3_is_an_error(text: str, rules: Table) -> None:
+def test_what_is_not_python_3_is_an_error(text: str, rules: DispatchTable) -> None:
     with pytest.raises(SyntaxError):
         outcome(text, rules)
 
@@ -81,7 +83,7 @@ def test_a_display_rule_never_edits(tmp_path: Path) -> None:
     assert [(f.rule, f.line, f.column, f.fix) for f in found.remaining] == [("mine/a", 2, 1, None)]
 
 
-def test_a_suppressed_finding_is_not_applied(rules: Table) -> None:
+def test_a_suppressed_finding_is_not_applied(rules: DispatchTable) -> None:
     text = "import torch\ntorch.cuda.empty_cache()  # torchmigrate: ignore[memory/empty-cache] why\n"
     found = outcome(text, rules)
     assert found.text.decode() == text
@@ -95,7 +97,7 @@ def test_style_native_asks_for_the_floor(tmp_path: Path) -> None:
     module_text = b"import torch\ntorch.cuda.f()\n"
 
     def after(style: str, floor: str | None) -> str:
-        known = Facts(Path("/"), Settings(style=style), torch=floor)
+        known = ProjectContext(Path("/"), Settings(style=style), torch=floor)
         return rewrite(Path("/case.py"), decode(module_text), rules, known).text.decode().splitlines()[1]
 
     assert after("helper", ">=2.9") == "accel.f()"
@@ -137,7 +139,7 @@ def test_two_rules_for_one_place_apply_once(tmp_path: Path) -> None:
     assert found.text == b"import torch\naccel.f()\n"
 
 
-def test_positions_of_what_was_applied_are_those_of_the_original(rules: Table) -> None:
+def test_positions_of_what_was_applied_are_those_of_the_original(rules: DispatchTable) -> None:
     text = "import torch\nif torch.cuda.is_available():\n    m = m.cuda(); x = x.cuda()\n    torch.cuda.synchronize()\n"
     found = outcome(text, rules)
     assert len(found.applied) >= 4
@@ -147,7 +149,7 @@ def test_positions_of_what_was_applied_are_those_of_the_original(rules: Table) -
         assert text.splitlines()[finding.line - 1][finding.column - 1 :].startswith(piece.splitlines()[0])
 
 
-def test_remaining_findings_are_placed_in_the_new_text(rules: Table) -> None:
+def test_remaining_findings_are_placed_in_the_new_text(rules: DispatchTable) -> None:
     text = "import torch\ntorch.cuda.empty_cache(); lib = torch.cuda.cudart()\n"
     found = outcome(text, rules)
     assert found.applied
@@ -157,7 +159,7 @@ def test_remaining_findings_are_placed_in_the_new_text(rules: Table) -> None:
         assert b"cudart" in found.text[finding.start : finding.end]
 
 
-def test_passes_compose_to_the_text(rules: Table) -> None:
+def test_passes_compose_to_the_text(rules: DispatchTable) -> None:
     text = (
         "from torch.cuda.amp import autocast\nimport torch\nwith autocast():\n    y = net(x.cuda(non_blocking=True))\n"
     )
@@ -211,9 +213,9 @@ def test_torch_is_asked_for_where_it_is_not_bound(tmp_path: Path) -> None:
     assert not outcome("import torch\ntorch.cuda.f()\n", rules).needs_torch
 
 
-def test_inspect_changes_nothing_and_is_in_document_order(rules: Table) -> None:
+def test_inspect_changes_nothing_and_is_in_document_order(rules: DispatchTable) -> None:
     text = "import torch\ntorch.cuda.synchronize()\nx = torch.ones(1).cuda()\ntorch.cuda.empty_cache()\n"
-    module = Module(Path("/case.py"), decode(text.encode()), facts())
+    module = SemanticModel(Path("/case.py"), decode(text.encode()), facts())
     found = inspect(module, rules, facts())
     assert [f.start for f in found] == sorted(f.start for f in found)
     assert {f.status for f in found} == {Status.OPEN}
@@ -225,15 +227,15 @@ def test_a_bound_file_gets_no_import() -> None:
     assert with_import(source, Path("/case.py"), facts(), "import accel") is None
 
 
-def test_fixes_of_other_packs_wait(rules: Table) -> None:
+def test_fixes_of_other_packs_wait(rules: DispatchTable) -> None:
     text = "import torch\ntorch.cuda.empty_cache()\ntorch.cuda.synchronize()\n"
-    only = Facts(Path("/"), Settings(), fixing=frozenset({"memory"}))
+    only = ProjectContext(Path("/"), Settings(), fixing=frozenset({"memory"}))
     found = rewrite(Path("/case.py"), decode(text.encode()), rules, only)
     assert found.text.decode() == text.replace("torch.cuda.empty", "accel.empty")
     assert [(f.rule, f.status) for f in found.remaining] == [("stream/synchronize", Status.HELD)]
 
 
-def test_all_findings_are_placed_in_the_original(rules: Table) -> None:
+def test_all_findings_are_placed_in_the_original(rules: DispatchTable) -> None:
     text = "import torch\ntorch.cuda.empty_cache(); torch.cuda.cudart()\n"
     source = decode(text.encode())
     found = list(rewrite(Path("/case.py"), source, rules, facts()).in_original(source))
@@ -244,13 +246,15 @@ def test_all_findings_are_placed_in_the_original(rules: Table) -> None:
 
 
 @pytest.mark.parametrize(("receiver", "applied"), [("batch", 0), ("my_batch", 0), ("x", 1)])
-def test_a_receiver_may_be_called_like_a_class_of_another_file(receiver: str, applied: int, rules: Table) -> None:
+def test_a_receiver_may_be_called_like_a_class_of_another_file(
+    receiver: str, applied: int, rules: DispatchTable
+) -> None:
     source = decode(f"import torch\ndef f({receiver}):\n    return {receiver}.cuda()\n".encode())
-    known = Facts(Path("/"), Settings(), cuda_classes=frozenset({"Batch"}))
+    known = ProjectContext(Path("/"), Settings(), cuda_classes=frozenset({"Batch"}))
     assert len(rewrite(Path("/case.py"), source, rules, known).applied) == applied
 
 
-def test_another_name_of_what_does_not_say_cuda(rules: Table) -> None:
+def test_another_name_of_what_does_not_say_cuda(rules: DispatchTable) -> None:
     text = "from torch.linalg import eigh as roots\n\n\ny = roots(x)\n"
     assert [f.rule for f in outcome(text, rules).remaining] == ["hazard/mps-operator"]
 
@@ -265,7 +269,7 @@ def test_another_name_of_what_does_not_say_cuda(rules: Table) -> None:
     ],
 )
 def test_a_comment_in_what_is_replaced_is_lost(old: str, new: str, lost: bool) -> None:
-    found = Module(Path("/case.py"), decode(f"x = {old}\n".encode()), facts())
+    found = SemanticModel(Path("/case.py"), decode(f"x = {old}\n".encode()), facts())
     assert found.loses_comment(Edit(4, 4 + len(old), new)) is lost
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from torchmigrate import pack, transforms
-from torchmigrate.cases import SHAPES, check_case
-from torchmigrate.edits import Safety
-from torchmigrate.pattern import check_template, compile_pattern
-from torchmigrate.rule import Case, Rule, Ruleset
-from torchmigrate.table import Table, table
+from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.engine.case_runner import SHAPES, check_case
+from torchmigrate.fixers import registry
+from torchmigrate.matching.pattern import check_template, compile_pattern
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Case, Rule, Ruleset
 
-RULES = pack.load()
+RULES = packs.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]
 BACKENDS = {"cpu", "cuda", "rocm", "mps", "xpu", "npu", "mtia", "hpu", "mlu", "musa", "xla", "privateuse1"}
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
@@ -29,12 +30,12 @@ each_rule = pytest.mark.parametrize("rule", RULES.rules.values(), ids=list(RULES
 
 
 @pytest.fixture(scope="module")
-def alone() -> dict[str, Table]:
-    return {rule.id: table(Ruleset({rule.id: rule})) for rule in RULES.rules.values()}
+def alone() -> dict[str, DispatchTable]:
+    return {rule.id: dispatch_table(Ruleset({rule.id: rule})) for rule in RULES.rules.values()}
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{r.id}:{c.line} {c.title}" for r, c in CASES])
-def test_case(rule: Rule, case: Case, rules: Table, alone: dict[str, Table]) -> None:
+def test_case(rule: Rule, case: Case, rules: DispatchTable, alone: dict[str, DispatchTable]) -> None:
     """Alone and with all rules, twice, plain, CRLF, BOM, without a final newline, with tabs. A `todo` must fail."""
     by_itself = {} if case.together else {"alone": alone[rule.id]}
     failed = list(check_case(rule, case, {**by_itself, "with all rules": rules}, SHAPES))
@@ -93,19 +94,19 @@ def test_a_rule_file_points_at_documentation_alone(rule: Rule) -> None:
 
 
 def test_ids_are_unique_and_are_paths() -> None:
-    paths = [p for p in pack.builtin().glob("*/*.toml") if p.parent.name != "catalog"]
+    paths = [p for p in packs.builtin().glob("*/*.toml") if p.parent.name != "catalog"]
     assert sorted(RULES.rules) == sorted(f"{p.parent.name}/{p.stem}" for p in paths)
     assert [i for i, r in RULES.rules.items() if r.id != i] == []
 
 
 def test_every_transform_exists_and_is_used() -> None:
     named = {r.transform for r in RULES.rules.values() if r.transform}
-    assert named == transforms.NAMES
-    for name in sorted(transforms.NAMES):
+    assert named == registry.NAMES
+    for name in sorted(registry.NAMES):
         assert inspect.isgeneratorfunction(getattr(importlib.import_module(f"torchmigrate.transforms.{name}"), name))
 
 
-def test_every_rule_gets_a_place_in_the_table(rules: Table) -> None:
+def test_every_rule_gets_a_place_in_the_table(rules: DispatchTable) -> None:
     placed = {rule.id for found in (*rules.by_key.values(), *(f for _, f in rules.wide)) for rule, _ in found}
     assert placed | {text.rule.id for text in rules.texts.rules} == set(RULES.rules)
 
@@ -143,7 +144,7 @@ def test_the_helper_has_what_templates_call(rule: Rule) -> None:
 def test_the_helper_has_what_transforms_write() -> None:
     own = helper_names()
     missing = {}
-    for path in sorted(Path(transforms.__file__).parent.glob("*.py")):
+    for path in sorted(Path(registry.__file__).parent.glob("*.py")):
         strings = [
             n.value
             for n in ast.walk(ast.parse(path.read_text()))
@@ -167,7 +168,7 @@ def test_every_trap_has_a_case() -> None:
     assert {str(n) for n in range(1, 23)} - named == set()
 
 
-def test_the_wrong_answer_of_a_case_is_noticed(rules: Table) -> None:
+def test_the_wrong_answer_of_a_case_is_noticed(rules: DispatchTable) -> None:
     """The harness itself: a case that expects too much, too little, or is marked todo and passes."""
     rule = RULES.rules["memory/empty-cache"]
     tables, shapes = {"alone": rules}, {"plain": SHAPES["plain"]}

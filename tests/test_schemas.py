@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate import catalog, config, pack, pack_keys, schemas
-from torchmigrate.catalog import reader
+from torchmigrate import catalog
+from torchmigrate.base.errors import UserError
+from torchmigrate.catalog import row_reader
+from torchmigrate.config import config_file, schemas
 from torchmigrate.config.keys import KEYS
-from torchmigrate.errors import UserError
+from torchmigrate.rules import packs, reader
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
 NAMES = ("config", "pyproject", "rule", "catalog")
@@ -59,10 +61,10 @@ def test_the_command_prints_them(cli: Callable[..., Ran], here: Path) -> None:
 def test_the_keys_are_those_of_the_readers() -> None:
     rule, api = SCHEMAS["rule"]["properties"], SCHEMAS["catalog"]["properties"]["api"]["items"]["properties"]
     assert SCHEMAS["config"]["properties"].keys() == KEYS.keys()
-    assert rule.keys() == pack_keys.KEYS["rule"].keys()
+    assert rule.keys() == reader.KEYS["rule"].keys()
     for table in ("rewrite", "case", "where", "pattern"):
-        assert rule[table]["items"]["properties"].keys() == pack_keys.KEYS[table].keys()
-    assert api.keys() == set(reader._KEYS)
+        assert rule[table]["items"]["properties"].keys() == reader.KEYS[table].keys()
+    assert api.keys() == set(row_reader._KEYS)
 
 
 # ---- what is right
@@ -83,7 +85,7 @@ def test_the_examples_of_the_keys_are_taken_by_both(tmp_path: Path) -> None:
     for key, described in KEYS.items():
         for example in described.examples:
             helper = 'helper = "m"\n' if key == "helper-map" else ""
-            text = f"{helper}{key} = {config.toml(example)}\n"
+            text = f"{helper}{key} = {config_file.toml(example)}\n"
             assert reads_config(text, tmp_path), text
             assert takes("config", tomllib.loads(text)), text
 
@@ -118,7 +120,7 @@ def reads_config(text: str, directory: Path) -> bool:
     file = directory / "settings.toml"
     file.write_text(text, encoding="utf-8")
     try:
-        config.read(file)
+        config_file.read(file)
     except UserError:
         return False
     return True
@@ -130,7 +132,7 @@ def test_values_of_settings_are_refused_by_both_or_none(tmp_path: Path) -> None:
         for value in VALUES:
             helper = {"helper": "m"} if key == "helper-map" else {}
             data = {**helper, key: value}
-            text = "".join(f"{name} = {config.toml(v)}\n" for name, v in data.items())
+            text = "".join(f"{name} = {config_file.toml(v)}\n" for name, v in data.items())
             if reads_config(text, tmp_path) is not takes("config", data):
                 differ.add((key, str(value)))
     assert differ == ONLY_THE_SCHEMA
@@ -226,7 +228,7 @@ def toml_of(data: dict[str, Any]) -> str:
 def _inline(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
-    return config.toml(value)
+    return config_file.toml(value)
 
 
 def reads_rule(data: dict[str, Any], directory: Path) -> bool:
@@ -234,8 +236,8 @@ def reads_rule(data: dict[str, Any], directory: Path) -> bool:
     file = directory / "own" / "rule.toml"
     file.write_text(toml_of(data), encoding="utf-8")
     try:
-        pack.load_rule(file)
-    except pack.PackError:
+        packs.load_rule(file)
+    except reader.PackError:
         return False
     return True
 
@@ -288,8 +290,8 @@ def reads_rows(data: dict[str, Any], directory: Path) -> bool:
     file = directory / "rows.toml"
     file.write_text(toml_of(data), encoding="utf-8")
     try:
-        catalog.reader.read(file)
-    except pack.PackError:
+        catalog.row_reader.read(file)
+    except reader.PackError:
         return False
     return True
 

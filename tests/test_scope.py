@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from conftest import module
 
-from torchmigrate.canonical import canonical
-from torchmigrate.scope import chain_of
-from torchmigrate.scopes import build
+from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.symbols.scope import build
+from torchmigrate.torch_api.names import canonical
 
 MARK = "HERE"
 
@@ -20,11 +20,11 @@ def meaning(text: str, reexport: Callable[..., str | None] | None = None) -> str
     found = module(text)
     if reexport:
         found.resolver._reexport = reexport
-    from torchmigrate.rule import Ruleset
-    from torchmigrate.scan import Scan
-    from torchmigrate.table import table
+    from torchmigrate.rewriting.dispatch import dispatch_table
+    from torchmigrate.rewriting.visitor import Visitor
+    from torchmigrate.rules.model import Ruleset
 
-    scan = Scan(found, table(Ruleset({})))
+    scan = Visitor(found, dispatch_table(Ruleset({})))
     for statement in found.scopes.statements:
         list(scan._walk(statement))  # parents and scopes of expressions
     call = next(n for n in ast.walk(found.tree) if isinstance(n, ast.Call) and chain_of(n.func) == MARK)

@@ -23,11 +23,12 @@ pytest.importorskip("pygls", reason="the language server needs pygls: pip instal
 from editor import Editor
 from lsprotocol import types
 
-from torchmigrate import __version__, helper
-from torchmigrate.server import actions
-from torchmigrate.server.documents import Documents
-from torchmigrate.server.positions import Text
-from torchmigrate.server.schedule import Schedule
+from torchmigrate import __version__
+from torchmigrate.lsp import actions
+from torchmigrate.lsp.documents import Documents
+from torchmigrate.lsp.positions import Text
+from torchmigrate.lsp.session import Schedule
+from torchmigrate.project import helper_file
 
 TEXT = "import torch\n\nx = torch.zeros(3).cuda()\n"
 AFTER = "import torch\nimport accel\n\nx = torch.zeros(3).to(accel.device())\n"
@@ -102,7 +103,7 @@ def test_the_editor_is_gone(home: Path) -> None:
 
 
 def test_without_pygls(cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("torchmigrate.server")]:
+    for name in [name for name in sys.modules if name.startswith("torchmigrate.lsp.run")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygls", None)
     ran = cli("server")
@@ -115,8 +116,8 @@ def test_without_pygls(cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch)
 def test_other_commands_do_not_pay_for_it() -> None:
     code = "import sys, torchmigrate.cli as cli; cli.run(['check', 'README.md']); print(*sys.modules, sep='\\n')"
     loaded = python(code).stdout.splitlines()
-    assert "torchmigrate.cli" in loaded
-    assert not [name for name in loaded if name.startswith(("pygls", "lsprotocol", "torchmigrate.server", "asyncio"))]
+    assert "torchmigrate.cli.app" in loaded
+    assert not [name for name in loaded if name.startswith(("pygls", "lsprotocol", "torchmigrate.lsp.run", "asyncio"))]
 
 
 # ---- diagnostics
@@ -483,7 +484,7 @@ def test_an_old_editor(home: Path, project: Path) -> None:
     assert edit.changes is not None
     assert {name: editor.edited(editor.texts.get(name, ""), edits) for name, edits in edit.changes.items()} == {
         uri: AFTER,
-        (project / "accel.py").as_uri(): helper.runtime_source().decode(),
+        (project / "accel.py").as_uri(): helper_file.runtime_source().decode(),
     }
     assert editor.watched == []
     assert editor.leave() == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.source import Source, UnreadableSource, decode
+from torchmigrate.source.encoding import Source, UnreadableSource, decode
 
 BOM = codecs.BOM_UTF8
 

@@ -216,7 +216,7 @@ def test_and_after_a_bug_of_ours(here: Path, pipe: Pipe, monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("torchmigrate.engine.plan", broken)
+    monkeypatch.setattr("torchmigrate.engine.planner.plan", broken)
     ran = pipe(TEXT, *APPLY)
     assert (ran.status, ran.out) == (2, TEXT)
     assert ran.err.startswith("error: internal error: ZeroDivisionError: oh")

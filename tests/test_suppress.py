@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from torchmigrate import suppress
-from torchmigrate.source import Source, decode
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.source.encoding import Source, decode
 
 RULE = "device/tensor-cuda"
 IGNORE = f"# torchmigrate: ignore[{RULE}] because"
@@ -16,7 +16,7 @@ IGNORE = f"# torchmigrate: ignore[{RULE}] because"
 
 def covered(code: str, rule: str = RULE) -> list[int]:
     source = decode(textwrap.dedent(code).replace("IGNORE", IGNORE).encode())
-    found = suppress.find(source, ast.parse(source.utf8))
+    found = suppressions.find(source, ast.parse(source.utf8))
     return [line for line in range(1, code.count("\n") + 2) if found.status(rule, line)]
 
 
@@ -52,7 +52,7 @@ def test_covers_the_logical_statement(code: str, lines: list[int]) -> None:
 def test_line_numbers_are_those_of_ast_whatever_the_line_ends() -> None:
     for end in ("\r\n", "\r"):
         raw = f"a{end}{IGNORE}{end}x.cuda(){end}".encode()
-        found = suppress.find(decode(raw), ast.parse(raw))
+        found = suppressions.find(decode(raw), ast.parse(raw))
         assert [line for line in range(1, 5) if found.status(RULE, line)] == [3]
 
 
@@ -66,14 +66,14 @@ def test_names_rules_and_packs_but_no_others() -> None:
 
 
 def test_a_file_without_the_mark_is_not_parsed() -> None:
-    found = suppress.find(Source(b"def ("))
+    found = suppressions.find(Source(b"def ("))
     assert not found.skip_file
     assert found.unused() == []
 
 
 def test_skip_file_is_a_comment_and_no_string() -> None:
-    assert suppress.find(Source(b"a\n# torchmigrate: skip-file (generated)\n")).skip_file
-    assert not suppress.find(Source(b"a = '# torchmigrate: skip-file'\n")).skip_file
+    assert suppressions.find(Source(b"a\n# torchmigrate: skip-file (generated)\n")).skip_file
+    assert not suppressions.find(Source(b"a = '# torchmigrate: skip-file'\n")).skip_file
 
 
 def test_useless_comments_are_listed() -> None:
@@ -82,7 +82,7 @@ b  # torchmigrate: ignore
 c  # torchmigrate: ignroe[device]
 d  # torchmigrate: ignore[device/tensor-cudda, memory]
 """
-    found = suppress.find(Source(code))
+    found = suppressions.find(Source(code))
     assert found.status(RULE, 1)
     known = {"device", RULE, "memory"}
     assert [(line, name) for line, name, _ in found.unused(known)] == [

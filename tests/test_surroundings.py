@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran, git, planned, write_tree
 
-from torchmigrate import pack
-from torchmigrate.helper import runtime_source
+from torchmigrate.project.helper_file import runtime_source
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 SCRIPT = "import torch\n\nx = torch.zeros(2).cuda()  # größe\n"
@@ -137,7 +137,7 @@ def test_modes_are_the_users(here: Path) -> None:
 def test_an_install_that_cannot_be_written_to(tmp_path: Path, here: Path) -> None:
     site = tmp_path / "site"
     shutil.copytree(ROOT / "torchmigrate", site / "torchmigrate", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(pack.builtin(), site / "torchmigrate" / "rules")
+    shutil.copytree(packs.builtin(), site / "torchmigrate" / "rules")
     folders = [site, *(path for path in site.rglob("*") if path.is_dir())]
     installed = tree(site)
     (here / "a.py").write_text(SCRIPT, encoding="utf-8")
@@ -164,7 +164,7 @@ def test_processes_that_are_not_forked_find_the_same(tmp_path: Path, monkeypatch
         asked.append(method)
         return get_context(method)
 
-    monkeypatch.setattr("torchmigrate.pool.POOL_BYTES", 0)
+    monkeypatch.setattr("torchmigrate.engine.pool.POOL_BYTES", 0)
     monkeypatch.setattr(multiprocessing, "get_context", context)
     monkeypatch.setattr(sys, "platform", "darwin")
     assert planned(tmp_path, jobs=2) == alone

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Ran
 
-from torchmigrate import syntax
+from torchmigrate.source import encoding
 
 THIS = ".".join(map(str, sys.version_info[:2]))
 NEWER = {
@@ -39,7 +39,7 @@ NEITHER = (
 def said(text: str) -> str:
     with pytest.raises(SyntaxError) as caught:
         ast.parse(text)
-    return syntax.told(caught.value)
+    return encoding.syntax_message(caught.value)
 
 
 @pytest.mark.parametrize(("release", "text"), [(r, text) for r, texts in NEWER.items() for text in texts])

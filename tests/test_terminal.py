@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate.cli import catalog, output, rules
-from torchmigrate.report import text
+from torchmigrate.cli import output
+from torchmigrate.cli.commands import catalog, rules
+from torchmigrate.formats import text
 
 pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
 import fcntl  # noqa: E402 (as pty: not on every system)

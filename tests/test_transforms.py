@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, planned, texts_after, write_tree
 
-from torchmigrate import pack
-from torchmigrate.cases import migrate
-from torchmigrate.rule import Ruleset
-from torchmigrate.table import Table, table
-from torchmigrate.transforms import graph_break, mps_operator
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.fixers.compile import graph_break
+from torchmigrate.fixers.hazard import mps_operator
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Ruleset
 
-RULES = pack.load().rules
+RULES = packs.load().rules
 HELPER = (ROOT / "torchmigrate/runtime.py").read_text()
 MAIN = "import torch\nimport conf\n"
 
@@ -23,7 +24,7 @@ def is_helped(name: str) -> bool:
     return bool(re.search(rf"^((def|class) )?{re.escape(name.partition('.')[0])}(?!\w)", HELPER, re.MULTILINE))
 
 
-def told(code: str, rule: str, rules: Table) -> list[str]:
+def told(code: str, rule: str, rules: DispatchTable) -> list[str]:
     """What the rule says of a file, with all rules on."""
     found = migrate(f"import torch\nimport os\nimport torch.distributed as dist\n{code}\n".encode(), rules)[1]
     return [f.message for f in found if f.rule == rule]
@@ -54,7 +55,7 @@ def test_a_library_may_import_itself(tmp_path: Path) -> None:
 def test_fsdp_alone_knows_the_current_device() -> None:
     text = "import torch\nimport torch.distributed.fsdp as fsdp\nimport accel\n"
     call = "fsdp.FullyShardedDataParallel(net, device_id={})\n"
-    rule = table(Ruleset({"distributed/fsdp": RULES["distributed/fsdp"]}))
+    rule = dispatch_table(Ruleset({"distributed/fsdp": RULES["distributed/fsdp"]}))
     given, _ = migrate((text + call.format("torch.cuda.current_device()")).encode(), rule)
     assert given.decode() == text + call.format("accel.device(torch.cuda.current_device())")
 
@@ -80,37 +81,37 @@ VARIABLE = '"CUDA_VISIBLE_DEVICES"'
         f"os.environ.update({{{VARIABLE}: '0'}})",
     ],
 )
-def test_an_environment_is_known(code: str, rules: Table) -> None:
+def test_an_environment_is_known(code: str, rules: DispatchTable) -> None:
     assert len(told(code, "hazard/environment", rules)) == 1
 
 
 @pytest.mark.parametrize(
     "code", [f"names[{VARIABLE}]", f"show({VARIABLE})", f"{VARIABLE} in names", f"run(names={{{VARIABLE}: '0'}})"]
 )
-def test_what_is_no_environment(code: str, rules: Table) -> None:
+def test_what_is_no_environment(code: str, rules: DispatchTable) -> None:
     assert told(code, "hazard/environment", rules) == []
 
 
 @pytest.mark.parametrize("name", ["manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state"])
-def test_random_numbers_of_one_backend(name: str, rules: Table) -> None:
+def test_random_numbers_of_one_backend(name: str, rules: DispatchTable) -> None:
     (message,) = told(f"torch.xpu.{name}(1)", "device/other-backend", rules)
     assert message.startswith("random numbers of XPU alone")
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_the_helper_has_what_another_backend_has(name: str, rules: Table) -> None:
+def test_the_helper_has_what_another_backend_has(name: str, rules: DispatchTable) -> None:
     text, _ = migrate(f"import torch\nimport accel\nx = torch.xpu.{name}\n".encode(), rules, True)
     assert text.decode() == f"import torch\nimport accel\nx = accel.{name}\n"
     assert is_helped(name)
 
 
 @pytest.mark.parametrize("name", ["is_available", "device_count", "is_initialized", "is_bf16_supported", "memory"])
-def test_a_question_to_another_backend_does_no_harm(name: str, rules: Table) -> None:
+def test_a_question_to_another_backend_does_no_harm(name: str, rules: DispatchTable) -> None:
     assert told(f"x = torch.xpu.{name}", "device/other-backend", rules) == []
 
 
 @pytest.mark.parametrize("name", ["init_process_group", "new_group", "init_distributed", "new_subgroups"])
-def test_what_starts_a_group(name: str, rules: Table) -> None:
+def test_what_starts_a_group(name: str, rules: DispatchTable) -> None:
     text = f'import torch.distributed as dist\nimport accel\ndist.{name}("nccl")\n'
     assert migrate(text.encode(), rules)[0].decode() == text.replace('"nccl"', "accel.dist_backend()")
 
@@ -121,7 +122,7 @@ def test_names_in_tables_are_names() -> None:
     assert [n for n in (*graph_break.SKIPPED, *graph_break.ELSEWHERE) if not is_helped(n)] == []
 
 
-def test_both_switches_of_tf32_in_one_file(rules: Table) -> None:
+def test_both_switches_of_tf32_in_one_file(rules: DispatchTable) -> None:
     code = 'torch.backends.cudnn.allow_tf32 = True\ntorch.backends.cuda.matmul.fp32_precision = "tf32"'
     (message,) = told(code, "backends/tf32", rules)
     assert "`torch.backends.cudnn.allow_tf32` in line 4" in message
@@ -134,10 +135,10 @@ HARMLESS = """amp nvtx memory random streams comm nccl profiler graphs sparse ji
 
 
 @pytest.mark.parametrize("name", HARMLESS.split())
-def test_what_is_on_every_build_does_no_harm(name: str, rules: Table) -> None:
+def test_what_is_on_every_build_does_no_harm(name: str, rules: DispatchTable) -> None:
     assert told(f"x = torch.cuda.{name}", "hazard/cuda-namespace", rules) == []
 
 
-def test_only_a_device_is_an_idiom(rules: Table) -> None:
+def test_only_a_device_is_an_idiom(rules: DispatchTable) -> None:
     text = 'import torch\nx = pick("cuda") if torch.cuda.is_available() else "cpu"\n'
     assert b'pick("cuda") if torch.cuda' in migrate(text.encode(), rules)[0]

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git
 
-from torchmigrate import journal, undo, write
-from torchmigrate.edits import Changed
-from torchmigrate.errors import UserError
+from torchmigrate.apply import journal, undo, writer
+from torchmigrate.base import atomic_write
+from torchmigrate.base.errors import UserError
+from torchmigrate.diagnostics.results import Changed
 
 
 def planned(root: Path, *names: str) -> list[Changed]:
@@ -29,7 +30,7 @@ def planned(root: Path, *names: str) -> list[Changed]:
 
 def apply(changes: list[Changed]) -> journal.Journal:
     saved = journal.begin(changes)
-    saved.finish([c for c in write.each(changes) if isinstance(c, Changed)])
+    saved.finish([c for c in writer.each(changes) if isinstance(c, Changed)])
     return saved
 
 
@@ -119,8 +120,8 @@ def test_two_applies_are_undone_one_after_the_other(root: Path) -> None:
 def test_a_run_that_was_killed_in_the_middle(root: Path) -> None:
     changes = planned(root, "a.py", "b.py", "c.py")
     journal.begin(changes)
-    write.write(changes[0].path, changes[0].before, changes[0].after)
-    (root / f"{write.PREFIX}x{write.SUFFIX}").write_bytes(b"half")  # the temp file of b.py
+    atomic_write.write(changes[0].path, changes[0].before, changes[0].after)
+    (root / f"{atomic_write.PREFIX}x{atomic_write.SUFFIX}").write_bytes(b"half")  # the temp file of b.py
     assert outcomes(root) == {"a.py": "restored", "b.py": "was as before", "c.py": "was as before"}
     assert [c.path.read_bytes() for c in changes] == [c.before for c in changes]
     assert not list(root.glob(".torchmigrate-*"))

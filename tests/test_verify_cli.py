@@ -18,9 +18,11 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate import __version__
-from torchmigrate.verify import activation, backends, copying, interpreter
+from torchmigrate.verify import backends
 from torchmigrate.verify.backends import Compiler
-from torchmigrate.verify.interpreter import Command, Device, Interpreter
+from torchmigrate.verify.process import interpreter
+from torchmigrate.verify.process.interpreter import Command, Device, Interpreter
+from torchmigrate.verify.workspace import activation, copying
 
 Cli = Callable[..., Ran]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from conftest import git, write_tree
 
-from torchmigrate import config
-from torchmigrate.errors import UserError
-from torchmigrate.verify import copying
-from torchmigrate.verify.migration import migrate
-from torchmigrate.verify.origin import Origin
-from torchmigrate.verify.sandbox import Project, Sandbox
+from torchmigrate.base.errors import UserError
+from torchmigrate.config import config_file
+from torchmigrate.verify.workspace import copying
+from torchmigrate.verify.workspace.line_map import Origin
+from torchmigrate.verify.workspace.migration import migrate
+from torchmigrate.verify.workspace.sandbox import Project, Sandbox
 
 BIG = b"\0" * (copying.LARGE + 1)
 
@@ -107,7 +107,7 @@ def test_a_failure_leaves_nothing(repository: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)) as sandbox, sandbox.fresh(sandbox.original):
         raise KeyboardInterrupt
     assert state(repository) == before
-    monkeypatch.setattr("torchmigrate.verify.sandbox.duplicate", interrupted)
+    monkeypatch.setattr("torchmigrate.verify.workspace.sandbox.duplicate", interrupted)
     with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)):
         pass
     assert state(repository) == before
@@ -261,7 +261,7 @@ def line_of(path: Path, text: str) -> int:
 
 def test_the_copy_is_rewritten_and_its_lines_are_known(project: Path) -> None:
     with Sandbox(Project.at(project)) as sandbox:
-        made = migrate(sandbox, config.load([project]))
+        made = migrate(sandbox, config_file.load([project]))
         train = sandbox.rewritten / "train.py"
         assert "x.to(accel.device())" in train.read_text()
         assert (made.files, made.edits) == (1, 2)
@@ -289,7 +289,7 @@ def test_the_projects_own_settings_hold(project: Path) -> None:
     settings = '[tool.torchmigrate]\nignore = ["device/tensor-cuda"]\nextend-exclude = ["two.py"]\n'
     (project / "pyproject.toml").write_text(settings)
     with Sandbox(Project.at(project)) as sandbox:
-        made = migrate(sandbox, config.load([project]))
+        made = migrate(sandbox, config_file.load([project]))
     assert (made.files, made.errors) == (0, ())
 
 
@@ -299,7 +299,7 @@ def test_patterns_hold_where_only_a_part_is_verified(tmp_path: Path) -> None:
         tmp_path / "p", {"pyproject.toml": settings, "sub/deep/a.py": SCRIPT, "sub/b.py": SCRIPT, "c.py": SCRIPT}
     )
     with Sandbox(Project.at(root / "sub")) as sandbox:
-        migrate(sandbox, config.load([root / "sub"]))
+        migrate(sandbox, config_file.load([root / "sub"]))
         changed = {n for n in ("sub/deep/a.py", "sub/b.py", "c.py") if (sandbox.rewritten / n).read_text() != SCRIPT}
     assert changed == {"sub/b.py"}
 
@@ -309,7 +309,7 @@ def test_settings_above_the_repository_hold(tmp_path: Path) -> None:
     top = write_tree(tmp_path / "repo", {"a.py": SCRIPT, "b.py": SCRIPT})
     git(top, "init", "-q")
     with Sandbox(Project.at(top)) as sandbox:
-        migrate(sandbox, config.load([top]))
+        migrate(sandbox, config_file.load([top]))
         changed = {n for n in ("a.py", "b.py") if (sandbox.rewritten / n).read_text() != SCRIPT}
     assert changed == {"b.py"}
 
@@ -317,7 +317,7 @@ def test_settings_above_the_repository_hold(tmp_path: Path) -> None:
 def test_a_read_only_file_is_rewritten_in_the_copy(project: Path) -> None:
     (project / "train.py").chmod(0o444)
     with Sandbox(Project.at(project)) as sandbox:
-        assert migrate(sandbox, config.load([project])).files == 1
+        assert migrate(sandbox, config_file.load([project])).files == 1
 
 
 # ---- the links are for reading

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify import activation
+from torchmigrate.verify.workspace import activation
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -297,7 +297,7 @@ def combine(*tensors, message=%r):
 def blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Record]]:
     """The record of what a program raises in this process: `library` is not its own."""
     pytest.importorskip("torch")
-    from torchmigrate.verify.simulated import failure
+    from torchmigrate.verify.simulated.recorder import failure
 
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     for folder in (project, elsewhere):
@@ -463,7 +463,7 @@ def blamed_again(blamed: Callable[..., Record], text: str) -> Record:
     sys.modules.pop("program", None)
     import linecache
 
-    from torchmigrate.verify.simulated import frames
+    from torchmigrate.verify.simulated.recorder import frames
 
     linecache.clearcache()
     frames.tree.cache_clear()
@@ -516,7 +516,7 @@ combine(own, tricky, tricky["a"] if tricky.get("a") else None, tricky.get("b") a
 
 def test_statement_where_python_does_not_tell_the_expression(tmp_path) -> None:
     """Before Python 3.11."""
-    from torchmigrate.verify.simulated import frames
+    from torchmigrate.verify.simulated.recorder import frames
 
     (tmp_path / "program.py").write_text("for x in (1,):\n    z = combine(x, other.y)\n")
     code = types_module.SimpleNamespace(co_filename=str(tmp_path / "program.py"))

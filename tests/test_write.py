@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchmigrate import write
-from torchmigrate.edits import Changed, Failed
+from torchmigrate.apply import writer
+from torchmigrate.diagnostics.results import Changed, Failed
 
 
 def change(path: Path, after: bytes = b"new\n", before: bytes | None = None, new: bool = False) -> Changed:
@@ -19,7 +19,7 @@ def change(path: Path, after: bytes = b"new\n", before: bytes | None = None, new
 
 
 def errors(*changes: Changed) -> dict[str, str]:
-    return {r.path.name: r.error for r in write.each(changes) if isinstance(r, Failed)}
+    return {r.path.name: r.error for r in writer.each(changes) if isinstance(r, Failed)}
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_ctrl_c_leaves_no_litter(file: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        list(write.each([change(file)]))
+        list(writer.each([change(file)]))
     assert file.read_bytes() == b"old\n"
     assert not litter(file.parent)
 

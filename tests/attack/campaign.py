@@ -26,8 +26,8 @@ from attack.invariants import PATH, WAYS, broken
 from attack.minimise import minimise
 from attack.mutations import mutated
 from attack.programs import program
-from torchmigrate import engine, pool
-from torchmigrate.config import Settings
+from torchmigrate.config.settings import Settings
+from torchmigrate.engine import planner, pool
 
 Input = tuple[int, Path, bytes]
 
@@ -117,7 +117,7 @@ def one_job_or_four(count: int, first: int) -> int:
             for number, _, raw in islice(programs(start), 200):
                 (root / f"m{number}.py").write_bytes(raw)
             settings = Settings(root=root, unsafe_fixes=start % 400 == 0, no_cache=True)
-            one, four = (engine.plan([root], settings, jobs, "apply").results for jobs in (1, 4))
+            one, four = (planner.plan([root], settings, jobs, "apply").results for jobs in (1, 4))
             different = [a.path.name for a, b in zip(one, four, strict=True) if a != b]
             internal = [r for r in one if "internal error" in getattr(r, "error", "")]
             bad += len(different) + len(internal)

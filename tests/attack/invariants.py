@@ -16,17 +16,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from torchmigrate import pack
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Edit, Failed, FileResult, Finding, Skipped, compose
-from torchmigrate.passes import flatten
-from torchmigrate.project import Facts, cuda_classes
-from torchmigrate.rewrite import Outcome, rewrite, with_import
-from torchmigrate.rule import Ruleset
-from torchmigrate.scopes import first_line
-from torchmigrate.source import Source, UnreadableSource, decode
-from torchmigrate.table import Table, table
-from torchmigrate.worker import Job, Worker
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped
+from torchmigrate.engine.worker import Job, Worker
+from torchmigrate.helper.import_edits import with_import
+from torchmigrate.project.builder import cuda_classes
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.rewrite import Outcome, rewrite
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.source.edits import Edit, compose, flatten
+from torchmigrate.source.encoding import Source, UnreadableSource, decode
+from torchmigrate.symbols.scope import first_line
 
 warnings.simplefilter("ignore")  # `ast.parse` warns of escapes in what is generated
 
@@ -37,12 +40,12 @@ PATH = Path("/case.py")
 
 @cache
 def ruleset() -> Ruleset:
-    return pack.load(cases=False)
+    return packs.load(cases=False)
 
 
 @cache
-def rules() -> Table:
-    return table(ruleset())
+def rules() -> DispatchTable:
+    return dispatch_table(ruleset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,10 @@ class Way:
     unsafe: bool = False
     style: str = "helper"
 
-    def facts(self, raw: bytes) -> Facts:
+    def facts(self, raw: bytes) -> ProjectContext:
         settings = Settings(unsafe_fixes=self.unsafe, style=self.style, no_cache=True)
         torch = ">=2.13" if self.style == "native" else None
-        return Facts(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
+        return ProjectContext(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
 
 
 WAYS = (Way(), Way(True), Way(False, "native"), Way(True, "native"))
@@ -141,7 +144,7 @@ def _of_rewrite(raw: bytes, way: Way) -> Iterator[str]:
         yield f"a second run applies {sorted({f.rule for f in again.applied})}"
 
 
-def _with_imports(source: Source, outcome: Outcome, facts: Facts) -> Source:
+def _with_imports(source: Source, outcome: Outcome, facts: ProjectContext) -> Source:
     edits: list[Edit] = []
     if outcome.needs_helper or outcome.needs_torch:
         statement = "import accel" if outcome.needs_helper else ""

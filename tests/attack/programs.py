@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from torchmigrate import pack
+from torchmigrate.rules import packs
 
 NAMES = ("a", "b", "x", "model", "data", "device", "torch", "cuda", "accel", "self", "é", "ｘ", "变量")
 IMPORTS = (
@@ -83,7 +83,7 @@ def pieces() -> Pieces:
     statements: dict[str, None] = {}
     expressions: dict[str, None] = {}
     imports: dict[str, None] = dict.fromkeys(IMPORTS)
-    for rule in pack.load().rules.values():
+    for rule in packs.load().rules.values():
         for case in rule.cases:
             if not case.file:
                 _take(case.before.lstrip("\n"), statements, expressions, imports)

@@ -13,18 +13,23 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from torchmigrate import baseline, config, notebook, pack, suppress
-from torchmigrate.cases import migrate
-from torchmigrate.catalog import reader as catalog
-from torchmigrate.config import Settings
-from torchmigrate.edits import Finding, Unchanged
-from torchmigrate.errors import UserError
-from torchmigrate.notebook import UnreadableNotebook
-from torchmigrate.pack import PackError
-from torchmigrate.rewrite import RewriteError
-from torchmigrate.rule import Ruleset
-from torchmigrate.source import UnreadableSource, decode
-from torchmigrate.table import Table, table
+from torchmigrate.apply import baseline
+from torchmigrate.base.errors import UserError
+from torchmigrate.catalog import row_reader as catalog
+from torchmigrate.config import config_file
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import Unchanged
+from torchmigrate.engine.case_runner import migrate
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.rewrite import RewriteError
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.rules.reader import PackError
+from torchmigrate.source import notebook
+from torchmigrate.source.encoding import UnreadableSource, decode
+from torchmigrate.source.notebook import UnreadableNotebook
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT / "tests" / "data" / "fuzz"
@@ -77,8 +82,8 @@ def _says(error: Exception) -> None:
 
 def read_pack(raw: bytes) -> None:
     try:
-        rule = pack.load_rule(_written("own/rule.toml", raw))
-        rules = table(Ruleset({rule.id: rule}))
+        rule = packs.load_rule(_written("own/rule.toml", raw))
+        rules = dispatch_table(Ruleset({rule.id: rule}))
     except PackError as error:
         _says(error)
         return
@@ -104,13 +109,13 @@ def read_config(raw: bytes) -> None:
     for name in ("pyproject.toml", "torchmigrate.toml"):
         path = _written(name, raw)
         try:
-            values = config.read(path)
+            values = config_file.read(path)
         except UserError as error:
             _says(error)
             continue
         settings = Settings(**{"root": _folder(), **values})
         settings.ignored_in(_folder() / "a" / "b.py")
-        at = config.places(path)
+        at = config_file.places(path)
         lines = raw.count(b"\n") + raw.count(b"\r") + 1
         for key in values:
             number = int(at((key.replace("_", "-"),)).rpartition(":")[2])
@@ -132,7 +137,7 @@ def read_notebook(raw: bytes) -> None:
 def read_suppressions(raw: bytes) -> None:
     try:
         source = decode(raw)
-        found = suppress.find(source)
+        found = suppressions.find(source)
     except (UnreadableSource, SyntaxError, RecursionError, MemoryError):
         return
     last = len(source.line_starts)
@@ -143,8 +148,8 @@ def read_suppressions(raw: bytes) -> None:
 
 
 @cache
-def _rules() -> Table:
-    return table(pack.load(cases=False))
+def _rules() -> DispatchTable:
+    return dispatch_table(packs.load(cases=False))
 
 
 def read_text(raw: bytes) -> None:
@@ -153,7 +158,7 @@ def read_text(raw: bytes) -> None:
     _text_findings(_rules(), name, raw[1:])
 
 
-def _text_findings(rules: Table, name: str, raw: bytes) -> None:
+def _text_findings(rules: DispatchTable, name: str, raw: bytes) -> None:
     result = rules.texts.inspect(_folder() / "texts" / name, raw)
     if isinstance(result, Unchanged):
         lines = len(raw.splitlines()) + raw.count(b"\r") + 1
@@ -193,7 +198,7 @@ def _rule_files() -> Iterator[bytes]:
 
 
 def _text_cases() -> Iterator[bytes]:
-    for rule in pack.load().rules.values():
+    for rule in packs.load().rules.values():
         for number, case in enumerate(rule.cases if rule.patterns else ()):
             if case.file:
                 kind = next((i for i, n in enumerate(NAMES) if n.rpartition("/")[2] == case.file), number % len(NAMES))

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from runtime.surface.compiled import CASES
 
-from torchmigrate import pack, runtime, transforms
-from torchmigrate.transforms.graph_break import ELSEWHERE, SKIPPED
+from torchmigrate import runtime
+from torchmigrate.fixers import registry
+from torchmigrate.fixers.compile.graph_break import ELSEWHERE, SKIPPED
+from torchmigrate.rules import packs
 
 CASES_FILE = Path(__file__).parent / "surface" / "compiled.py"
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
@@ -37,10 +39,10 @@ def strings(path: Path) -> Iterator[str]:
 
 def written() -> set[str]:
     """By the templates of the rules, by their cases and by the transforms."""
-    rules = pack.load().rules.values()
+    rules = packs.load().rules.values()
     texts = [r.template for rule in rules for r in rule.rewrites if r.template]
     texts += [case.after for rule in rules for case in rule.cases if case.after]
-    for path in Path(transforms.__file__).parent.glob("*.py"):
+    for path in Path(registry.__file__).parent.glob("*.py"):
         texts += strings(path)
     return helped(" ".join(texts))
 

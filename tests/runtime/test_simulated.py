@@ -16,7 +16,7 @@ import pytest
 from runtime.surface import BACKENDS, CAPACITY, load
 
 from torchmigrate import runtime
-from torchmigrate.verify.activation import environment
+from torchmigrate.verify.workspace.activation import environment
 
 SURFACE = Path(__file__).parent / "surface"
 IMPORTED = os.pathsep.join(str(SURFACE.parents[i]) for i in (1, 2))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify.activation import environment
+from torchmigrate.verify.workspace.activation import environment
 
 BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia")
 PROGRAMS = Path(__file__).parent / "programs"

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torchmigrate.verify.simulated import composites
+from torchmigrate.verify.simulated.torch_c import composites
 
 
 def doubles(*shape: int) -> torch.Tensor:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from torchmigrate import pack
-from torchmigrate.verify.simulated.operators import facts
+from torchmigrate.rules import packs
+from torchmigrate.verify.simulated.torch_c.operators import facts
 
 PROGRAM = Path(__file__).parent / "programs" / "mps_operators.py"
-RULE = pack.load(cases=False).rules["hazard/mps-operator"]
+RULE = packs.load(cases=False).rules["hazard/mps-operator"]
 THERE = 15
 # what is missing besides: parts of others, what other rules speak about, and what the CPU's or CUDA's path alone calls
 BESIDE = {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchmigrate.verify.simulated import operators
-from torchmigrate.verify.simulated.operators import facts
+from torchmigrate.verify.simulated.torch_c import operators
+from torchmigrate.verify.simulated.torch_c.operators import facts
 
 
 def test_known_rows() -> None:

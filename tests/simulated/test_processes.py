@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torchmigrate.verify.activation import environment
+from torchmigrate.verify.workspace.activation import environment
 
 DEVICE = "from torch import accelerator as a; print(a.current_accelerator(), a.device_count())"
 

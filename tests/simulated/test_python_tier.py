@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify.activation import environment
 from torchmigrate.verify.simulated import python_tier
+from torchmigrate.verify.workspace.activation import environment
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torchmigrate.catalog.row import Row
 from torchmigrate.catalog.usage import Uses
-from torchmigrate.scope import Scope, literal_getattr
+from torchmigrate.symbols.resolver import literal_getattr
+from torchmigrate.symbols.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)

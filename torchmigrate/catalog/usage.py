@@ -8,21 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate import cells, files, notebook, project, regular, source, suppress
-from torchmigrate.catalog import Catalog
-from torchmigrate.config import Settings
-from torchmigrate.edits import Failed, FileResult, Finding, Safety, Skipped, Unchanged, failures
-from torchmigrate.gather import project_root
-from torchmigrate.module import Module
-from torchmigrate.project import Facts
-from torchmigrate.receiver import Kind, receiver_kind
-from torchmigrate.rule import Ruleset
-from torchmigrate.scan import Scan
-from torchmigrate.scope import Scope, literal_getattr
-from torchmigrate.table import Table
-from torchmigrate.transforms.device_expression import DEVICE_NAME, carrier
-from torchmigrate.transforms.once import uses_torch
-from torchmigrate.worker import Done, Job, Worker
+from torchmigrate.base import safe_read
+from torchmigrate.catalog.load import Catalog
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.diagnostics.results import Failed, FileResult, Skipped, Unchanged, failures
+from torchmigrate.engine.worker import Done, Job, Worker
+from torchmigrate.project import builder, discovery, helper_file
+from torchmigrate.project.builder import project_root
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting import notebook_results
+from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import Visitor
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.receiver import Kind, receiver_kind
+from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.source import encoding, notebook
+from torchmigrate.symbols.resolver import literal_getattr
+from torchmigrate.symbols.scope import Scope
 
 # below these, a name without a row is said; elsewhere in torch most names have nothing to do with devices
 _DEVICE_MODULES = {"cuda", "mps", "xpu", "mtia", "accelerator", "npu", "hpu", "mlu", "musa"}
@@ -60,7 +66,7 @@ def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
 
 
 def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileResult]:
-    found = files.discover([path], settings)
+    found = discovery.discover([path], settings)
     jobs: list[Job] = []
     for item in found:
         if item.error is not None:
@@ -69,11 +75,11 @@ def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileR
             yield Skipped(item.path, item.skipped_reason)
         else:
             try:
-                jobs.append(Job(str(item.path), regular.read(item.path), "check"))
+                jobs.append(Job(str(item.path), safe_read.read(item.path), "check"))
             except OSError as error:
                 yield Failed(item.path, f"cannot be read: {error.strerror or error}")
-    classes = frozenset().union(*(project.cuda_classes(job.raw) for job in jobs))
-    facts = Facts(project_root([path]), settings, tuple(job.path for job in jobs), classes)
+    classes = frozenset().union(*(builder.cuda_classes(job.raw) for job in jobs))
+    facts = ProjectContext(project_root([path]), settings, tuple(job.path for job in jobs), classes)
     surveyor = _Surveyor(catalog, facts)
     yield from (surveyor(job)[0] for job in jobs)
 
@@ -81,7 +87,7 @@ def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileR
 class _Surveyor(Worker):
     """A worker (its isolation and errors) that counts in place of judging."""
 
-    def __init__(self, catalog: Catalog, facts: Facts) -> None:
+    def __init__(self, catalog: Catalog, facts: ProjectContext) -> None:
         super().__init__(Ruleset({}), facts)
         self.catalog = catalog
 
@@ -92,25 +98,25 @@ class _Surveyor(Worker):
         return result, unbound
 
     def _one(self, path: Path, job: Job) -> Done:
-        if job.raw.startswith(files.MARKER):
+        if job.raw.startswith(helper_file.MARKER):
             return Unchanged(path), None
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
         if book and book.language:
             return Skipped(path, f"a notebook in {book.language}"), None
-        text = book.source if book else source.decode(job.raw)
-        if b"torchmigrate: skip-file" in text.utf8 and suppress.find(text).skip_file:
+        text = book.source if book else encoding.decode(job.raw)
+        if b"torchmigrate: skip-file" in text.utf8 and suppressions.find(text).skip_file:
             return Skipped(path, "# torchmigrate: skip-file"), None
-        places = list(Uses(Module(path, text, self.facts), self.catalog).places())
-        places = list(cells.in_cells(places, book))
-        unread = cells.unread(book, lambda raw: _MAY_USE.search(raw) is not None) if book else ""
+        places = list(Uses(SemanticModel(path, text, self.facts), self.catalog).places())
+        places = list(notebook_results.in_cells(places, book))
+        unread = notebook_results.unread(book, lambda raw: _MAY_USE.search(raw) is not None) if book else ""
         return Unchanged(path, tuple(places), unread=unread), None
 
 
-class Uses(Scan):
+class Uses(Visitor):
     """All uses in one module. Unlike rules, it looks at every statement, and at what is assigned to."""
 
-    def __init__(self, module: Module, catalog: Catalog) -> None:
-        super().__init__(module, Table({}, (), ()))
+    def __init__(self, module: SemanticModel, catalog: Catalog) -> None:
+        super().__init__(module, DispatchTable({}, (), ()))
         self.catalog = catalog
         self.uses_torch = uses_torch(module)
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from torchmigrate import diff
-from torchmigrate.errors import UserError, did_you_mean
-from torchmigrate.report import Report, place
-from torchmigrate.visible import visible, visible_lines
+from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base.text import visible, visible_lines
+from torchmigrate.formats import diff
+from torchmigrate.formats.model import Report, place
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.migrate import Request
-    from torchmigrate.config import Settings
-    from torchmigrate.project import Facts
+    from torchmigrate.cli.request import Request
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.project.context import ProjectContext
 
 
 _NAMED = 5
@@ -44,7 +44,7 @@ def columns(stream: TextIO) -> int | None:
 
 def reports(request: Request) -> Iterator[Request]:
     """The request for each report: that of `--output-format`, then those of `--also`. Raises UserError."""
-    from torchmigrate.cli.commands import Format
+    from torchmigrate.cli.parameters import Format
 
     yield request
     for given in request.also or ():
@@ -58,7 +58,7 @@ def reports(request: Request) -> Iterator[Request]:
         yield replace(request, output_format=Format(name), output=Path(file))
 
 
-def body(report: Report, request: Request, settings: Settings, facts: Facts | None = None) -> Iterator[bytes]:
+def body(report: Report, request: Request, settings: Settings, facts: ProjectContext | None = None) -> Iterator[bytes]:
     """What goes to stdout: the diff of a dry run, then the findings; or one document for another program."""
     if request.output_format.value == "diff":
         yield from _diff(report, request, settings.root, colour=False, terminal=False)
@@ -73,14 +73,14 @@ def body(report: Report, request: Request, settings: Settings, facts: Facts | No
     yield from (line.encode(errors="surrogateescape") + b"\n" for line in _findings(report, request, colour))
 
 
-def _document(report: Report, request: Request, settings: Settings, facts: Facts | None) -> Iterable[str]:
+def _document(report: Report, request: Request, settings: Settings, facts: ProjectContext | None) -> Iterable[str]:
     from importlib import import_module
 
-    from torchmigrate import pack
-    from torchmigrate.report.places import base_of
+    from torchmigrate.formats.positions import base_of
+    from torchmigrate.rules import packs
 
     name = request.output_format.value
-    layout = import_module(f"torchmigrate.report.{name}")  # of eight, the one that was asked for
+    layout = import_module(f"torchmigrate.formats.{name}")  # of eight, the one that was asked for
     if name == "json":
         return [layout.render(report)]
     base = base_of(report)
@@ -88,18 +88,18 @@ def _document(report: Report, request: Request, settings: Settings, facts: Facts
         return cast("Iterable[str]", layout.lines(report, base))
     if name not in ("sarif", "markdown"):
         return [layout.render(report, base)]
-    rules = pack.load(settings.rule_paths, cases=False).rules
+    rules = packs.load(settings.rule_paths, cases=False).rules
     return [layout.render(report, base, rules, facts) if name == "sarif" else layout.render(report, base, rules)]
 
 
 def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
     if not request.statistics and request.output_format.value == "concise":
-        from torchmigrate.report import concise
+        from torchmigrate.formats import text
 
-        return concise.lines(report)
+        return text.concise_lines(report)
     if not report.findings and not request.statistics:
         return ()
-    from torchmigrate.report import text
+    from torchmigrate.formats import text
 
     return (
         text.statistics(report, colour)
@@ -168,10 +168,10 @@ def unread(report: Report, verbose: bool) -> Iterator[str]:
 def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None) -> None:
     """To stdout, or another stream, as bytes (a diff has the encodings of its files), or to a file in one step."""
     if file is not None:
-        from torchmigrate import write
+        from torchmigrate.base import atomic_write
 
         try:
-            write.alone(file, b"".join(parts))
+            atomic_write.alone(file, b"".join(parts))
         except OSError as error:
             what = f"cannot write {file}: {(error.strerror or str(error)).lower()}"
             raise UserError(what, "name a file in a directory that is there and can be written") from None

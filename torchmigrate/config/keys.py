@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
-from torchmigrate import globs
-from torchmigrate.config import BACKENDS
-from torchmigrate.errors import short
-from torchmigrate.kinds import BOOLEAN, STRING, Kind, matching, member, one_of, strings, table_of
+from torchmigrate.base import globs
+from torchmigrate.base.errors import short
+from torchmigrate.base.schema import BOOLEAN, STRING, Kind, matching, member, one_of, strings, table_of
+from torchmigrate.torch_api.backends import BACKENDS
+from torchmigrate.torch_api.versions import SPEC
 
-_CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"
 _NAME = r"[^/,*\s](?:[^/,*]*[^/,*\s])?"
 NAME = matching(rf"{_NAME}(?:/{_NAME})?", 'name packs or rules, as "device" or "device/tensor-cuda"')
-SPEC = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifier such as ">=2.1"')
 
 
 class Key(NamedTuple):

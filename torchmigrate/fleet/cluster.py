@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchmigrate import __version__
-from torchmigrate.errors import UserError
+from torchmigrate.base.errors import UserError
 from torchmigrate.fleet.process import Workers
 from torchmigrate.fleet.task import Outcome, Task, failure
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
 
 _PATIENCE = 10  # seconds for a scheduler to answer, and for a first worker to come
 _GONE = "run the same command again once it is back: what is done stays done"

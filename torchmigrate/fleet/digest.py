@@ -9,11 +9,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchmigrate import __version__, cache, pack
-from torchmigrate.engine import Input
+from torchmigrate import __version__
+from torchmigrate.base import user_cache
+from torchmigrate.engine.model import Input
+from torchmigrate.engine.plan_cache import describing, sources
 from torchmigrate.fleet.task import Task
-from torchmigrate.gather import project_root
-from torchmigrate.remembered import describing, sources
+from torchmigrate.project.builder import project_root
+from torchmigrate.rules import packs
 
 _ASKED = ("mode", "per_pack", "branch", "author", "verify", "score", "isolated", "rev")
 
@@ -25,14 +27,14 @@ def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given:
     if root is not None and given is not None:
         files = sorted(str(item.path) for item in given.found if item.skipped_reason is None)
         files += describing(files, project_root([root]))
-    return cache.key([*words, asked, __version__, _ourselves()], files)
+    return user_cache.key([*words, asked, __version__, _ourselves()], files)
 
 
 @functools.cache
 def _ourselves() -> str:
     """The code and the rules, which change within a version in a checkout."""
     digest = hashlib.blake2b(digest_size=20)
-    code, rules = Path(__file__).parents[1], pack.builtin()
+    code, rules = Path(__file__).parents[1], packs.builtin()
     for top, paths in ((code, map(Path, sources())), (rules, sorted(rules.glob("*/*.toml")))):
         for path in paths:
             data = path.read_bytes()

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Protocol
 
-from torchmigrate.errors import UserError
+from torchmigrate.base.errors import UserError
 from torchmigrate.fleet.process import Workers
 from torchmigrate.fleet.task import Outcome, Task
 

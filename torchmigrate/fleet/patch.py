@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchmigrate import pack, split
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed
-from torchmigrate.engine import Plan
-from torchmigrate.errors import UserError
+from torchmigrate.base.errors import UserError
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import per_pack
+from torchmigrate.engine.model import Plan
+from torchmigrate.engine.per_pack import Step
 from torchmigrate.fleet.task import Task
 from torchmigrate.fleet.tree import Tree, git, scratch_repository
-from torchmigrate.split import Step
-from torchmigrate.vcs import Repository
+from torchmigrate.rules import packs
+from torchmigrate.vcs.git_tree import Repository
 
 _NO_TIME = "946684800 +0000"  # a plain folder has no date, and the same bytes are to come out each time
 _SUBJECT = "Run on the accelerator that is there, not on CUDA alone"
@@ -42,9 +43,9 @@ def carried(plan: Plan, tree: Tree, task: Task, settings: Settings, scratch: Pat
 def steps(plan: Plan, changes: Sequence[Changed], task: Task, settings: Settings) -> list[Step]:
     """One commit, or one for each pack as `apply --commit` makes them."""
     if task.per_pack and plan.facts is not None:
-        ruleset = pack.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
+        ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
         helpers = {change.path: change.after for change in changes if not change.applied}
-        return split.steps(changes, helpers, plan.facts, ruleset)
+        return per_pack.steps(changes, helpers, plan.facts, ruleset)
     counts = Counter(finding.rule for change in changes for finding in change.applied)
     rows = "".join(f"- {rule} ({n})\n" for rule, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     return [Step({change.path: change.after for change in changes}, f"{_SUBJECT}\n\n{rows}")]

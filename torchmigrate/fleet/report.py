@@ -12,13 +12,12 @@ from importlib import resources
 from typing import Any
 
 from torchmigrate import __version__
+from torchmigrate.base.text import counted
 from torchmigrate.fleet.task import FAILED, Summary
-from torchmigrate.report import portability
-from torchmigrate.report.marks import cell, code, plain
-from torchmigrate.report.portability import percent
-from torchmigrate.report.portability.markup import Markup, element, prose
-from torchmigrate.report.portability.survey import clean
-from torchmigrate.words import counted
+from torchmigrate.formats.markdown_escape import cell, code, plain
+from torchmigrate.formats.portability.markup import Markup, element, prose
+from torchmigrate.portability.score import percent
+from torchmigrate.portability.survey import clean
 
 HEADS = ("Repository", "Files", "Edits", "Fixable", "Unsafe", "Needs you", "Sites", "Portable", "Seconds", "Status")
 LEGEND = (
@@ -158,7 +157,7 @@ def as_json(fleet: Fleet) -> str:
 
 def html(fleet: Fleet) -> str:
     """One page, without scripts or requests."""
-    style = resources.files(portability.__name__).joinpath("page.css").read_text(encoding="utf-8")
+    style = resources.files("torchmigrate.formats.portability").joinpath("page.css").read_text(encoding="utf-8")
     head = element(
         "head",
         element("meta", charset="utf-8"),

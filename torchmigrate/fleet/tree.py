@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchmigrate import vcs
-from torchmigrate.errors import UserError
+from torchmigrate.base.errors import UserError
 from torchmigrate.fleet.listing import masked
 from torchmigrate.fleet.task import Task
-from torchmigrate.vcs import Repository
+from torchmigrate.vcs import git_tree
+from torchmigrate.vcs.git_tree import Repository
 
 # Of a scratch repository we know the settings; the user's own could name filters and ways to print a diff.
 APART = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_LFS_SKIP_SMUDGE": "1"}
@@ -58,9 +58,9 @@ def origin(task: Task) -> Origin:
     if not path.is_dir():
         what = "is no folder" if path.exists() else "no such folder on this machine"
         raise UserError(f"{task.shown}: {what}", "a path must be there for every worker: share the disk, or name a URL")
-    repository = _bare(path) or vcs.repository(path)
+    repository = _bare(path) or git_tree.repository(path)
     if repository is None:
-        if vcs.marker(path) == path:
+        if git_tree.marker(path) == path:
             raise UserError(f"{task.shown}: git cannot read it", f"`git -C {path} status` says why")
         if task.rev:
             raise UserError(f"{task.shown}: `{task.rev}` is meant for git, and this is a plain folder")
@@ -148,7 +148,7 @@ def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **e
     try:
         return repository.run(*arguments, env={**APART, **env}, stdin=stdin)
     except gitpython.exc.GitError as error:
-        raise UserError(f"git {arguments[0]}: {vcs.complaint(error)}") from None
+        raise UserError(f"git {arguments[0]}: {git_tree.complaint(error)}") from None
 
 
 def _network(directory: Path, *arguments: str) -> bytes:
@@ -165,5 +165,5 @@ def _run(client: Any, command: list[str], env: Mapping[str, str]) -> bytes:
         output = client.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=dict(env))
     except gitpython.exc.GitError as error:
         verb = next(word for word in command[len(_SAFE) + 1 :] if not word.startswith("-"))
-        raise UserError(f"git {verb}: {masked(vcs.complaint(error))}") from None
+        raise UserError(f"git {verb}: {masked(git_tree.complaint(error))}") from None
     return bytes(output)

@@ -3,25 +3,31 @@ unless `--verify` asks for it."""
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torchmigrate import __version__, config, engine
-from torchmigrate.config import Settings
-from torchmigrate.edits import Changed, Failed, FileResult
-from torchmigrate.engine import Input
-from torchmigrate.errors import UserError
-from torchmigrate.fleet import checked, patch, score, tree
+from torchmigrate import __version__
+from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import counted
+from torchmigrate.config import config_file
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Status
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Unchanged
+from torchmigrate.engine import planner
+from torchmigrate.engine.model import Input
+from torchmigrate.fleet import patch, tree
 from torchmigrate.fleet.digest import digest_of
 from torchmigrate.fleet.task import Outcome, Summary, Task, failure
 from torchmigrate.fleet.tree import Origin, Tree
-from torchmigrate.report import Report
-from torchmigrate.report import json as findings_json
-from torchmigrate.words import counted
+from torchmigrate.formats import json as findings_json
+from torchmigrate.formats.model import Report
+from torchmigrate.portability import survey
+from torchmigrate.portability.score import Apart, Stage, Survey
 
 
 def work(task: Task, scratch: Path) -> Outcome:
@@ -66,10 +72,10 @@ def _work(task: Task, scratch: Path) -> Outcome:
 def _settings(task: Task, taken: Tree) -> Settings:
     """The repository's own, unless it is to have none, with the command line's on top. What lies around a scratch
     repository is none of its business."""
-    own = taken.repository is None or config.find(taken.root) in _inside(taken)
+    own = taken.repository is None or config_file.find(taken.root) in _inside(taken)
     flags = {name: tuple(value) if isinstance(value, list) else value for name, value in task.flags.items()}
     exclude = flags.pop("extend_exclude", ())
-    settings = config.load([taken.root], None, task.isolated or not own, **flags)
+    settings = config_file.load([taken.root], None, task.isolated or not own, **flags)
     if not own:
         settings = replace(settings, root=taken.root)
     return replace(settings, extend_exclude=settings.extend_exclude + exclude, no_cache=True)
@@ -82,10 +88,10 @@ def _inside(taken: Tree) -> list[Path]:
 
 
 def _given(taken: Tree, settings: Settings) -> Input:
-    from torchmigrate.pack import PackError
+    from torchmigrate.rules.reader import PackError
 
     try:
-        return engine.prepare([taken.root], settings)
+        return planner.prepare([taken.root], settings)
     except PackError as error:
         raise UserError(str(error).partition("\n")[0]) from None
 
@@ -94,11 +100,11 @@ def _migrated(
     task: Task, origin: Origin, taken: Tree, settings: Settings, given: Input, scratch: Path, digest: str
 ) -> Outcome:
     paths = [taken.root]
-    plan = engine.plan(paths, settings, 1, "apply" if task.mode == "apply" else "check", given=given)
+    plan = planner.plan(paths, settings, 1, "apply" if task.mode == "apply" else "check", given=given)
     report = Report(plan.results, plan.files_seen, task.mode, taken.root, settings.backends, plan.others)
     files = {"findings.json": (findings_json.render(report) + "\n").encode(errors="backslashreplace")}
-    scored = score.score(paths, settings, given) if task.score else None
-    verified = checked.verify(task, taken.root, settings) if task.verify else None
+    scored = score(paths, settings, given) if task.score else None
+    verified = verify(task, taken.root, settings) if task.verify else None
     if task.mode == "apply":
         files |= patch.carried(plan, taken, task, settings, scratch)
     notes = [note for note in (origin.note, *plan.notes) if note]
@@ -170,3 +176,53 @@ def _said(result: FileResult, report: Report) -> str:
         return f"could rewrite {name}"
     rules = ", ".join(dict.fromkeys(finding.rule for finding in result.applied))
     return f"rewrote {name} ({rules})" if rules else f"wrote {name}"
+
+
+_WORDS = {0: "same", 1: "differs", 2: "could not be verified"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """`told` in words; `report` is that of verify, as JSON, None where it could not begin."""
+
+    told: str
+    report: bytes | None
+
+
+def verify(task: Task, root: Path, settings: Settings) -> Verified:
+    """With the settings of the migration, on those of its backends that can be run on."""
+    from torchmigrate.formats.tables import verify_json
+    from torchmigrate.verify import backends, session
+    from torchmigrate.verify.verdict import exit_status
+
+    names = tuple(name for name in settings.backends if name in backends.KNOWN) or backends.DEFAULT
+    try:
+        result = session.verify(session.Request(root, task.verify, names, settings=settings), lambda line: None)
+    except UserError as error:
+        return Verified(f"{_WORDS[2]}: {error.message}", None)
+    status, reason = exit_status(result.verdicts), result.verdicts[0].reason
+    report = json.loads(verify_json.render(result)) | {"root": task.shown}  # not a place that is gone
+    told = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
+    return Verified(told, json.dumps(report, indent=2).encode() + b"\n")
+
+
+def score(paths: Sequence[Path], settings: Settings, given: Input) -> dict[str, Any]:
+    """`{sites, everywhere: {before, after, after_unsafe}, backends: {NAME: {before, after, after_unsafe}}}`, counts of
+    sites; `everywhere`: on each of the backends."""
+    safe = planner.plan(paths, replace(settings, unsafe_fixes=False), 1, "survey", given=given).results
+    held = any(f.status is Status.HELD for r in safe if isinstance(r, Unchanged) for f in r.findings)
+    unsafe = safe
+    if held:
+        unsafe = planner.plan(paths, replace(settings, unsafe_fixes=True), 1, "survey", given=given).results
+    root = config_file.common_parent(paths)
+    sites = survey.sites(safe, unsafe, root)
+    found = Survey(root, "", None, 0, sites, {}, Apart(), (), tuple(settings.backends))
+    stages = {stage.value: stage for stage in Stage}
+    runs = {
+        b: {name: sum(site.runs(b, stage) for site in sites) for name, stage in stages.items()} for b in found.backends
+    }
+    return {
+        "sites": len(sites),
+        "everywhere": {name: found.everywhere(stage) for name, stage in stages.items()},
+        "backends": runs,
+    }

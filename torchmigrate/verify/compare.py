@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.globs import Globs
-from torchmigrate.verify.copying import LARGE
+from torchmigrate.base.globs import Globs
+from torchmigrate.base.text import shorten
 from torchmigrate.verify.printed import Kind, Line, Number, is_poison, lines
-from torchmigrate.words import shorten
+from torchmigrate.verify.workspace.copying import LARGE
 
 _TEXT_LIMIT = 8 * LARGE  # bytes: larger written files are compared by digest
 _QUOTED = 72  # characters of a line in a report

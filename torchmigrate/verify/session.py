@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from torchmigrate import config
-from torchmigrate.config import Settings
+from torchmigrate.base.text import counted, shorten
+from torchmigrate.config import config_file
+from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
-from torchmigrate.verify.interpreter import Command, resolve
-from torchmigrate.verify.migration import Migration, migrate
-from torchmigrate.verify.origin import Origins
-from torchmigrate.verify.run import Outcome, Run, Task, execute
-from torchmigrate.verify.sandbox import Project, Sandbox
+from torchmigrate.verify.process.interpreter import Command, resolve
+from torchmigrate.verify.process.run import Outcome, Run, Task, execute
 from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
-from torchmigrate.words import counted, shorten
+from torchmigrate.verify.workspace.line_map import Origins
+from torchmigrate.verify.workspace.migration import Migration, migrate
+from torchmigrate.verify.workspace.sandbox import Project, Sandbox
 
 Say = Callable[[str], None]
 _LONG = 80  # characters of an error in a line of progress
@@ -60,7 +60,7 @@ class Result:
 def verify(request: Request, say: Say) -> Result:
     """Run it all. `say` gets lines for people. Raises UserError where nothing can be run; leaves nothing behind."""
     project = Project.at(request.path)
-    settings = request.settings or config.load([request.path], unsafe_fixes=request.unsafe_fixes)
+    settings = request.settings or config_file.load([request.path], unsafe_fixes=request.unsafe_fixes)
     command = resolve(request.words, project.directory)
     if command.note:
         say(f"note: {command.note}")

@@ -6,18 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from torchmigrate.verify.compare import (
-    Comparison,
-    Reference,
-    Tolerance,
-    comparable,
-    compare,
-    compare_files,
-    reference,
-)
+from torchmigrate.base.text import counted
+from torchmigrate.verify.compare import Comparison, Reference, Tolerance, comparable, compare, compare_files, reference
 from torchmigrate.verify.printed import is_poison, shape
-from torchmigrate.verify.run import Outcome, Run, told
-from torchmigrate.words import counted
+from torchmigrate.verify.process.run import Outcome, Run, told
 
 _POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"
 

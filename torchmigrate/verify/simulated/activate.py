@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import batch_norm, composites, devices, tensor_types
 from .settings import Settings
+from .torch_c import batch_norm, composites, devices, tensor_types
 
 _kept: list[Any] = []  # a torch.library.Library takes its kernels along when it goes
 _statistics: list[Callable[[], dict[str, Any]]] = []

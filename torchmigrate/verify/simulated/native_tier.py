@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import bindings
 from .build import library, torch_folder, torch_version
 from .settings import Settings
+from .torch_c import c_module
 
 _BEFORE_OURS = ("libtorch_global_deps.so", "libtorch_cpu.so", "libtorch.so")
 
@@ -39,14 +39,14 @@ def _library(torch: Path) -> Path:
 
 def bind(settings: Settings) -> None:
     """Just before torch.cuda or torch.xpu runs."""
-    bindings.install(settings.profile, settings.count)
+    c_module.install(settings.profile, settings.count)
 
 
 def configure(settings: Settings) -> Any:
     """After `import torch`: hands the backend's rules to C++. Returns torch.ops.torchmigrate_simulated."""
     import torch
 
-    from .operators import facts
+    from .torch_c.operators import facts
 
     profile, known, ops = settings.profile, facts(), torch.ops.torchmigrate_simulated
     numbers = {name: i for i, name in enumerate(_SCALAR_TYPES.split())}

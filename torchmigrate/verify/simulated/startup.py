@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
-from . import guard
+from . import write_protection
 from .settings import Settings
 
 Step = Callable[[], None]
@@ -21,20 +21,21 @@ def prepare() -> None:
     random.seed(0)  # a program that seeds nothing is comparable with itself
     _watch(_before(settings), _after(settings))
     _report(settings)
-    guard.install(settings.readonly)
+    write_protection.install(settings.readonly)
 
 
 def _report(settings: Settings) -> None:
     if settings.reports:
-        from . import witness
+        from .recorder import process_report
 
-        witness.install(settings)
+        process_report.install(settings)
 
 
 def _before(settings: Settings) -> dict[str, Step]:
     if not settings.native:
         return {}
-    from . import distributed, native_tier
+    from . import native_tier
+    from .torch_c import distributed
 
     steps = {
         "torch": lambda: native_tier.start(settings),
@@ -52,10 +53,10 @@ def _after(settings: Settings) -> dict[str, Step]:
 
             activate.activate(settings)
         if settings.reports:
-            from . import witness
+            from .recorder import process_report
 
-            witness.torch_imported()
-        guard.protect_torch(settings.readonly)
+            process_report.torch_imported()
+        write_protection.protect_torch(settings.readonly)
         _seed_torch()
 
     return {"torch": torch_is_there, "numpy": _seed_numpy, **_after_distributed(settings)}
@@ -64,7 +65,7 @@ def _after(settings: Settings) -> dict[str, Step]:
 def _after_distributed(settings: Settings) -> dict[str, Step]:
     if not settings.native:
         return {}
-    from . import distributed
+    from .torch_c import distributed
 
     return {"torch.distributed.distributed_c10d": lambda: distributed.register(settings)}
 

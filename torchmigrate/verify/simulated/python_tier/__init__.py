@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from .. import composites, devices, operators, untraced
 from ..settings import Settings
+from ..torch_c import composites, devices, operators, untraced
 from . import accelerator, autocast, kernels, streams
 from .device import Device
 from .generators import Generators

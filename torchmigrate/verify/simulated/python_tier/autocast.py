@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..composites import Library
+from ..torch_c.composites import Library
 from .overloads import overload
 
 _KEY = "AutocastPrivateUse1"

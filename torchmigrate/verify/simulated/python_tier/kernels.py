@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..composites import Library
-from ..operators import facts
+from ..torch_c.composites import Library
+from ..torch_c.operators import facts
 from .device import Device
 from .host import give, host_bytes, host_storage, host_view
 from .overloads import overload

@@ -1,0 +1,92 @@
+"""A baseline: findings that a project has and knows of. A file of JSON, one finding per line, that diffs and merges."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchmigrate.base import safe_read
+from torchmigrate.base.errors import UserError
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.diagnostics.results import FileResult
+from torchmigrate.diagnostics.source_lines import SourceLines
+
+_FORMAT = "torchmigrate-baseline"
+_VERSION = 1
+_SETTLED = (Status.SUPPRESSED, Status.LEFT)
+_FIELDS = ("file", "rule", "fingerprint")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """One known finding. `file` is relative to the baseline's directory, slash-separated; `fingerprint` says which of
+    the rule's findings in it: by what the lines say, not where they stand."""
+
+    file: str
+    rule: str
+    fingerprint: str
+
+
+def entries(result: FileResult, findings: Sequence[Finding], directory: Path) -> Iterator[tuple[Finding, Entry]]:
+    """The findings of one file that count, each with its entry. Equal ones are told apart by their order."""
+    lines = SourceLines(result, True)
+    file = os.path.relpath(result.path, directory).replace(os.sep, "/")
+    seen: Counter[str] = Counter()
+    for finding in sorted(findings, key=lambda f: (f.cell or 0, f.line, f.column, f.rule)):
+        if finding.status in _SETTLED:
+            continue
+        text = "".join("".join(lines.own(finding)).split())  # formatting it anew changes nothing
+        key = "\0".join((finding.rule, file, text))
+        yield finding, Entry(file, finding.rule, _digest(f"{key}\0{seen[key]}"))
+        seen[key] += 1
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def read(file: Path) -> frozenset[Entry]:
+    """What a baseline holds. Raises UserError where there is none, or where the file is something else."""
+    try:
+        data = json.loads(safe_read.read(file))
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such baseline", "--write-baseline makes it") from None
+    except OSError as error:
+        what = (error.strerror or str(error)).lower()
+        raise UserError(f"{file}: {what}", "--baseline wants a file that --write-baseline wrote") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file}:{error.lineno}: not JSON ({error.msg})", _anew(file)) from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{file}: not JSON", _anew(file)) from None
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise UserError(f"{file}: JSON, but no baseline of torchmigrate's", "name another file")
+    if data.get("version") != _VERSION:
+        what = f"{file}: a baseline of version {data.get('version')!r}; this torchmigrate reads version {_VERSION}"
+        raise UserError(what, f"use the torchmigrate that wrote it, or {_anew(file)}")
+    return frozenset(_entries(data.get("findings"), file))
+
+
+def _anew(file: Path) -> str:
+    return f"delete {file} and write it anew with --write-baseline"
+
+
+def _entries(data: object, file: Path) -> Iterator[Entry]:
+    if not isinstance(data, list):
+        raise UserError(f"{file}: `findings` must be a list", _anew(file))
+    for number, item in enumerate(data, 1):
+        values = [item.get(field) for field in _FIELDS] if isinstance(item, dict) else []
+        if not values or not all(isinstance(value, str) for value in values):
+            raise UserError(f"{file}: finding {number} lacks one of {', '.join(_FIELDS)}", _anew(file))
+        yield Entry(*map(str, values))
+
+
+def render(found: Iterable[Entry]) -> bytes:
+    """The file's bytes: sorted, an entry per line."""
+    rows = [f"  {json.dumps({name: getattr(entry, name) for name in _FIELDS})}" for entry in sorted(found)]
+    body = "[\n" + ",\n".join(rows) + "\n ]" if rows else "[]"
+    return f'{{\n "format": "{_FORMAT}",\n "version": {_VERSION},\n "findings": {body}\n}}\n'.encode()

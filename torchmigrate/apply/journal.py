@@ -1,0 +1,216 @@
+"""What `undo` needs: the originals, saved before the first write; in `.git/torchmigrate`, else in the user's cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from torchmigrate.base import atomic_write, safe_read, user_cache
+from torchmigrate.base.errors import UserError
+from torchmigrate.config.config_file import common_parent
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.vcs import git_tree
+
+KEPT = 10  # journals per project: undo can be repeated that often
+_HALF = "new-"  # what a journal is called until it is whole; then comes the process
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of an apply. The bytes lie in `originals`: the old ones, and the new ones of a file written in place."""
+
+    path: str  # relative to the journal's base
+    new: bool
+    before: str
+    after: str
+    start: int
+    size: int
+    in_place: int = 0  # size of the new bytes, which follow the old ones
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """One apply."""
+
+    directory: Path
+    base: Path
+    entries: tuple[Entry, ...]
+    in_git: bool = False  # every file of it
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Forget all but these; with none left the journal goes."""
+        if entries:
+            _manifest(self.directory, self.base, entries)
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def finish(self, written: Sequence[Changed]) -> None:
+        """The run came to its end: what was not written needs no undo. Where that cannot be said, all stays known."""
+        done = {_inside(change.path, self.base) for change in written}
+        with contextlib.suppress(OSError):
+            self.keep([entry for entry in self.entries if entry.path in done or self._is_torn(entry)])
+
+    def _is_torn(self, entry: Entry) -> bool:
+        """A file written in place that is not what it was, though writing failed."""
+        with contextlib.suppress(OSError):
+            return bool(entry.in_place) and digest(safe_read.read(self.path(entry))) != entry.before
+        return False
+
+    def note(self, name: str, data: bytes) -> None:
+        """Something to know at undo. Raises UserError where it cannot be kept."""
+        try:
+            if self.directory.is_dir():
+                atomic_write.replace(self.directory / name, data)
+        except OSError as error:
+            what = f"nothing was committed, for what undo has to know of it could not be saved: {error.strerror}"
+            raise UserError(what, "`torchmigrate undo` puts back the files that were written") from None
+
+    def path(self, entry: Entry) -> Path:
+        return Path(os.path.normpath(self.base / entry.path))
+
+    def original(self, entry: Entry) -> bytes:
+        return self._bytes(entry.start, entry.size)
+
+    def replacement(self, entry: Entry) -> bytes:
+        return self._bytes(entry.start + entry.size, entry.in_place)
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        with safe_read.opened(self.directory / "originals") as file:
+            file.seek(start)
+            return file.read(size)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def begin(changes: Sequence[Changed]) -> Journal:
+    """Save the originals. Raises UserError where they cannot be saved: then nothing may be written."""
+    groups = git_tree.by_repository([change.path for change in changes])
+    repository = groups[0][0] if len(groups) == 1 else None
+    base = repository.top if repository else common_parent([change.path.parent for change in changes])
+    stores = [found for found in (_of_git(repository),) if found]
+    problem: OSError | None = None
+    for store in (*stores, _cache() / digest(os.fsencode(base))[:16]):
+        try:
+            return replace(_save(store, base, changes), in_git=all(found for found, _ in groups))
+        except OSError as error:
+            problem = error
+    assert problem is not None
+    what = f"{problem.filename or problem.filename2 or 'there'}: {(problem.strerror or str(problem)).lower()}"
+    help = "free some space there, or point XDG_CACHE_HOME to a directory that can be written"
+    raise UserError(f"cannot save the originals, so nothing was written: {what}", help)
+
+
+def _of_git(repository: git_tree.Repository | None) -> Path | None:
+    """Where a repository keeps journals. Not where a link would lead: old ones are removed there."""
+    if repository is None:
+        return None
+    store = repository.git_dir / "torchmigrate"
+    return None if store.is_symlink() else store
+
+
+def places(paths: Sequence[Path]) -> list[Path]:
+    """The directories to lock for a run that writes these files (lock.py): a repository's own, else one for all that
+    is in none."""
+    stores = [_of_git(repository) for repository, _ in git_tree.by_repository(paths)]
+    return [store or _cache() for store in stores]
+
+
+def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
+    store.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for left in store.glob(f"{_HALF}*"):
+        if atomic_write.is_left(left.name.removeprefix(_HALF)):
+            shutil.rmtree(left, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"{_HALF}{os.getpid()}-", dir=store))
+    try:
+        with open(directory / "originals", "wb") as file:
+            entries = [_store(file, change, base) for change in changes]
+            file.flush()
+            os.fsync(file.fileno())
+        _manifest(directory, base, entries)
+        final = store / f"{time.time_ns():020d}"
+        os.rename(directory, final)  # from here on undo sees it, and it is whole
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    for old in _journals(store)[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return Journal(final, base, tuple(entries))
+
+
+def _store(file: object, change: Changed, base: Path) -> Entry:
+    start = file.tell()  # type: ignore[attr-defined]
+    file.write(change.before)  # type: ignore[attr-defined]
+    entry = Entry(
+        path=_inside(change.path, base),
+        new=change.new,
+        before=digest(change.before),
+        after=digest(change.after),
+        start=start,
+        size=len(change.before),
+    )
+    if not change.new and change.path.exists() and atomic_write.linked(change.path):
+        file.write(change.after)  # type: ignore[attr-defined]
+        entry = replace(entry, in_place=len(change.after))
+    return entry
+
+
+def _inside(path: Path, base: Path) -> str:
+    return os.path.relpath(os.path.realpath(path), base)
+
+
+def _manifest(directory: Path, base: Path, entries: Sequence[Entry]) -> None:
+    data = {"version": 1, "base": os.fspath(base), "entries": [asdict(entry) for entry in entries]}
+    atomic_write.alone(directory / "manifest.json", json.dumps(data).encode())
+
+
+def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
+    """The last apply that wrote at or below `path`, and what it wrote there."""
+    target = Path(os.path.realpath(path))
+    found = sorted(_candidates(target), key=lambda item: item[0].name, reverse=True)
+    for directory, base in found:
+        if (journal := _load(directory, base)) is None:
+            continue
+        if here := [entry for entry in journal.entries if journal.path(entry).is_relative_to(target)]:
+            return journal, here
+    return None
+
+
+def _candidates(target: Path) -> Iterator[tuple[Path, Path | None]]:
+    directory = target if target.is_dir() else target.parent
+    repository = git_tree.repository(directory)
+    if repository and (store := _of_git(repository)):
+        # a work tree that has moved is still the journal's base
+        yield from ((journal, repository.top) for journal in _journals(store))
+    cache = _cache()
+    for store in cache.iterdir() if cache.is_dir() else ():
+        yield from ((journal, None) for journal in _journals(store))
+
+
+def _journals(store: Path) -> list[Path]:
+    """Newest first. What a killed run left half-made (`new-...`) is none."""
+    if not store.is_dir():
+        return []
+    return sorted((d for d in store.iterdir() if d.name.isdecimal() and not d.is_symlink()), reverse=True)
+
+
+def _load(directory: Path, base: Path | None) -> Journal | None:
+    try:
+        data = json.loads(safe_read.read(directory / "manifest.json"))
+        entries = tuple(Entry(**entry) for entry in data["entries"])
+        return Journal(directory, base or Path(data["base"]), entries)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None  # not ours, or of another version
+
+
+def _cache() -> Path:
+    return user_cache.home() / "torchmigrate" / "undo"

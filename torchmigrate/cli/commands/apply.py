@@ -1,0 +1,152 @@
+"""The commands `apply`, `check`, `undo` and `server`, as typer reads them. The work is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from torchmigrate.cli.parameters import (
+    AllowDirty,
+    Also,
+    Backends,
+    BaselineOption,
+    Branch,
+    Commit,
+    Config,
+    DryRun,
+    Exclude,
+    ExitZero,
+    Format,
+    Ignore,
+    Interactive,
+    Isolated,
+    Jobs,
+    Names,
+    NoBaseline,
+    NoCache,
+    Output,
+    OutputFormat,
+    Paths,
+    Quiet,
+    RuntimeOption,
+    Since,
+    Staged,
+    Statistics,
+    StdinFilename,
+    StyleOption,
+    Torch,
+    UnsafeFixes,
+    Verbose,
+    WriteBaseline,
+)
+
+
+def apply(
+    paths: Paths = None,
+    dry_run: DryRun = False,
+    unsafe_fixes: UnsafeFixes = None,
+    allow_dirty: AllowDirty = False,
+    interactive: Interactive = False,
+    commit: Commit = False,
+    branch: Branch = None,
+    select: Names = None,
+    ignore: Ignore = None,
+    exclude: Exclude = None,
+    torch: Torch = None,
+    backends: Backends = None,
+    runtime: RuntimeOption = None,
+    style: StyleOption = None,
+    output_format: OutputFormat = Format.TEXT,
+    output: Output = None,
+    also: Also = None,
+    config: Config = None,
+    isolated: Isolated = False,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_cache: NoCache = False,
+    exit_zero: ExitZero = False,
+    statistics: Statistics = False,
+    since: Since = None,
+    staged: Staged = False,
+    stdin_filename: StdinFilename = None,
+    baseline: NoBaseline = None,
+) -> int:
+    """Rewrite PATHS in place. Files and directories (default: here), or `-`.
+
+    \b
+    Examples:
+      torchmigrate apply --dry-run         print the diff, write nothing
+      torchmigrate apply -i src            show each change, and ask
+    """
+    given = locals()
+    from torchmigrate.cli.migration import run
+
+    return run.run("dry-run" if given.pop("dry_run") else "apply", **given)
+
+
+def check(
+    paths: Paths = None,
+    select: Names = None,
+    ignore: Ignore = None,
+    exclude: Exclude = None,
+    torch: Torch = None,
+    backends: Backends = None,
+    output_format: OutputFormat = Format.TEXT,
+    output: Output = None,
+    also: Also = None,
+    config: Config = None,
+    isolated: Isolated = False,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_cache: NoCache = False,
+    exit_zero: ExitZero = False,
+    statistics: Statistics = False,
+    since: Since = None,
+    staged: Staged = False,
+    stdin_filename: StdinFilename = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaseline = False,
+) -> int:
+    """Find what ties PATHS to CUDA. Files and directories (default: here), or `-`.
+
+    \b
+    Examples:
+      torchmigrate check                       this directory
+      torchmigrate check src --backends mps    what a Mac will trip over
+      torchmigrate check --since main          what this branch changed
+    """
+    given = locals()
+    from torchmigrate.cli.migration import run
+
+    return run.run("check", **given)
+
+
+def undo(path: Annotated[Path, Argument(metavar="PATH", help="Only what was written here.")] = Path()) -> int:
+    """Put back what the last `apply` wrote.
+
+    \b
+    Examples:
+      torchmigrate undo        in this project
+      torchmigrate undo src    below src alone
+    """
+    from torchmigrate.cli.migration import run
+
+    return run.put_back(path)
+
+
+def server(
+    stdio: Annotated[bool, Option("--stdio", help="As it is anyway; for editors that ask for it.")] = False,
+) -> int:
+    """Serve an editor: the language server protocol on stdin and stdout.
+
+    \b
+    Examples:
+      torchmigrate server    what an editor is told to start
+    """
+    from torchmigrate.lsp import run as server_
+
+    return server_.run()

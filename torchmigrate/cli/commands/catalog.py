@@ -1,0 +1,111 @@
+"""`catalog`: the rows that were asked for, or those that a project uses, in the layout that was asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base.text import counted
+from torchmigrate.catalog import load
+from torchmigrate.catalog.row import BACKENDS, MISSING, Row
+from torchmigrate.cli.output import columns, emit
+from torchmigrate.config import config_file as config_
+from torchmigrate.config.resolve import pack_errors, split_names
+from torchmigrate.formats.tables import catalog as report
+
+if TYPE_CHECKING:
+    from torchmigrate.catalog.usage import Usage
+    from torchmigrate.cli.parameters import CatalogFormat
+
+
+def run(
+    *,
+    names: Sequence[str] | None,
+    backend: Sequence[str] | None,
+    project: Path | None,
+    output_format: CatalogFormat,
+    output: Path | None,
+) -> int:
+    """Print it; the exit status: 2 where a file of the project could not be read."""
+    settings = config_.load([project or Path()])
+    backends = _backends(backend or ())
+    with pack_errors():
+        found = load.load(settings.rule_paths)
+    rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
+    here = Path(os.path.realpath(os.curdir))
+    if project is None:
+        emit(_laid_out(report.Selection(rows, report.every(backends)), output_format, output), output)
+        print(counted(len(rows), "API"), file=sys.stderr)
+        return 0
+    from torchmigrate.catalog import usage
+
+    used = usage.survey(project, settings, found)
+    rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
+    selection = report.Selection(rows, report.every(backends), used.places, here)
+    emit(_laid_out(selection, output_format, output), output)
+    for line in _said(used, selection):
+        print(line, file=sys.stderr)
+    return 2 if used.failed else 0
+
+
+def _backends(given: Sequence[str]) -> tuple[str, ...]:
+    names = split_names(given) or ()
+    for name in names:
+        if name not in BACKENDS:
+            raise UserError(f"--backend names no backend: `{name}`", did_you_mean(name, BACKENDS) or _known())
+    return names
+
+
+def _known() -> str:
+    return f"known: {', '.join(BACKENDS)}"
+
+
+def _matching(found: load.Catalog, names: Sequence[str]) -> list[Row]:
+    """Raises UserError for a name that covers no row."""
+    for name in names:
+        if not found.matching([name]):
+            raise UserError(
+                f"no API is called `{name}`", did_you_mean(name, found.rows) or "see `torchmigrate catalog`"
+            )
+    return found.matching(names)
+
+
+def _laid_out(selection: report.Selection, output_format: CatalogFormat, output: Path | None) -> Iterator[bytes]:
+    if output_format.value == "json":
+        lines = iter([report.render(selection)])
+    else:
+        lines = (
+            report.markdown(selection)
+            if output_format.value == "markdown"
+            else report.text(selection, None if output else columns(sys.stdout))
+        )
+    yield from (f"{line}\n".encode(errors="surrogateescape") for line in lines)
+
+
+def _said(used: Usage, selection: report.Selection) -> Iterator[str]:
+    """What stands beside the matrix: names without a row, files that were not read, and how much runs where."""
+
+    def name(path: Path) -> str:
+        return path.relative_to(selection.here).as_posix() if path.is_relative_to(selection.here) else str(path)
+
+    for api, places in used.unknown.items():
+        path, first = places[0]
+        yield f"note: the catalog has no row for {api} ({counted(len(places), 'use')}, first {name(path)}:{first.line})"
+    for failed in used.failed:
+        yield f"error: {name(failed.path)}: {failed.error}"
+    uses = sum(map(selection.count, selection.rows))
+    yield (
+        f"{counted(len(selection.rows), 'API')} in {counted(uses, 'use')}, in {counted(used.read, 'file')} read."
+        + (f" {len(used.skipped)} skipped." if used.skipped else "")
+        + (f" {counted(len(used.failed), 'error')}." if used.failed else "")
+    )
+    lacking = Counter(
+        {b: sum(selection.count(r) for r in selection.rows if r.backends[b] == MISSING) for b in BACKENDS}
+    )
+    if shown := [f"{b} {lacking[b]}" for b in selection.backends if lacking[b]]:
+        yield f"Uses of what is missing there, once migrated: {', '.join(shown)}."

@@ -1,0 +1,76 @@
+"""`rules`, `explain` and `catalog` as typer reads them. The work is imported by the command that needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from torchmigrate.cli import completion
+from torchmigrate.cli.parameters import CatalogFormat, Output
+
+
+def rules(
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAMES", help="Packs or rules; or `test` and directories.", autocompletion=completion.tested),
+    ] = None,
+) -> int:
+    """List the rules, or run the cases of rules (`rules test DIR`).
+
+    \b
+    Examples:
+      torchmigrate rules                  all
+      torchmigrate rules device stream    two packs
+      torchmigrate rules test my-rules    the cases of your own
+    """
+    from torchmigrate.cli.commands import rules as rules_
+
+    given = names or []
+    if given[:1] == ["test"]:
+        return rules_.test([Path(name) for name in given[1:]])
+    return rules_.listing(given)
+
+
+def explain(
+    name: Annotated[str, Argument(metavar="NAME", help="A rule or a torch API.", autocompletion=completion.explained)],
+) -> int:
+    """Say what a rule does and why, or what becomes of a torch API.
+
+    \b
+    Examples:
+      torchmigrate explain device/tensor-cuda
+      torchmigrate explain torch.cuda.empty_cache
+    """
+    from torchmigrate.cli.commands import rules as rules_
+
+    return rules_.explain(name)
+
+
+def catalog(
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAMES", help="APIs, prefixes (`torch.cuda`), globs.", autocompletion=completion.apis),
+    ] = None,
+    backend: Annotated[
+        list[str] | None,
+        Option(metavar="NAMES", help="Only what departs from CUDA there.", autocompletion=completion.catalog_backends),
+    ] = None,
+    project: Annotated[Path | None, Option(metavar="PATH", help="Only what this project uses, with counts.")] = None,
+    output_format: Annotated[CatalogFormat, Option(metavar="F", help="text|markdown|json")] = CatalogFormat.TEXT,
+    output: Output = None,
+) -> int:
+    """Say what each torch API does on each backend.
+
+    For APIs that name a device, or that one backend alone has; with what becomes of them.
+
+    \b
+    Examples:
+      torchmigrate catalog torch.cuda.memory
+      torchmigrate catalog --backend mps --project .
+    """
+    given = locals()
+    from torchmigrate.cli.commands import catalog as catalog_
+
+    return catalog_.run(**given)

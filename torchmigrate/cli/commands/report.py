@@ -1,0 +1,184 @@
+"""`report`: two plans, neither written; what they come to, laid out as asked."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import visible
+from torchmigrate.cli import completion
+from torchmigrate.cli import parameters as options
+
+if TYPE_CHECKING:
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.engine.model import Plan
+    from torchmigrate.portability.score import Survey
+
+
+_READ = {
+    "select",
+    "ignore",
+    "exclude",
+    "torch",
+    "backends",
+    "config",
+    "isolated",
+}  # options: what is read, by which rules
+
+
+class ReportFormat(str, Enum):
+    """How a portability report is laid out."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    HTML = "html"
+
+
+def report(
+    paths: options.Paths = None,
+    select: options.Names = None,
+    ignore: options.Ignore = None,
+    exclude: options.Exclude = None,
+    torch: options.Torch = None,
+    backends: Annotated[
+        list[str] | None,
+        Option(metavar="NAMES", help="The columns, as mps,xpu.", autocompletion=completion.backends),
+    ] = None,
+    output_format: Annotated[ReportFormat, Option(metavar="F", help="text|markdown|json|html")] = ReportFormat.TEXT,
+    output: options.Output = None,
+    config: options.Config = None,
+    isolated: options.Isolated = False,
+    jobs: options.Jobs = None,
+    quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
+) -> int:
+    """Score how portable PATHS are, before and after. Writes and runs nothing.
+
+    \b
+    Examples:
+      torchmigrate report
+      torchmigrate report src --output-format html -o report.html
+    """
+    given = {name: value for name, value in locals().items() if name in _READ}
+    from torchmigrate.cli.output import emit
+    from torchmigrate.cli.progress import Progress
+    from torchmigrate.config.resolve import cores, pack_errors, settings_for
+
+    named = tuple(paths or [Path()])
+    settings = settings_for(named, **given)
+    shown = _columns(settings.backends)
+    with pack_errors(), Progress(shown=not quiet) as progress:
+        plans = _plans(named, settings, jobs or cores(), progress)
+        survey = _survey(named, settings, plans, shown, _command(named, given))
+    emit([_rendered(survey, output_format, output)], output)
+    for file, message in survey.errors:
+        print(f"error: {visible(file)}: {visible(message)}", file=sys.stderr)
+    if output is not None and not quiet:
+        print(f"Wrote {output}.", file=sys.stderr)
+    return 2 if survey.errors else 0
+
+
+def _columns(wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those of the backends asked for that the rules speak about. None asked for means all."""
+    from torchmigrate.portability.score import SCORED
+
+    scored = tuple(name for name in wanted if name in SCORED)
+    if wanted and not scored:
+        names = ", ".join(wanted)
+        raise UserError(f"no rule says what runs on {names}", f"the backends that have a score: {', '.join(SCORED)}")
+    for name in wanted:
+        if name not in SCORED:
+            print(f"note: no rule says what runs on {name}: it has no score", file=sys.stderr)
+    return scored
+
+
+def _plans(paths: Sequence[Path], settings: Settings, jobs: int, progress: object) -> tuple[Plan, Plan]:
+    """With the safe fixes, and with the unsafe ones too; one and the same where there are none of those."""
+    from torchmigrate.diagnostics.finding import Status
+    from torchmigrate.diagnostics.results import Unchanged
+    from torchmigrate.engine import planner
+
+    def plan(unsafe: bool) -> Plan:
+        return planner.plan(paths, replace(settings, unsafe_fixes=unsafe), jobs, "survey", progress)  # type: ignore[arg-type]
+
+    safe = plan(False)
+    findings = (f for r in safe.results if isinstance(r, Unchanged) for f in r.findings)
+    return safe, plan(True) if any(f.status is Status.HELD for f in findings) else safe
+
+
+def _survey(
+    paths: Sequence[Path], settings: Settings, plans: tuple[Plan, Plan], shown: tuple[str, ...], command: str
+) -> Survey:
+    from torchmigrate.config import config_file
+    from torchmigrate.portability import survey
+    from torchmigrate.portability.score import Survey
+    from torchmigrate.project import builder
+    from torchmigrate.rules import packs
+
+    root = config_file.common_parent(paths)
+    safe, unsafe = plans[0].results, plans[1].results
+    sites = survey.sites(safe, unsafe, root)
+    apart = survey.apart(safe, root, sites, list(_left_out(settings)))
+    errors = survey.errors(safe, unsafe, root)
+    inferred = builder.torch_floor(builder.project_root(paths))
+    return Survey(
+        root=root,
+        command=command,
+        torch=settings.torch or (inferred[0] if inferred else None),
+        files=max(0, plans[0].files_seen + len(plans[0].others) - len(apart.skipped) - len(errors)),
+        sites=sites,
+        rules=packs.load(settings.rule_paths, cases=False).rules,
+        apart=apart,
+        errors=errors,
+        wanted=shown,
+    )
+
+
+def _left_out(settings: Settings) -> list[str]:
+    """Settings that keep rules from speaking: a score without them is another score."""
+    said = [f"{name} = {', '.join(names)}" for name in ("select", "ignore") if (names := getattr(settings, name))]
+    each = settings.per_file_ignores.items()
+    return [*said, *(f"per-file-ignores of {glob} = {', '.join(names)}" for glob, names in each)]
+
+
+def _command(paths: Sequence[Path], given: Mapping[str, Any]) -> str:
+    """What was asked for, as it can be typed again; where the report went is left out."""
+    words = ["torchmigrate", "report"]
+    for name, value in given.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value:
+            words += [w for one in (value if isinstance(value, list) else [value]) for w in (f"--{name}", str(one))]
+    return shlex.join([*words, *map(os.fspath, paths)])
+
+
+def _rendered(survey: Survey, output_format: ReportFormat, output: Path | None) -> bytes:
+    from torchmigrate.cli.output import colours
+
+    match output_format:
+        case ReportFormat.JSON:
+            from torchmigrate.formats.portability import json
+
+            text = json.render(survey)
+        case ReportFormat.MARKDOWN:
+            from torchmigrate.formats.portability import markdown
+
+            text = markdown.render(survey)
+        case ReportFormat.HTML:
+            from torchmigrate.formats.portability import html
+
+            text = html.render(survey)
+        case _:
+            from torchmigrate.formats.portability import text as plain
+
+            text = plain.render(survey, colours(sys.stdout) and output is None)
+    return text.encode(errors="backslashreplace")

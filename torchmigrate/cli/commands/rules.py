@@ -1,0 +1,186 @@
+"""`rules` and `explain`: what the rule files and the catalog say."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base.text import counted
+from torchmigrate.catalog import load, prose
+from torchmigrate.catalog.row import Row
+from torchmigrate.cli.output import coloured, colours, columns
+from torchmigrate.config import config_file as config_
+from torchmigrate.config.resolve import check_folders, known, pack_errors
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.formats import diff
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Rule, Ruleset
+
+
+def _load() -> Ruleset:
+    settings = config_.load([Path()])
+    check_folders(settings, config_.source([Path()])[1])
+    with pack_errors():
+        return packs.load(settings.rule_paths)
+
+
+def listing(names: Sequence[str]) -> int:
+    """A line per rule: all, or those of the packs and rules named."""
+    ruleset = _load()
+    known(ruleset, names)
+    rules = ruleset.selected(names, ()).rules.values()
+    width = max((len(rule.id) for rule in rules), default=0)
+    for rule in sorted(rules, key=lambda r: r.id):
+        row = f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}"
+        room = columns(sys.stdout)
+        print(_wrapped(row, hanging=" " * (width + 11 if room > 2 * width else 4)) if room else row)
+    print(counted(len(rules), "rule"), file=sys.stderr)
+    return 0
+
+
+def test(directories: Sequence[Path]) -> int:
+    """Run the cases: of the rules in these directories, or of all that are loaded."""
+    from torchmigrate.engine import case_runner  # and LibCST with it, which the other commands here do without
+
+    with pack_errors():
+        ruleset = packs.load(directories) if directories else _load()
+    roots = [Path(os.path.realpath(directory)) for directory in directories]
+
+    def mine(rule: Rule) -> bool:
+        return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
+
+    tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
+    if not tested:
+        where = ", ".join(f"`{directory}`" for directory in directories)
+        raise UserError(f"there is no rule in {where}", "name the folder that holds <pack>/<rule>.toml")
+    failures = case_runner.check_cases(ruleset, tested)
+    for failure in failures:
+        print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
+    count = sum(len(rule.cases) for rule in tested.values())
+    sys.stdout.flush()
+    print(
+        f"{count - len(failures)} of {counted(count, 'case')} of {counted(len(tested), 'rule')} pass.", file=sys.stderr
+    )
+    return 1 if failures else 0
+
+
+def explain(name: str) -> int:
+    """A rule; or an API: its row in the catalog and the rules that look after it."""
+    ruleset = _load()
+    if rule := ruleset.rules.get(name):
+        print(_shown([rule]))
+        return 0
+    with pack_errors():
+        rows = load.load(config_.load([Path()]).rule_paths)
+    api = _api(name)
+    row = rows.find(api)
+    unknown = row is None and _is_public_torch(api, rows)
+    found = (
+        _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
+    )
+    if row:
+        print(_wrapped(prose.paragraph(row, row.name if rows.row(api) else api)))
+    elif found:
+        print(f"{name}: see {counted(len(found), 'rule')}")
+    else:
+        known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
+        help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
+        raise UserError(f"neither a rule nor an API of the catalog is called `{name}`", help)
+    if found:
+        print(f"\n{_shown(found)}")
+    return 0
+
+
+def _shown(rules: Sequence[Rule]) -> str:
+    return "\n\n".join("\n".join(_lines(rule, colours(sys.stdout))) for rule in rules)
+
+
+def _wrapped(text: str, indent: str = "", hanging: str = "") -> str:
+    """To the terminal, or to 100 columns where it is wider, or none."""
+    width = min(columns(sys.stdout) or 100, 100)
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _api(name: str) -> str:
+    """`torch.Tensor.cuda` for `.cuda()`."""
+    bare = re.sub(r"\(.*", "", name).strip()
+    return f"torch.Tensor{bare}" if bare.startswith(".") else bare
+
+
+def _is_public_torch(api: str, rows: load.Catalog) -> bool:
+    """Whether it would have a row, if torch had it: patterns such as `torch.cuda.*` then say nothing of it."""
+    module, _, last = api.rpartition(".")
+    return rows.row(module) is not None and not last.startswith("_")
+
+
+def _rules_of(row: Row, ruleset: Ruleset, name: str) -> list[Rule]:
+    """The rules that the row names, then others that look for the very API."""
+    named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
+    return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]
+
+
+def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Rules whose patterns name the API: exactly, else by `torch.x.*`, else those whose examples use it."""
+    name, rules = _bare(api), ruleset.rules.values()
+    wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
+    return (
+        exact_handlers(ruleset, api)
+        or wide
+        or [r for r in rules if "." in name and any(_mentions(c.before, name) for c in r.cases if c.after)]
+    )
+
+
+def exact_handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Rules whose patterns name the very API."""
+    name, rules = _bare(api), ruleset.rules.values()
+    return [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
+
+
+def _bare(api: str) -> str:
+    return re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", re.sub(r"\(.*", "", api).strip())
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) is not None
+
+
+def _lines(rule: Rule, colour: bool) -> Iterator[str]:
+    yield typer.style(rule.id, bold=True) if colour else rule.id
+    matters = f"; matters on: {', '.join(rule.backends)}" if rule.backends else ""
+    yield _wrapped(rule.summary, "  ")
+    yield _wrapped(f"safety: {rule.safety.value}{matters}", "  ")
+    yield ""
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", rule.why)):
+        yield from [""] * bool(number)
+        yield _wrapped(" ".join(paragraph.split()), "  ")
+    if rule.patterns:
+        yield ""
+        yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"
+        for case in rule.cases[:1]:
+            yield from ("", f"    {case.file}: {case.title}")
+            yield from (f"    | {line}" for line in case.before.strip("\n").splitlines())
+    example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
+    if example and example.after is not None:
+        yield ""
+        change = Changed(Path("example.py"), example.before.encode(), example.after.encode(), ())
+        shown = diff.unified(change, "example.py").decode().splitlines()[2:]
+        lines = "\n".join(line for line in shown if not line.startswith("@@"))
+        painted = coloured(lines.encode()).decode() if colour else lines
+        yield textwrap.indent(painted, "    ", lambda _: True)
+    if rule.see:
+        yield ""
+        yield from (f"  {url}" for url in rule.see)

@@ -1,0 +1,178 @@
+"""`verify` and `backends`: options to a request, a result to stdout. The work is imported by the command that
+needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.cli import completion
+
+if TYPE_CHECKING:
+    from torchmigrate.verify.session import Result
+
+
+_EXAMPLE = "torchmigrate verify . -- python train.py --epochs 1"
+
+
+class VerifyFormat(str, Enum):
+    """How a verification is laid out."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class BackendsFormat(str, Enum):
+    """How what is here is laid out."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Tier(str, Enum):
+    """What simulates: C++, or Python alone."""
+
+    NATIVE = "native"
+    PYTHON = "python"
+
+
+def verify(
+    path: Annotated[Path, Argument(metavar="PATH")],
+    command: Annotated[list[str] | None, Argument(metavar="-- CMD")] = None,
+    names: Annotated[
+        str,
+        Option(
+            "--backends",
+            metavar="NAMES",
+            help="Of cuda,mps,xpu,npu,mtia,cpu (default: not mtia).",
+            autocompletion=completion.verified,
+        ),
+    ] = "cuda,mps,xpu,npu,cpu",
+    steps: Annotated[int | None, Option(min=1, metavar="N", help="Only the first N lines that print numbers.")] = None,
+    tolerance: Annotated[
+        float, Option(min=0, metavar="T", help="How far numbers may differ, relative (0.001).")
+    ] = 1e-3,
+    timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take (600).")] = 600,
+    count: Annotated[int | None, Option(min=1, metavar="N", help="Simulated devices (1); mps never has more.")] = None,
+    compare_files: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Files of the runs to compare, too. Repeatable.")
+    ] = None,
+    env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
+    tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
+    unsafe_fixes: Annotated[
+        bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
+    ] = None,
+    jobs: Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Runs at a time (2).")] = None,
+    output_format: Annotated[VerifyFormat, Option(metavar="F", help="text|json|markdown")] = VerifyFormat.TEXT,
+    quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
+) -> int:
+    """Run a project, as it is and rewritten, on each backend; compare.
+
+    CMD runs in copies of PATH, on real devices or simulated ones. It is your code: run what you trust.
+
+    \b
+    Examples:
+      torchmigrate verify . -- python train.py --epochs 1
+      torchmigrate verify . --backends mps,cpu -- python -m pytest -q
+    """
+    from torchmigrate.config.resolve import pack_errors
+    from torchmigrate.verify import session
+    from torchmigrate.verify.verdict import Limits, exit_status
+
+    request = session.Request(
+        path,
+        _command(command, path),
+        _backends(names),
+        Limits(tolerance, steps),
+        timeout,
+        count,
+        tuple(compare_files or ()),
+        tier.value,
+        jobs or min(2, os.cpu_count() or 1),
+        _variables(env),
+        unsafe_fixes,
+    )
+
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    with pack_errors():
+        result = session.verify(request, say)
+    _report(result, output_format)
+    return exit_status(result.verdicts)
+
+
+def _command(words: list[str] | None, path: Path) -> tuple[str, ...]:
+    if not words:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or directory", f"as in: {_EXAMPLE}")
+        raise UserError("verify needs a command to run, after `--`", f"as in: {_EXAMPLE}")
+    return tuple(words)
+
+
+def _backends(text: str) -> tuple[str, ...]:
+    from torchmigrate.verify.backends import KNOWN
+
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in KNOWN:
+            raise UserError(
+                f"--backends names no backend: `{name}`", did_you_mean(name, KNOWN) or f"known: {', '.join(KNOWN)}"
+            )
+    if not names:
+        raise UserError("--backends names no backend", f"known: {', '.join(KNOWN)}")
+    return names
+
+
+def _variables(settings: list[str] | None) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in settings or ()]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise UserError(f"--env {name}: no value", "write --env NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _report(result: Result, output_format: VerifyFormat) -> None:
+    from torchmigrate.cli.output import colours
+    from torchmigrate.formats.tables import verify_text as report
+
+    here = Path(os.path.realpath(os.curdir))
+    if output_format is VerifyFormat.JSON:
+        from torchmigrate.formats.tables import verify_json
+
+        print(verify_json.render(result))
+    elif output_format is VerifyFormat.MARKDOWN:
+        print(report.markdown(result, here), end="")
+    else:
+        report.text(result, here, sys.stdout, colours(sys.stdout))
+
+
+def backends(
+    python: Annotated[Path | None, Option(metavar="FILE", help="The Python to ask (default: of PATH).")] = None,
+    output_format: Annotated[BackendsFormat, Option(metavar="F", help="text|json")] = BackendsFormat.TEXT,
+) -> int:
+    """Say which backends this machine has, and which it can simulate.
+
+    \b
+    Examples:
+      torchmigrate backends
+      torchmigrate backends --python .venv/bin/python
+    """
+    from torchmigrate.formats.tables import backends as report
+    from torchmigrate.verify.backends import machine
+    from torchmigrate.verify.process.interpreter import choose
+
+    found = machine(choose(python))
+    if output_format is BackendsFormat.JSON:
+        print(report.render(found))
+    else:
+        print("\n".join(report.lines(found)))
+    return 0

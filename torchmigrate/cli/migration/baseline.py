@@ -1,0 +1,112 @@
+"""`--baseline` and `--write-baseline`: what is known does not count; what is no longer found is said, then dropped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.apply import baseline
+from torchmigrate.apply.baseline import Entry
+from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import counted
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.diagnostics.results import FileResult, Unchanged, failures
+
+if TYPE_CHECKING:
+    from torchmigrate.cli.request import Request
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.project.selection import Selection
+
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What this run looked at: of the rest, an entry is neither found nor missed."""
+
+    tops: Sequence[str]
+    only: Selection
+    unread: Collection[str]
+    idle: Collection[str]  # rules that the run left out
+
+    def covers(self, entry: Entry, directory: Path) -> bool:
+        path = os.path.normpath(directory / entry.file)
+        looked_at = _lies_in(path, self.tops) and self.only.names(path) and not _lies_in(path, self.unread)
+        return looked_at and entry.rule not in self.idle
+
+
+def _lies_in(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip(os.sep) + os.sep) for place in places)
+
+
+def settle(
+    results: Sequence[FileResult], request: Request, settings: Settings, only: Selection
+) -> Sequence[FileResult]:
+    """The results with what the baseline knows marked as known. Raises UserError for a baseline that cannot be read."""
+    assert request.baseline is not None
+    file = Path(os.path.realpath(request.baseline))
+    old = baseline.read(request.baseline) if file.exists() or not request.write_baseline else frozenset()
+    pairs = {r.path: list(baseline.entries(r, r.findings, file.parent)) for r in results if isinstance(r, Unchanged)}
+    found = {entry for told in pairs.values() for _, entry in told}
+    tops = [os.path.realpath(path) for path in request.paths]
+    unread = {str(failed.path) for failed in failures(results)}
+    scope = _Scope(tops, only, unread, _idle(settings))
+    stale = {entry for entry in old - found if scope.covers(entry, file.parent)}
+    known = old
+    if request.write_baseline:
+        told = {e for pair in pairs.values() for f, e in pair if _is_told(f, settings)}
+        known = frozenset((old - stale) | told)
+        _write(known, old, request)
+    elif stale:
+        _say_stale(stale, request)
+    return [_marked(r, pairs[r.path], known) if isinstance(r, Unchanged) else r for r in results]
+
+
+def _idle(settings: Settings) -> Collection[str]:
+    if not settings.select and not settings.ignore:
+        return ()
+    from torchmigrate.rules import packs
+
+    rules = packs.load(settings.rule_paths, cases=False)
+    return rules.rules.keys() - rules.selected(settings.select, settings.ignore).rules.keys()
+
+
+def _is_told(finding: Finding, settings: Settings) -> bool:
+    """Whether a run for these backends reports it."""
+    named = settings.backends
+    return not named or not finding.backends or not set(named).isdisjoint(finding.backends)
+
+
+def _write(known: Collection[Entry], old: Collection[Entry], request: Request) -> None:
+    from torchmigrate.base import atomic_write
+
+    assert request.baseline is not None
+    target, data = request.baseline, baseline.render(known)
+    try:
+        if not target.is_file() or target.read_bytes() != data:
+            atomic_write.alone(target, data)
+    except OSError as error:
+        what = f"cannot write {request.baseline}: {(error.strerror or str(error)).lower()}"
+        raise UserError(what, "name a file in a directory that is there and can be written") from None
+    added, dropped = len({*known} - {*old}), len({*old} - {*known})
+    request.say(f"note: {request.baseline}: {counted(len(known), 'finding')}, {added} new, {dropped} dropped")
+
+
+def _say_stale(stale: Iterable[Entry], request: Request) -> None:
+    places = sorted({f"{entry.file}: {entry.rule}" for entry in stale})
+    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+    count = counted(len({*stale}), "finding")
+    request.say(
+        f"note: {count} of the baseline no longer found ({', '.join(places[:_NAMED])}{more}); "
+        "--write-baseline drops what is gone"
+    )
+
+
+def _marked(result: Unchanged, pairs: Sequence[tuple[Finding, Entry]], known: Collection[Entry]) -> Unchanged:
+    mine = {id(finding): entry for finding, entry in pairs}
+    found = (f.with_status(Status.KNOWN) if mine.get(id(f)) in known else f for f in result.findings)
+    return replace(result, findings=tuple(found))

@@ -1,0 +1,112 @@
+"""`apply --commit`: the checks before, the commits, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.apply import commits
+from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import counted
+from torchmigrate.cli.migration.dirty import refuse_changed
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine import per_pack
+from torchmigrate.helper.placement import placement
+from torchmigrate.project.helper_file import is_ours
+from torchmigrate.rules import packs
+from torchmigrate.vcs import git_tree
+
+if TYPE_CHECKING:
+    from torchmigrate.apply.commits import Made, Target
+    from torchmigrate.apply.journal import Journal
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.engine.model import Plan
+    from torchmigrate.project.context import ProjectContext
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """A run's commits, made but on no branch; None of them where nothing is rewritten."""
+
+    target: Target
+    made: Made | None = None
+    planned: tuple[str, ...] = ()  # subjects
+
+    def publish(self, journal: Journal) -> None:
+        """After all files are written."""
+        if self.made is None:
+            return
+        record = {"old": self.target.head, "new": self.made.commits[-1][0], "branch": self.target.branch}
+        journal.note("commits.json", json.dumps(record).encode())  # first: of no meaning until HEAD has the commit
+        commits.publish(self.made)
+
+    def told(self) -> list[str]:
+        """Lines for stderr."""
+        if self.made is None:
+            would = [f"would commit: {subject}" for subject in self.planned]
+            return would or ["note: nothing to commit"]
+        rows = [f"  {name[:10]} {subject}" for name, subject in self.made.commits]
+        n, old = len(rows), self.target.head[:10]
+        head = f"{counted(n, 'commit')} on {self.target.branch}, without the repository's hooks:"
+        if self.target.creates:
+            return [head, *rows, "`git switch -` goes back to where you were, which is as it was"]
+        return [head, *rows, f"`git reset --keep {old}` takes {'them' if n > 1 else 'it'} back"]
+
+
+def target(paths: Sequence[Path], branch: str | None, allow_dirty: bool) -> Target:
+    """Where the commits go; asked before the work begins. Raises UserError."""
+    if allow_dirty:
+        raise UserError(
+            "--allow-dirty does not go with --commit: your changes would get into the commits",
+            "commit or stash them first",
+        )
+    first = paths[0]
+    if not first.exists():
+        first = Path()
+    return commits.target(first if first.is_dir() else first.parent, branch)
+
+
+def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Commits:
+    """The commits of a plan. Only objects are written, no branch, index or file. Raises UserError."""
+    changes = [result for result in plan.results if isinstance(result, Changed)]
+    if not changes or plan.facts is None:
+        return Commits(target)
+    helpers = _helpers(changes, plan.facts, target)
+    _refuse_foreign([*(change.path for change in changes), *helpers], target)
+    if not dry_run:
+        refuse_changed([change.path for change in changes], target)
+    ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
+    steps = per_pack.steps(changes, helpers, plan.facts, ruleset)
+    if dry_run:
+        return Commits(target, planned=tuple(step.subject for step in steps))
+    return Commits(target, commits.make(target, steps))
+
+
+def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) -> Mapping[Path, bytes]:
+    """Helper files to commit: those of this run, and those that an earlier one wrote and nobody committed."""
+    found = {change.path: change.after for change in changes if not change.applied}
+    if facts.own is not None:
+        return found
+    word = f"{facts.helper}.".encode()
+    places = {placement(facts, c.path).path for c in changes if c.applied and word in c.after}
+    for path in (Path(place) for place in sorted(places) if place):
+        if path in found:
+            continue
+        if not is_ours(path):
+            raise UserError(f"{path.name} is in the way: it was not written by torchmigrate", "rename it first")
+        if target.repository.dirty([path], staged=True):
+            found[path] = path.read_bytes()
+    return found
+
+
+def _refuse_foreign(paths: Sequence[Path], target: Target) -> None:
+    """All files must lie in the repository that gets the commits."""
+    groups = git_tree.by_repository([Path(os.path.realpath(path)) for path in paths])
+    outside = [str(found[0]) for repo, found in groups if repo is None or repo.top != target.repository.top]
+    if outside:
+        what = f"{outside[0]} does not lie in the repository {target.repository.top}"
+        raise UserError(what, "run --commit in each repository, on its files alone")

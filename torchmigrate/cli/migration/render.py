@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from torchmigrate.base.text import visible
+from torchmigrate.cli import output
+from torchmigrate.cli.progress import Progress
+from torchmigrate.cli.request import Request
+from torchmigrate.config.resolve import pack_errors
+from torchmigrate.diagnostics.results import Failed, FileResult
+from torchmigrate.formats.model import Report
+
+if TYPE_CHECKING:
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.engine.model import Plan
+    from torchmigrate.project.selection import Selection
+
+
+def planned(request: Request, settings: Settings, only: Selection) -> Plan:
+    """What the command found and would write."""
+    from torchmigrate.engine import planner
+
+    plan: Callable[..., Plan] = planner.plan
+    is_sarif = any(each.output_format.value == "sarif" for each in output.reports(request))
+    if not is_sarif and any(path.is_dir() for path in request.paths):
+        from torchmigrate.engine import plan_cache
+
+        plan = plan_cache.plan  # without facts, of which SARIF's fixes are made
+    mode = "check" if request.command == "check" else "apply"
+    with pack_errors(), Progress(shown=not request.quiet) as progress:
+        return plan(request.paths, settings, request.jobs, mode, progress, only)
+
+
+def _standing(report: Report, request: Request, settings: Settings, only: Selection) -> tuple[Report, Plan]:
+    """What a `check` says of the files as they stand now, for formats that name places in them and offer fixes."""
+    plan = planned(replace(request, command="check"), settings, only)
+    failed = {result.path: result for result in report.results if isinstance(result, Failed)}
+    results = [result for result in plan.results if result.path not in failed]
+    return replace(report, results=[*results, *failed.values()], command="check"), plan
+
+
+def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
+    """The report, to stdout unless another stream is given; the exit status."""
+    results: Sequence[FileResult] = plan.results
+    if request.baseline:
+        from torchmigrate.cli.migration import baseline
+
+        results = baseline.settle(results, request, settings, only)
+    here = Path(os.path.realpath(os.curdir))
+    report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
+    if plan.notes:
+        request.say(*(f"note: {note}" for note in plan.notes))
+    standing = None
+    for each in output.reports(request):
+        shown, facts = report, plan.facts
+        if request.command != "check" and each.output_format.value in output.STANDING:
+            standing = standing or _standing(report, request, settings, only)
+            shown, facts = standing[0], standing[1].facts
+        output.emit(output.body(shown, each, settings, facts), each.output, stream)
+    if request.verbose:
+        request.say(*output.details(report))
+    if request.since is None and not request.staged:
+        request.say(*output.unread(report, request.verbose))
+    for failed in report.failed:
+        print(f"error: {visible(report.name(failed.path))}: {visible(failed.error)}", file=sys.stderr)
+    request.say(report.summary())
+    return report.exit_code(request.exit_zero)

@@ -1,0 +1,133 @@
+"""`apply`, `check` and `undo`: plan, guard, save, write, report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchmigrate.base.errors import Interrupted, UserError
+from torchmigrate.base.text import visible
+from torchmigrate.cli import selection
+from torchmigrate.cli.migration import dirty, precommit
+from torchmigrate.cli.migration.render import planned, tell
+from torchmigrate.cli.request import Request
+from torchmigrate.config.resolve import cores, settings_for
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult
+from torchmigrate.formats.model import Report
+
+if TYPE_CHECKING:
+    from torchmigrate.apply.commits import Target
+    from torchmigrate.apply.journal import Journal
+    from torchmigrate.cli.migration.commit import Commits
+
+
+def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
+    """One `check`, `apply` or `apply --dry-run`; its exit status."""
+    own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
+    request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
+    selection.check(request)
+    if selection.reads_stdin(request):
+        from torchmigrate.cli.migration import stdin
+
+        return stdin.run(request, given)
+    only = selection.selection(request)
+    settings = settings_for(request.paths, **given)
+    commits = None
+    target = _target(request)
+    if request.interactive:
+        from torchmigrate.cli.migration import interactive
+
+        interactive.refuse(command == "dry-run")
+    plan = planned(request, settings, only)
+    if request.interactive:
+        here = Path(os.path.realpath(os.curdir))
+        dirty.guard([result for result in plan.results if isinstance(result, Changed)], request, target)
+        plan = interactive.ask(plan, settings, Report(plan.results, plan.files_seen, command, here).name)
+    if target:
+        from torchmigrate.cli.migration import commit
+
+        commits = commit.prepare(plan, target, settings, command == "dry-run")
+    results = _write(plan.results, request, commits) if command == "apply" else plan.results
+    status = tell(replace(plan, results=list(results)), request, settings, only)
+    if commits:
+        request.say(*commits.told())
+    precommit.refuse_lost_helper(request, only)
+    return status
+
+
+def _target(request: Request) -> Target | None:
+    if not request.commit and request.branch is None:
+        return None
+    from torchmigrate.cli.migration import commit
+
+    return commit.target(request.paths, request.branch, request.allow_dirty)
+
+
+def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
+    """Everything planned, or an error of its own for each file that could not be written."""
+    changes = [result for result in results if isinstance(result, Changed)]
+    if not changes:
+        return list(results)
+    from torchmigrate.apply import journal
+    from torchmigrate.base import lock
+
+    with lock.held(journal.places([change.path for change in changes])):
+        return _written(results, changes, request, commits)
+
+
+def _written(
+    results: Sequence[FileResult], changes: Sequence[Changed], request: Request, commits: Commits | None
+) -> list[FileResult]:
+    from torchmigrate.apply import journal, writer
+    from torchmigrate.vcs import git_tree
+
+    dirty.guard(changes, request)
+    saved = journal.begin(changes)
+    if not saved.in_git:
+        silent = git_tree.unanswered([change.path for change in changes])
+        why = f"git tells nothing of {silent}: it is not installed, or the folder is another user's" if silent else ""
+        request.say(f"note: {why or 'not in git'}; `torchmigrate undo` puts everything back")
+    outcomes: list[Changed | Failed] = []
+    try:
+        for outcome in writer.each(changes):
+            outcomes.append(outcome)  # noqa: PERF402 (what is done counts when Ctrl-C comes)
+    except KeyboardInterrupt:
+        written = sum(isinstance(outcome, Changed) for outcome in outcomes)
+        what = f"{written} of {len(changes)} files were written, each of them whole"
+        raise Interrupted(what, "`torchmigrate undo` puts them back") from None
+    saved.finish([outcome for outcome in outcomes if isinstance(outcome, Changed)])
+    if commits:
+        _publish(commits, saved, outcomes)
+    by_path = {outcome.path: outcome for outcome in outcomes}
+    return [by_path.get(result.path, result) for result in results]
+
+
+def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Failed]) -> None:
+    lost = next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)
+    if lost:
+        what = f"nothing was committed: {lost.path.name} was {lost.error}"
+        raise UserError(what, "`torchmigrate undo` puts back the files that were written")
+    commits.publish(saved)
+
+
+def put_back(path: Path) -> int:
+    """`undo`; its exit status."""
+    from torchmigrate.apply import undo
+
+    outcomes = undo.undo(path)
+    here = Path(os.path.realpath(os.curdir))
+    for outcome in outcomes:
+        name = visible(str(outcome.path.relative_to(here) if outcome.path.is_relative_to(here) else outcome.path))
+        if outcome.refused:
+            print(f"error: {name}: {outcome.refused}; left as it is", file=sys.stderr)
+        else:
+            print(f"{outcome.done}: {name}")
+    refused = sum(bool(outcome.refused) for outcome in outcomes)
+    left = f", {refused} left as {'it is' if refused == 1 else 'they are'}" if refused else ""
+    sys.stdout.flush()
+    print(f"Put back {len(outcomes) - refused} of {len(outcomes)} files{left}.", file=sys.stderr)
+    return 2 if refused else 0

@@ -1,0 +1,130 @@
+"""Options that choose what a run speaks about: which of them go together, and which files they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base.text import counted, shorten
+from torchmigrate.cli.output import reports
+from torchmigrate.project.selection import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from torchmigrate.cli.request import Request
+    from torchmigrate.vcs.git_tree import Repository
+
+
+STDIN = "-"
+_NAMED = 5
+
+
+def reads_stdin(request: Request) -> bool:
+    return STDIN in map(str, request.paths)
+
+
+def check(request: Request) -> None:
+    """Raises UserError for what does not go together."""
+    if request.baseline and request.command != "check":
+        raise UserError(
+            "--baseline is for `check`: `apply` rewrites what it can, old findings too",
+            "use --select, --since or per-file-ignores to rewrite less",
+        )
+    if request.write_baseline and not request.baseline:
+        raise UserError("--write-baseline does not know where to write", "name the file: --baseline FILE")
+    if request.since is not None and request.staged:
+        raise UserError("--since and --staged are two choices of files", "choose one")
+    _check_reports(request)
+    if reads_stdin(request):
+        _check_stdin(request)
+    elif request.stdin_filename:
+        raise UserError("--stdin-filename is of no use without `-`", "`-` in place of paths reads standard input")
+
+
+def _check_reports(request: Request) -> None:
+    asked = list(reports(request))
+    files = [os.path.realpath(each.output) for each in asked if each.output]
+    if twice := next((file for file in files if files.count(file) > 1), None):
+        raise UserError(f"two reports would go to {os.path.relpath(twice)}", "name a file for each")
+    if request.command == "check" and any(each.output_format.value == "diff" for each in asked):
+        raise UserError("`check` has no diff", "`torchmigrate apply --dry-run --output-format diff` writes one")
+
+
+def _check_stdin(request: Request) -> None:
+    if len(request.paths) > 1:
+        raise UserError("`-` stands alone: standard input is one file", "leave the other paths out")
+    for given, name in ((request.since, "--since"), (request.staged, "--staged")):
+        if given:
+            raise UserError(f"{name} asks git for files, and `-` is none", "leave one of them out")
+    if request.write_baseline:
+        raise UserError("--write-baseline writes what files hold, and `-` is none", "leave one of them out")
+
+
+def selection(request: Request) -> Selection:
+    """The files that `--since` or `--staged` choose, said on stderr. Raises UserError."""
+    if request.since is None and not request.staged:
+        return EVERYTHING
+    option = "--staged" if request.staged else "--since"
+    repositories = _repositories(request.paths, option)
+    if request.since is None:
+        found = [path for repository in repositories for path in repository.staged()]
+        _say_partial(request, found)
+        what = "staged for the next commit"
+    else:
+        found = [path for repository in repositories for path in _since(request.since, repository, request)]
+        what = f"changed since {request.since}"
+    request.say(f"note: only {counted(len(found), 'file')} {what}" if found else f"note: no file {what}")
+    return Selection(frozenset(map(str, found)))
+
+
+def _repositories(paths: Sequence[Path], option: str) -> list[Repository]:
+    from torchmigrate.vcs import git_tree
+
+    found = {}
+    for path in paths:
+        real = Path(os.path.realpath(path))
+        repository = git_tree.repository(real if real.is_dir() else real.parent)
+        if repository is None:
+            raise UserError(
+                f"{option} asks git, and {_shown(path)} is in no git repository that can be read",
+                f"leave {option} out, or run it inside a repository",
+            )
+        found[repository.top] = repository
+    return list(found.values())
+
+
+def _shown(path: Path) -> str:
+    return f"`{path}`" if str(path) != "." else "this directory"
+
+
+def _since(name: str, repository: Repository, request: Request) -> list[Path]:
+    """From where this branch left REV: what others did to REV since then is not this branch's change."""
+    commit = repository.commit(name)
+    if commit is None:
+        what = f"--since: git knows no commit `{shorten(name, 60)}` in {repository.top}"
+        raise UserError(what, _way_out(name, repository))
+    parted = repository.common(commit)
+    if parted is None:
+        request.say(f"note: HEAD and {name} have no common ancestor here: all files that differ from {name} are taken")
+    return repository.changed(parted or commit)
+
+
+def _way_out(name: str, repository: Repository) -> str:
+    if hint := did_you_mean(name, repository.branches()):
+        return hint
+    if repository.is_shallow:
+        return f"this clone is shallow; fetch it first: git fetch origin {shorten(name, 60)}"
+    return "name a branch, a tag or a commit, as `main` or `HEAD~3`"
+
+
+def _say_partial(request: Request, staged: Iterable[Path]) -> None:
+    """What is read is the file, not the index."""
+    from torchmigrate.vcs import git_tree
+
+    partial = [d.path for d in git_tree.dirty(list(staged))] if request.command != "apply" else []
+    if partial:
+        names = ", ".join(os.path.relpath(path) for path in partial[:_NAMED])
+        more = f" and {len(partial) - _NAMED} more" if len(partial) > _NAMED else ""
+        request.say(f"note: staged and changed again since; read as they are on disk: {names}{more}")

@@ -1,0 +1,189 @@
+"""`[tool.torchmigrate]` and the command line -> frozen Settings. An unknown key is an error that says where."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.base import limits, safe_read
+from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.config.settings import Settings
+
+TABLE = ("tool", "torchmigrate")
+LARGEST, SECONDS = 2_000_000, 10  # bytes of a configuration file, which take one or two seconds
+Places = Callable[[Sequence[str]], str]
+
+
+def common_parent(paths: Sequence[Path]) -> Path:
+    """The directory that holds all paths; a file counts as its directory. Symlinks resolved."""
+    real = [os.path.realpath(path) for path in paths or [Path()]]
+    directories = [path if os.path.isdir(path) else os.path.dirname(path) for path in real]
+    try:
+        return Path(os.path.commonpath(directories))
+    except ValueError:  # two drives
+        return Path(directories[0])
+
+
+def find(start: Path) -> Path | None:
+    """The nearest pyproject.toml at or above `start`."""
+    return next((p for d in (start, *start.parents) if (p := d / "pyproject.toml").is_file()), None)
+
+
+def source(paths: Sequence[Path], config: Path | None = None, isolated: bool = False) -> tuple[Path, Path | None]:
+    """The root, and the file that settings for these paths come from. Raises UserError."""
+    start = common_parent(paths)
+    nearest = find(start)
+    root = nearest.parent if nearest else start
+    if config is not None and isolated:
+        raise UserError("--config names a file, and --isolated means none", "leave one of them out")
+    if config is not None and not config.is_file():
+        what = "is a folder, no file" if config.is_dir() else "no such configuration file"
+        raise UserError(f"{config}: {what}", "--config wants a TOML file")
+    return root, None if isolated else config or nearest
+
+
+def load(paths: Sequence[Path], config: Path | None = None, isolated: bool = False, **flags: object) -> Settings:
+    """Settings for these paths. `flags` (by field name) override the file; None means not given."""
+    root, file = source(paths, config, isolated)
+    values = read(file, config is not None) if file else {}
+    settings = replace(Settings(root=root), **values)
+    return override(settings, **flags)
+
+
+def override(settings: Settings, **flags: object) -> Settings:
+    """Command-line values on top, checked as the file's are. An error names the option."""
+    given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+    if not given:
+        return settings
+    from torchmigrate.config.keys import KEYS, check
+
+    for name, value in given.items():
+        if (key := name.replace("_", "-")) in KEYS:
+            try:
+                given[name] = check(key, list(value) if isinstance(value, tuple) else value)
+            except ValueError as error:
+                what, *help = error.args
+                raise UserError(f"--{key} {what}", *(help or ["see `torchmigrate check --help`"])) from None
+    return replace(settings, **given)
+
+
+def read(file: Path, chosen: bool = False) -> dict[str, Any]:
+    """The checked values of one file, by field name. pyproject.toml keeps them in `[tool.torchmigrate]`, which a file
+    that was `chosen` must have. Raises UserError."""
+    text, data = _parsed(file)
+    if file.name == "pyproject.toml" or "tool" in data:
+        tool = data.get("tool", {})
+        data = tool.get("torchmigrate") if isinstance(tool, dict) else None
+        if data is None and chosen:
+            raise UserError(f"{file}: there is no [tool.torchmigrate] in it", "--config wants a file with settings")
+    return _checked({} if data is None else data, file, text)
+
+
+def _parsed(file: Path) -> tuple[str, Any]:
+    import tomllib  # here: a run without a configuration file does not pay for it
+
+    without = "mend it, or pass --isolated to do without it"
+    text = ""
+    try:
+        raw = safe_read.read(file, LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise UserError(f"{file}: larger than {LARGEST:,} bytes, so it was not read", without)
+        text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig").read()
+        with limits.bounded(SECONDS):
+            return text, tomllib.loads(text)
+    except OSError as error:
+        raise UserError(f"{file}: {(error.strerror or str(error)).lower()}", without) from None
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#04x} is not UTF-8"
+        raise UserError(f"{file}: {byte}", "save it as UTF-8, or pass --isolated to do without it") from None
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        at = line[1] if line else text.rstrip().count("\n") + 1
+        raise UserError(f"{file}:{at}: not valid TOML: {error}", without) from None
+    except RecursionError:
+        raise UserError(f"{file}: nested too deeply to be read", without) from None
+    except limits.TooSlow:
+        raise UserError(f"{file}: takes more than {SECONDS} seconds to read, so it was not read", without) from None
+    except ValueError:
+        raise UserError(
+            f"{file}: it has a number of thousands of digits, which Python does not read", without
+        ) from None
+
+
+def _checked(data: object, file: Path, text: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        what = f"{place(file, (), text)}: `torchmigrate` in `tool` must be a table"
+        raise UserError(what, "write [tool.torchmigrate] above its keys")
+    if not data:
+        return {}
+    from torchmigrate.config.keys import KEYS, check
+
+    values = {}
+    for key, value in data.items():
+        if key not in KEYS:
+            raise UserError(f"{place(file, (key,), text)}: unknown key `{key}`", _way_out(key, value))
+        try:
+            values[key.replace("-", "_")] = check(key, value)
+        except ValueError as error:
+            what, *help = error.args
+            example = f"write {key} = {toml(KEYS[key].examples[0])}"
+            raise UserError(f"{place(file, (key,), text)}: `{key}` {what}", *(help or [example])) from None
+    if "rule_paths" in values:
+        values["rule_paths"] = tuple(file.parent / path for path in values["rule_paths"])
+    return values
+
+
+def _way_out(key: str, value: object) -> str:
+    from torchmigrate.config.keys import KEYS
+
+    if key == "torchmigrate" and isinstance(value, dict):
+        return "in a file of its own, the settings stand at the top, in no table"
+    return did_you_mean(key.replace("_", "-"), KEYS) or "known: " + ", ".join(KEYS)
+
+
+def toml(value: object) -> str:
+    """A value as TOML writes it."""
+    import json
+
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(key))} = {toml(item)}" for key, item in value.items()) + " }"
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def has_settings(file: Path) -> bool:
+    """Whether a pyproject.toml has our table; one that cannot be read has none."""
+    try:
+        return "tool.torchmigrate" in tables(file)
+    except UserError:
+        return False
+
+
+def tables(file: Path) -> list[str]:
+    """The names of a file's tables and of those in `tool`. Raises UserError."""
+    data = _parsed(file)[1]
+    tool = data.get("tool")
+    return [*data, *(f"tool.{name}" for name in tool)] if isinstance(tool, dict) else [*data]
+
+
+def places(file: Path, text: str | None = None) -> Places:
+    """Gives `file:line` of a key of ours (a path: `per-file-ignores`, `tests/*`), else of what is nearest above it."""
+    from torchmigrate.config.positions import lines
+
+    found = lines(_parsed(file)[0] if text is None else text)
+    above = TABLE if ("tool",) in found or file.name == "pyproject.toml" else ()
+
+    def at(keys: Sequence[str]) -> str:
+        wanted = (*above, *keys)
+        return f"{file}:{next((found[w] for n in range(len(wanted), 0, -1) if (w := wanted[:n]) in found), 1)}"
+
+    return at
+
+
+def place(file: Path, keys: Sequence[str] = (), text: str | None = None) -> str:
+    """`file:line` of one key."""
+    return places(file, text)(keys)

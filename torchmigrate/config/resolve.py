@@ -1,0 +1,155 @@
+"""The settings of one run: the file's, with the command line's on top."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchmigrate.base.errors import UserError
+from torchmigrate.config import config_file as config_
+from torchmigrate.config.keys import check
+
+if TYPE_CHECKING:
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.rules.model import Ruleset
+
+
+def settings_for(
+    paths: Sequence[Path],
+    *,
+    select: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    torch: str | None,
+    backends: Sequence[str] | None,
+    config: Path | None,
+    isolated: bool,
+    no_cache: bool = False,
+    unsafe_fixes: bool | None = None,
+    runtime: Runtime | None = None,
+    style: Style | None = None,
+) -> Settings:
+    """The file's settings with the command line's on top. Raises UserError where they name no rule that there is."""
+    given = flags(select, ignore, torch, backends, unsafe_fixes, runtime, style)
+    settings = config_.load(paths, config, isolated, **given)
+    extra = tuple(excluding(_from_root(glob.replace(os.sep, "/"), settings.root)) for glob in exclude or ())
+    settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
+    file = config_.source(paths, config, isolated)[1]
+    with pack_errors():
+        check_folders(settings, file)
+        check_names(settings, file, {"select": select, "ignore": ignore})
+    return settings
+
+
+def flags(
+    select: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+    torch: str | None,
+    backends: Sequence[str] | None,
+    unsafe_fixes: bool | None,
+    runtime: Runtime | None,
+    style: Style | None,
+) -> dict[str, Any]:
+    """The options that go over the file's settings, by their fields; None: not given."""
+    names = {"select": split_names(select), "ignore": split_names(ignore), "backends": split_names(backends)}
+    chosen = {"runtime": runtime.value if runtime else None, "style": style.value if style else None}
+    return {**names, **chosen, "torch": torch, "unsafe_fixes": unsafe_fixes}
+
+
+@contextmanager
+def pack_errors() -> Iterator[None]:
+    """A rule file's error is the user's to mend."""
+    from torchmigrate.rules.reader import PackError
+
+    try:
+        yield
+    except PackError as error:
+        message, _, help = str(error).partition("\nhelp: ")
+        raise UserError(message, help) from None
+
+
+def cores() -> int:
+    """Processes to use where nobody says how many."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    """`--select a,b --select c`."""
+    if not values:
+        return None
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def excluding(glob: str) -> str:
+    """Raises UserError for one that can exclude nothing."""
+    try:
+        check("extend-exclude", [glob])
+    except ValueError as error:
+        what, *help = error.args
+        raise UserError(f"--exclude {what}", *(help or ["see `torchmigrate check --help`"])) from None
+    return glob
+
+
+def _from_root(glob: str, root: Path) -> str:
+    """A pattern with a slash is typed relative to the current directory and matched from the root."""
+    if glob.startswith("!") or "/" not in glob.rstrip("/"):
+        return glob
+    inside = os.path.relpath(os.path.join(os.path.realpath(os.curdir), glob), root).replace(os.sep, "/")
+    return glob if inside.startswith("..") else "/" + inside
+
+
+def check_folders(settings: Settings, file: Path | None) -> None:
+    """What `rule-paths` names must be there."""
+    for folder in settings.rule_paths:
+        if file and not folder.is_dir():
+            where = config_.place(file, ["rule-paths"])
+            raise UserError(
+                f"{where}: `rule-paths` names {folder}, which is no folder", f"paths are relative to {file.parent}"
+            )
+
+
+def check_names(settings: Settings, file: Path | None, typed: Mapping[str, Sequence[str] | None]) -> None:
+    """Names that no pack or rule has, and settings that leave none. Loads the rules only where names are given."""
+    named: dict[tuple[str, ...], tuple[str, ...]] = {("select",): settings.select, ("ignore",): settings.ignore}
+    named |= {("per-file-ignores", glob): names for glob, names in settings.per_file_ignores.items()}
+    if not any(named.values()):
+        return
+    from torchmigrate.rules import packs
+
+    ruleset = packs.load(settings.rule_paths, cases=False)
+    for keys, names in named.items():
+        if ruleset.unknown(names):
+            known(ruleset, names, f"--{keys[0]}" if typed.get(keys[0]) else _place(file, keys))
+    if not ruleset.selected(settings.select, settings.ignore).rules:
+        raise UserError("`select` and `ignore` leave no rule", "`torchmigrate config` shows where both come from")
+
+
+def _place(file: Path | None, keys: Sequence[str]) -> str:
+    assert file is not None  # who else named it?
+    return f"{config_.place(file, keys)}: `{keys[0]}`"
+
+
+def known(ruleset: Ruleset, names: Sequence[str], where: str = "") -> None:
+    """Raises UserError for a name that no pack or rule has."""
+    for name, near in ruleset.unknown(names).items():
+        what = f"{where}: unknown rule or pack `{name}`" if where else f"unknown rule or pack `{name}`"
+        raise UserError(what, f"did you mean `{near}`?" if near else "see `torchmigrate rules`")
+
+
+class Runtime(str, Enum):
+    """Where the helper comes from."""
+
+    VENDOR = "vendor"
+    PACKAGE = "package"
+
+
+class Style(str, Enum):
+    """In whose words rewrites speak."""
+
+    HELPER = "helper"
+    NATIVE = "native"

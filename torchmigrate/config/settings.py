@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchmigrate.base.globs import Globs
+
+EXCLUDE = (
+    *(".git", ".hg", ".svn", ".bzr", "__pycache__", ".ipynb_checkpoints", "site-packages", "node_modules"),
+    *(".venv", "venv", ".tox", ".nox", ".eggs", ".direnv", ".pyenv", "__pypackages__", "buck-out"),
+    *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".pytype", ".hypothesis"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One run's settings. `root` is the directory of the nearest pyproject.toml, else the paths' common parent."""
+
+    root: Path = Path()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exclude: tuple[str, ...] = EXCLUDE
+    extend_exclude: tuple[str, ...] = ()
+    unsafe_fixes: bool = False
+    rule_paths: tuple[Path, ...] = ()
+    torch: str | None = None
+    runtime: str = "vendor"
+    style: str = "helper"
+    helper: str | None = None
+    helper_map: Mapping[str, str] = field(default_factory=dict)
+    backends: tuple[str, ...] = ()
+    no_cache: bool = False
+
+    def ignored_in(self, path: Path) -> tuple[str, ...]:
+        """Names of packs and rules that `per-file-ignores` switches off in this file."""
+        return tuple(name for names in self.ignores_of(path).values() for name in names)
+
+    def ignores_of(self, path: Path) -> Mapping[str, tuple[str, ...]]:
+        """The entries of `per-file-ignores` that speak of this file; `!glob` speaks of all but those."""
+        if not self.per_file_ignores:
+            return {}
+        inside = os.path.relpath(path, self.root).replace(os.sep, "/")
+        return {glob: names for glob, names in self.per_file_ignores.items() if _speaks_of(glob, inside)}
+
+
+def _speaks_of(glob: str, inside: str) -> bool:
+    return bool(Globs((glob.removeprefix("!"),)).match(inside)) is not glob.startswith("!")

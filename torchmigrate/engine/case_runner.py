@@ -1,0 +1,150 @@
+"""Runs the cases that stand in rule files: `rules test DIR` and our own tests, plain and in other shapes of file."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import Unchanged
+from torchmigrate.helper.import_edits import with_import
+from torchmigrate.project.builder import cuda_classes
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.rewrite import RewriteError, rewrite
+from torchmigrate.rules.model import Case, Rule, Ruleset
+from torchmigrate.source.edits import Edit, compose
+from torchmigrate.source.encoding import decode
+
+Shape = Callable[[str], bytes]
+_NEW = ">=2.13"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFailure:
+    """A case that does not hold; `line` is that of its `[[case]]`."""
+
+    rule: str
+    title: str
+    line: int
+    message: str
+
+
+def _indented(text: str) -> bytes:
+    """All but the imports at the head as the body of an `if`; code that is no Python stays as it is."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return text.encode()
+    head = list(itertools.takewhile(lambda s: isinstance(s, (ast.Import, ast.ImportFrom)), body))
+    if len(head) == len(body):
+        return text.encode()
+    lines = text.splitlines(keepends=True)
+    cut = head[-1].end_lineno if head else 0
+    return ("".join(lines[:cut]) + "if True:\n" + textwrap.indent("".join(lines[cut:]), "    ")).encode()
+
+
+SHAPES: Mapping[str, Shape] = {
+    "plain": lambda text: text.encode(),
+    "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
+    "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "no final newline": lambda text: text.removesuffix("\n").encode(),
+    "indented": _indented,
+    "tabs": lambda text: text.replace("    ", "\t").encode(),
+}
+
+
+def check_cases(ruleset: Ruleset, only: Collection[str] | None = None) -> list[CaseFailure]:
+    """Every case (of `only` these rules), alone and with all rules on, twice (idempotence), in every shape. `todo`
+    cases must fail."""
+    everything = dispatch_table(ruleset)
+    failures: list[CaseFailure] = []
+    for rule in (r for r in ruleset.rules.values() if only is None or r.id in only):
+        alone = dispatch_table(Ruleset({rule.id: rule}))
+        for case in rule.cases:
+            failures += check_case(rule, case, _tables(case, alone, everything), SHAPES)
+    return failures
+
+
+def _tables(case: Case, alone: DispatchTable, everything: DispatchTable) -> dict[str, DispatchTable]:
+    both = {} if case.together else {"alone": alone}
+    return {**both, "with all rules": everything}
+
+
+def check_case(
+    rule: Rule, case: Case, tables: Mapping[str, DispatchTable], shapes: Mapping[str, Shape]
+) -> Iterator[CaseFailure]:
+    found = [
+        f"{how}, {name}: {why}"
+        for how, t in tables.items()
+        for name, s in shapes.items()
+        if (why := _run(rule, case, t, s) or (case.native and _run(rule, case, t, s, case.native)))
+    ]
+    if case.todo and not found:
+        yield CaseFailure(rule.id, case.title, case.line, "is marked todo, and passes")
+    elif found and not case.todo:
+        yield CaseFailure(rule.id, case.title, case.line, found[0])
+
+
+def _run(rule: Rule, case: Case, rules: DispatchTable, shape: Shape, native: str | None = None) -> str | None:
+    if case.file:
+        return _run_text(rule, case, rules, shape)
+    before = shape(case.before.lstrip("\n"))
+    after = case.before if case.after is None else case.after
+    expected = shape((native or after).lstrip("\n"))
+    style = "native" if native else "helper"
+    try:
+        given, findings = migrate(before, rules, case.unsafe, style)
+        again, _ = migrate(given, rules, case.unsafe, style)
+    except (RewriteError, SyntaxError) as error:
+        return f"{type(error).__name__}: {error}"
+    if given != expected:
+        return (
+            f"gives in {style} style\n"
+            + textwrap.indent(given.decode(), "    ")
+            + "  instead of\n"
+            + textwrap.indent(expected.decode(), "    ")
+        )
+    if again != given:
+        return "a second run gives\n" + textwrap.indent(again.decode(), "    ")
+    return _wrong_finding(rule, case, findings)
+
+
+def _run_text(rule: Rule, case: Case, rules: DispatchTable, shape: Shape) -> str | None:
+    """A file that is not Python; nothing of it may change, so there is nothing to compare but the finding."""
+    if shape in (SHAPES["indented"], SHAPES["tabs"]):
+        return None  # as Python has them
+    raw = shape(case.before.lstrip("\n"))
+    found = rules.texts.inspect(Path("/", case.file), raw)
+    return _wrong_finding(rule, case, found.findings if isinstance(found, Unchanged) else ())
+
+
+def _wrong_finding(rule: Rule, case: Case, findings: Sequence[Finding]) -> str | None:
+    if case.finding is None:
+        return None
+    if case.finding is any(f.rule == rule.id and f.status.value in ("open", "held") for f in findings):
+        return None
+    return "has no finding of the rule" if case.finding else "has a finding of the rule"
+
+
+def migrate(
+    raw: bytes, rules: DispatchTable, unsafe: bool = False, style: str = "helper"
+) -> tuple[bytes, list[Finding]]:
+    """One file alone, as a script, helper import included; in native style for the newest torch."""
+    source = decode(raw)
+    settings = Settings(unsafe_fixes=unsafe, style=style)
+    torch = _NEW if style == "native" else None
+    facts = ProjectContext(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
+    outcome = rewrite(Path("/case.py"), source, rules, facts)
+    text = replace(source, utf8=outcome.text)
+    edits: list[Edit] = []
+    missing = outcome.needs_helper or outcome.needs_torch
+    statement = "import accel" if outcome.needs_helper else ""
+    if missing and (edit := with_import(text, Path("/case.py"), facts, statement, outcome.needs_torch)):
+        edits.append(edit)
+    return source.encode(compose(outcome.text, edits)), list(outcome.remaining)

@@ -1,0 +1,147 @@
+"""A run's rewrite in steps, one for each pack: what every commit of `apply --commit` holds, and what it says.
+
+Each step is what the run would give if only the fixes of the packs so far were applied. All rules still look: a guarded
+region that needs a fix of a later pack, or holds what only NVIDIA has, waits for that pack, whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.engine.worker import Job, Worker
+from torchmigrate.helper.vendoring import Vendored
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rules.model import Rule, Ruleset
+
+_SUBJECTS = {
+    "amp": "Run mixed precision on the device that is there",
+    "backends": "Set backend switches only where they exist",
+    "compile": "Ask for CUDA graphs only on CUDA",
+    "dataloader": "Pin memory only where that helps",
+    "device": "Choose the device that is there instead of CUDA",
+    "distributed": "Choose the collective backend by the device",
+    "memory": "Ask the device that is there about its memory",
+    "profiler": "Profile the device that is there",
+    "random": "Seed the device that is there",
+    "stream": "Synchronize and time on the device that is there",
+    "tensor_type": "Make tensors by dtype and device, not by CUDA types",
+}
+_WIDTH = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One commit: whole new bytes by real path, and its message."""
+
+    files: Mapping[Path, bytes]
+    message: str
+
+    @property
+    def subject(self) -> str:
+        return self.message.partition("\n")[0]
+
+
+@dataclass(slots=True)
+class _State:
+    """A file between steps."""
+
+    content: bytes
+    rules: Counter[str] = field(default_factory=Counter)
+
+
+def steps(
+    changes: Sequence[Changed], helpers: Mapping[Path, bytes], facts: ProjectContext, ruleset: Ruleset
+) -> list[Step]:
+    """The helper's files first, then the packs in order, `device` before the others; a pack that changes nothing by
+    then has no step. After the last one every file is as `changes` has it."""
+    rewritten = [change for change in changes if change.applied]
+    out = [Step(helpers, _about_helper(helpers))] if helpers else []
+    states = {change.path: _State(change.before) for change in rewritten}
+    packs = sorted({pack for change in rewritten for pack in _packs(change)}, key=lambda p: (p != "device", p))
+    facts.index  # noqa: B018 (worked out once, for all steps)
+    for at, pack in enumerate(packs):
+        files, rules = _step(pack, packs[: at + 1], rewritten, states, facts, ruleset)
+        if files:
+            out.append(Step(files, message(pack, rules, ruleset.rules)))
+    return out
+
+
+def _packs(change: Changed) -> set[str]:
+    return {finding.rule.partition("/")[0] for finding in change.applied}
+
+
+def _step(
+    pack: str,
+    fixing: Sequence[str],
+    rewritten: Sequence[Changed],
+    states: Mapping[Path, _State],
+    facts: ProjectContext,
+    ruleset: Ruleset,
+) -> tuple[dict[Path, bytes], Counter[str]]:
+    narrowed = copy.copy(facts)  # with what is worked out already
+    narrowed.fixing = frozenset(fixing)
+    worker, vendored = Worker(ruleset, narrowed), Vendored(narrowed)
+    files: dict[Path, bytes] = {}
+    rules: Counter[str] = Counter()
+    for change in rewritten:
+        if pack not in (packs := _packs(change)):
+            continue
+        result = change if packs <= set(fixing) else _partly(change, worker, vendored)
+        state = states[change.path]
+        if result is None or result.after == state.content:
+            continue
+        applied = Counter(finding.rule for finding in result.applied)
+        rules += applied - state.rules
+        state.content, state.rules = result.after, applied
+        files[change.path] = result.after
+    return files, rules
+
+
+def _partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
+    """The file with the fixes of some packs; None where these alone give nothing."""
+    result, lacks = worker(Job(str(change.path), change.before, "apply"))
+    if lacks:
+        result = vendored.bind(result, lacks)
+    return result if isinstance(result, Changed) else None
+
+
+def message(pack: str, counts: Mapping[str, int], rules: Mapping[str, Rule]) -> str:
+    """Subject and body of a pack's commit: each rule with its count and its reason, in a sentence."""
+    subject = _SUBJECTS.get(pack, f"Apply the rules of {pack}")
+    own = {name: n for name, n in counts.items() if name.startswith(f"{pack}/")}
+    guarded = {name: n for name, n in counts.items() if name not in own}
+    parts = [subject, "\n".join(_rows(own, rules))] if own else [subject]
+    if guarded:
+        ahead = "Code behind a test for CUDA changes together with the test, so these come along:"
+        parts.append("\n".join([*textwrap.wrap(ahead, _WIDTH), *_rows(guarded, rules)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(counts: Mapping[str, int], rules: Mapping[str, Rule]) -> Iterator[str]:
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        text = f"- {name} ({count}): {reason(rules[name])}" if name in rules else f"- {name} ({count})"
+        yield textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def reason(rule: Rule) -> str:
+    """The first sentence of a rule's why, else its summary."""
+    flat = " ".join(rule.why.split())
+    found = re.match(r".+?[.](?=\s+[A-Z`\"]|$)", flat)
+    return found.group() if found else flat or rule.summary
+
+
+def _about_helper(helpers: Mapping[Path, bytes]) -> str:
+    names = sorted({path.name for path in helpers})
+    subject = f"Add {', '.join(names)}, which asks torch for the device that is there"
+    body = (
+        "One file that needs torch alone. On CUDA its functions are torch.cuda's own; elsewhere they speak to the "
+        "accelerator that is there, or to the CPU. Nothing imports it yet."
+    )
+    return f"{subject}\n\n{textwrap.fill(body, _WIDTH)}\n"

@@ -1,0 +1,120 @@
+"""From paths to a plan: discover, gather facts, rewrite each file (in processes if it pays), place the helper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.base import safe_read
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped
+from torchmigrate.engine.model import Input, Plan, Progress, Read
+from torchmigrate.project import discovery, helper_file
+from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rules import packs
+
+if TYPE_CHECKING:
+    from torchmigrate.project.context import ProjectContext
+
+
+def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
+    """Load and look, read nothing. Raises PackError, UserError."""
+    ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
+    rules = dispatch_table(ruleset)
+    return Input(ruleset, rules, only.completed(discovery.discover(paths, settings, rules.texts), rules.texts))
+
+
+def plan(
+    paths: Sequence[Path],
+    settings: Settings,
+    jobs: int,
+    mode: str,
+    on_progress: Progress | None = None,
+    only: Selection = EVERYTHING,
+    given: Input | None = None,
+) -> Plan:
+    """Find and, for `apply`, rewrite in memory; facts are gathered from all files, results are of `only` these.
+    Writes nothing. Raises PackError, UserError."""
+    given = given or prepare(paths, settings, only)
+    ruleset, rules, found = given.ruleset, given.rules, given.found
+    mine = [item for item in found if only.holds(item)]
+    results, todo, maybe = _read([item for item in mine if not item.text], rules, only.texts)
+    about_texts, others = rules.texts.read([item for item in mine if item.text], settings, only.texts)
+    seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
+    results += about_texts
+    if not todo and not maybe:
+        return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
+    from torchmigrate.engine import pool  # a run over clean files pays for none of these
+    from torchmigrate.helper.vendoring import Vendored
+    from torchmigrate.project import builder
+
+    inside = builder.whole_project(paths, found, settings)
+    around = builder.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
+    texts = [*(builder.code(path, raw) for path, raw in todo), *around]
+    facts, notes = builder.facts(paths, inside, texts, settings, only.texts)
+    if settings.style == "native" and mode != "check":
+        builder.refuse_old_torch(facts.torch, notes)
+    if maybe:
+        todo += [(path, raw) for path, raw in maybe if path in facts.under_default.files]
+        if not todo:
+            notes = []
+    done = list(pool.run(todo, mode, ruleset, facts, jobs, on_progress))
+    vendored = Vendored(facts)
+    results = vendored.completed(
+        [*results, *(vendored.bind(r, lacks) if lacks else vendored.keep(r) for r, lacks in done)]
+    )
+    notes += vendored.notes()
+    if settings.style == "native":
+        notes += _kept_helper(results, facts)
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts)
+
+
+def _read(
+    found: Sequence[discovery.DiscoveredFile], rules: DispatchTable, texts: Mapping[str, bytes]
+) -> tuple[list[FileResult], list[Read], list[Read]]:
+    """Results of what is not looked into, files with work, and files that may turn out to have some."""
+    results: list[FileResult] = []
+    todo: list[Read] = []
+    maybe: list[Read] = []
+    for item in found:
+        if item.error is not None:
+            results.append(Failed(item.path, item.error))
+        elif item.skipped_reason is not None:
+            results.append(Skipped(item.path, item.skipped_reason))
+        else:
+            _sort(item.path, texts.get(str(item.path)), rules, results, todo, maybe)
+    return results, todo, maybe
+
+
+def _sort(
+    path: Path,
+    raw: bytes | None,
+    rules: DispatchTable,
+    results: list[FileResult],
+    todo: list[Read],
+    maybe: list[Read],
+) -> None:
+    if raw is None:
+        try:
+            raw = safe_read.read(path)
+        except OSError as error:
+            results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
+            return
+    if raw.startswith(helper_file.MARKER):
+        return
+    if rules.has_work(raw) or (path.suffix == ".ipynb" and rules.texts.concerns_notebook(str(path), raw)):
+        todo.append((str(path), raw))
+    elif rules.may_have_work(raw):
+        maybe.append((str(path), raw))
+
+
+def _kept_helper(results: Sequence[FileResult], facts: ProjectContext) -> Iterator[str]:
+    """What the native style leaves to the helper."""
+    called = re.compile(rf"(?<![\w.]){facts.helper}\.([a-z]\w+)".encode())
+    texts = (r.after for r in results if isinstance(r, Changed) and not r.new and not facts.own)
+    found = sorted({word.decode() for text in texts for word in called.findall(text)})
+    if found:
+        yield f"still called of the helper, where torch.accelerator is not the same: {', '.join(found)}"

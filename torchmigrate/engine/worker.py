@@ -1,0 +1,134 @@
+"""One file in, one result out, whatever happens to it: the part of a run that processes share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmigrate.base import limits
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, Unchanged
+from torchmigrate.helper.vendoring import Unbound
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.source import encoding
+from torchmigrate.source.encoding import UnreadableSource
+from torchmigrate.source.notebook import UnreadableNotebook
+
+SKIPS = "# torchmigrate: skip-file"
+Done = tuple[FileResult, Unbound | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file for a worker."""
+
+    path: str
+    raw: bytes
+    mode: str  # check | apply | survey: what apply would do and leave, all in places of the file as it is
+
+
+class Worker:
+    """Turns one job into one result; the second value is the rewritten text if it still needs the helper's import."""
+
+    def __init__(self, ruleset: Ruleset, facts: ProjectContext) -> None:
+        self.ruleset, self.facts = ruleset, facts
+        self._tables: dict[tuple[str, ...], DispatchTable] = {}
+
+    def rules(self, path: Path) -> DispatchTable:
+        """The dispatch table, without what `per-file-ignores` switches off in this file."""
+        ignored = self.facts.settings.ignored_in(path)
+        if ignored not in self._tables:
+            self._tables[ignored] = dispatch_table(self.ruleset.selected((), ignored))
+        return self._tables[ignored]
+
+    def __call__(self, job: Job) -> Done:
+        from torchmigrate.rewriting.rewrite import RewriteError
+
+        path = Path(job.path)
+        if len(job.raw) > limits.LARGEST and path.suffix != ".ipynb":
+            return Skipped(path, f"larger than {limits.LARGEST:,} bytes"), None
+        try:
+            with limits.bounded():
+                return self._one(path, job)
+        except limits.TooSlow:
+            return Failed(path, limits.told()), None
+        except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
+            return Failed(path, str(error)), None
+        except SyntaxError as error:
+            return Failed(path, f"line {error.lineno}: {encoding.syntax_message(error)}"), None
+        except RecursionError:
+            return Failed(path, "too deeply nested to parse (RecursionError)"), None
+        except MemoryError:  # what `ast` raises for both
+            return Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"), None
+        except Exception as error:  # one file's bug must not cost the others; it is reported as ours
+            import traceback
+
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            name = os.path.basename(where.filename)
+            return Failed(
+                path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report it"
+            ), None
+
+    def _one(self, path: Path, job: Job) -> Done:
+        from torchmigrate.diagnostics import suppressions
+        from torchmigrate.rewriting.rewrite import inspect, rewrite
+        from torchmigrate.semantic.model import SemanticModel
+        from torchmigrate.source import encoding
+
+        if path.suffix == ".ipynb":
+            return self._notebook(path, job), None
+        text = encoding.decode(job.raw)
+        if b"torchmigrate: skip-file" in text.utf8 and suppressions.find(text).skip_file:
+            return Skipped(path, SKIPS), None
+        if job.mode == "check":
+            return Unchanged(
+                path, tuple(inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts))
+            ), None
+        outcome = rewrite(path, text, self.rules(path), self.facts)
+        if job.mode == "survey":
+            return Unchanged(path, tuple(outcome.in_original(text))), None
+        if not outcome.applied:
+            return Unchanged(path, tuple(outcome.remaining)), None
+        rewritten = replace(text, utf8=outcome.text)
+        after = text.encode(outcome.text)
+        unbound = Unbound(rewritten, outcome.needs_helper, outcome.needs_torch)
+        changed = Changed(path, job.raw, after, outcome.applied, outcome.remaining)
+        return changed, unbound if unbound.helper or unbound.torch else None
+
+    def _notebook(self, path: Path, job: Job) -> FileResult:
+        from torchmigrate.diagnostics import suppressions
+        from torchmigrate.rewriting import notebook_results
+        from torchmigrate.rewriting.rewrite import inspect, rewrite
+        from torchmigrate.semantic.model import SemanticModel
+        from torchmigrate.source import notebook
+        from torchmigrate.textcheck import shell_lines
+
+        book, rules = notebook.split(job.raw), self.rules(path)
+        text = book.source
+        if book.language:
+            return Skipped(path, f"a notebook in {book.language}")
+        if suppressions.find(text).skip_file or notebook_results.skips_file(book):
+            return Skipped(path, SKIPS)
+        unread = notebook_results.unread(book, rules.has_work)
+        if unread and not book.cells:
+            return Failed(path, unread)
+        result: Changed | Unchanged
+        if job.mode == "check":
+            found = inspect(SemanticModel(path, text, self.facts), rules, self.facts)
+            result = Unchanged(path, tuple(notebook_results.in_cells(found, book)))
+        else:
+            outcome = rewrite(path, text, rules, self.facts)
+            if job.mode == "survey":
+                result = Unchanged(path, tuple(notebook_results.in_cells(list(outcome.in_original(text)), book)))
+            elif not outcome.applied:
+                result = Unchanged(path, tuple(notebook_results.in_cells(outcome.remaining, book)))
+            else:
+                result = notebook_results.changed(path, job.raw, book, outcome, self.facts)
+        after = notebook.split(result.after) if isinstance(result, Changed) else book
+        told = shell_lines.added(result.findings, after, rules.texts, path)
+        findings = sorted(
+            (*told, *notebook_results.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line)
+        )
+        return replace(result, findings=tuple(findings), unread=unread)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
+from torchmigrate.helper import project_calls
+from torchmigrate.matching.template import identifiers, spell
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import spelled
+from torchmigrate.source.edits import Edit
+from torchmigrate.symbols.scope import Scope
+
+if TYPE_CHECKING:
+    from torchmigrate.rules.model import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleContext:
+    """One place and the rule that looks at it. `node` is the call if `ref` is called, else `ref` itself."""
+
+    module: SemanticModel
+    rule: Rule
+    node: ast.AST
+    ref: ast.AST
+    scope: Scope
+    qualified: str | None = None
+    extra: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def call(self) -> ast.Call | None:
+        return self.node if isinstance(self.node, ast.Call) else None
+
+    @property
+    def parent(self) -> ast.AST | None:
+        return self.module.parent(self.node)
+
+    def finding(
+        self, message: str = "", fix: Fix | None = None, node: ast.AST | None = None, **changes: object
+    ) -> Finding:
+        rule = self.rule
+        start, end = self.module.span(node or self.node)
+        safety = fix.safety if fix else Safety.DISPLAY
+        # what normally is rewritten and could not be keeps the guard above it, as NVIDIA-only code does
+        blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
+        text = message or rule.message
+        see = rule.see[0] if rule.see else ""
+        changes = {"backends": rule.backends, **changes}
+        return Finding(rule.id, safety, start, end, text, fix=fix, see=see, blocks=blocks, **changes)  # type: ignore[arg-type]
+
+    def note(self, message: str = "", **changes: object) -> Finding:
+        """A finding without a fix."""
+        return self.finding(message, None, **changes)  # type: ignore[arg-type]
+
+    def left(self, reason: str) -> Finding:
+        """What is right as it is: told with -v and in JSON, no finding otherwise."""
+        found = self.note(blocks=False)
+        return replace(found, status=Status.LEFT, message=f"{found.message} (left alone: {reason})")
+
+    def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
+        """A finding with edits; what they need is read off their own text and `text`."""
+        own = self.module.facts.own
+        if own and (why := project_calls.refusal(self.module, own, edits)):
+            return self.note(f"{message or self.rule.message}; {why}")
+        if any(self.module.loses_comment(edit) for edit in edits):
+            return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
+        used = identifiers(" ".join((text, *(e.text for e in edits))), spelled(self.module))
+        return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
+
+    def replace(self, node: ast.AST, template: str, safety: Safety | None = None, message: str = "") -> Finding:
+        """Replace a whole expression; `accel` and `torch` in the template are spelled as the file spells them."""
+        start, end = self.module.span(node)
+        return self.fix([Edit(start, end, spell(template, spelled(self.module)))], safety, message)
+
+    def rewrite(
+        self,
+        match: str,
+        template: str,
+        node: ast.AST | None = None,
+        safety: Safety | None = None,
+        message: str = "",
+        where: Mapping[str, str] | None = None,
+    ) -> Finding | None:
+        """Rewrite `node` if it matches. A finding without a fix where it matches but cannot be edited safely."""
+        from torchmigrate.matching import pattern as p
+        from torchmigrate.matching.template import instantiate
+
+        target = node or self.node
+        joined = [up for up in self.module.ancestors(target) if isinstance(up, ast.JoinedStr)]
+        island = self.module.island(joined[-1] if joined else target)
+        if island is None:
+            return self.note(f"{self.rule.summary} (not rewritten: LibCST cannot reproduce this expression)")
+        compiled = p.compile_pattern(match)
+        resolve = lambda chain: self.module.resolver.dotted(chain, self.scope)  # noqa: E731
+        nodes = island.expressions() if joined else iter((island.root,))
+        # a variable that holds what is looked for, and may be bound right here, is not what is looked for
+        nodes = (n for n in nodes if isinstance(target, ast.Name) or type(n).__name__ != "Name")
+        matches = [m for n in nodes if (m := island.match(compiled, n, resolve)) and p.admits(m, where or {})]
+        if not matches:
+            return None
+        try:
+            text = spell(template, spelled(self.module))
+            edits = [e for m in matches for e in instantiate(m, text, island)]
+        except p.PatternError as error:
+            return self.note(f"{self.rule.summary} (not rewritten: {error})")
+        return self.fix(edits, safety, message, text)

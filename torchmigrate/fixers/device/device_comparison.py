@@ -1,0 +1,119 @@
+"""Tests of a device type: `x.is_cuda`, `device == "cuda"`, `"cuda" in str(device)`, `device.type.startswith("cuda")`.
+
+Rewritten only together with something that they guard (guards.py): a bare `fused = device == "cuda"` may mean NVIDIA.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
+from torchmigrate.semantic.model import SemanticModel, query
+
+Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
+
+
+def device_comparison(site: RuleContext) -> Iterator[Finding]:
+    if not isinstance(site.ref, ast.Attribute):
+        test = _string_test(site)
+    elif isinstance(site.ref.ctx, ast.Load) and not _is_flag(site, site.ref.value):
+        test = site.ref, "$x.is_cuda", "accel.is_accelerated($x)"
+    else:
+        return
+    if test is None and _asks_for_a_prefix(site):
+        yield site.left("what it asks is not known to be a device")
+    if test and '"' in test[2] and in_fstring(site.module, site.node):
+        return  # before Python 3.12 an f-string cannot hold the quotes
+    found = test and site.rewrite(test[1], test[2], test[0])
+    if found and test:
+        up = site.module.parent(test[0])
+        option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
+        yield found if option else replace(found, follows=True)
+
+
+def _asks_for_a_prefix(site: RuleContext) -> bool:
+    """`text.startswith("cuda")` of anything."""
+    up = site.parent
+    return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
+
+
+def _is_flag(site: RuleContext, owner: ast.expr) -> bool:
+    """`self.is_cuda = ...` is the project's own."""
+    text = ast.unparse(owner)
+    own = any(re.search(rf"\b{re.escape(text)}$", before) for before in _assigned_to(site.module))
+    return own or text in ("self", "args", "opt", "cfg", "config")
+
+
+@query
+def _assigned_to(module: SemanticModel) -> set[str]:
+    """What stands before each `.is_cuda = ...`, as far as names go."""
+    return {found[1] for found in re.finditer(r"([^\n=]{1,200})\.is_cuda\s*=[^=]", module.source.text)}
+
+
+def _string_test(site: RuleContext) -> Test | None:
+    text = site.node.value if isinstance(site.node, ast.Constant) else None
+    up = site.parent
+    match up:
+        case ast.Compare(left, [op], [right]) if text == "cuda":
+            return _compare(up, left if right is site.node else right, op, right is site.node)
+        case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if argument is site.node and text == "cuda":
+            pattern, asked = _asked(subject)
+            return (
+                (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})") if _is_device(subject) else None
+            )
+    return None
+
+
+def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool) -> Test | None:
+    pattern, asked = _asked(subject)
+    if not _is_device(subject):
+        return None
+    match op:
+        case ast.In() | ast.NotIn() if not is_left and not _is_plural(subject):
+            positive = isinstance(op, ast.In)
+            match = f'"cuda" {"in" if positive else "not in"} {pattern}'
+        case ast.Eq() | ast.NotEq():
+            positive = isinstance(op, ast.Eq)
+            sign = "==" if positive else "!="
+            match = f'{pattern} {sign} "cuda"' if is_left else f'"cuda" {sign} {pattern}'
+            if not _is_type(subject):  # "cuda:0" == "cuda" is False, and no device equals a str
+                return node, match, f'{"" if positive else "not "}{pattern} == accel.device_type() != "cpu"'
+        case _:
+            return None
+    return node, match, f"{'' if positive else 'not '}accel.is_accelerated({asked})"
+
+
+def _is_type(subject: ast.expr) -> bool:
+    """`device.type` and a variable such as `device_type`: no index can stand in these."""
+    return ast.unparse(subject).endswith("type")
+
+
+def _is_plural(subject: ast.expr) -> bool:
+    return ast.unparse(subject).endswith("s")
+
+
+def _is_device(subject: ast.expr) -> bool:
+    """Whether a device, its type or its text is asked, and no message, name or backend (T20)."""
+    match subject:
+        case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
+            return _is_device(inner)
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+            return bool(DEVICE_NAME.search(name))
+    return False
+
+
+def _asked(subject: ast.expr) -> tuple[str, str]:
+    """The subject's pattern; `str(x)`, `x.type` and `x.device.type` are asked through x itself."""
+    match subject:
+        case ast.Call(ast.Name("str"), [_], []):
+            return "str($x)", "$x"
+        case ast.Attribute(ast.Attribute(_, "device"), "type"):
+            return "$x.device.type", "$x"
+        case ast.Attribute(_, "type"):
+            return "$x.type", "$x"
+    return "$x", "$x"

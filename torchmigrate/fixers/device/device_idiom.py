@@ -1,0 +1,93 @@
+"""`X if torch.cuda.is_available() else Y` where X names CUDA and Y the CPU: the whole idiom goes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
+from torchmigrate.semantic.model import SemanticModel
+
+_FLAG = re.compile(r"(not )?([\w.]+\.)?(use_|no_)?cuda")
+_OTHERS = re.compile(r"\b(is_)?(mps|xpu|npu|hpu|mlu|musa)\b|accelerator")
+
+
+def device_idiom(site: RuleContext) -> Iterator[Finding]:
+    node = site.node
+    assert isinstance(node, ast.IfExp)
+    arms = _arms(site.module, node)
+    if arms is None:
+        if _FLAG.fullmatch(ast.unparse(node.test)) and not any(
+            "cuda" in ast.unparse(side) for side in (node.body, node.orelse)
+        ):
+            yield site.left("a choice by a flag of the project's, neither side of which names CUDA")
+        return
+    cuda, other = arms
+    if _backend(cuda) == "nccl" and _backend(other) == "gloo":
+        yield site.replace(node, "accel.dist_backend()")
+        return
+    if isinstance(cuda, ast.Constant) and cuda.value is None and _keeps_on_cpu(site.module, other):
+        yield from _map_location(site, node)
+        return
+    device = parse_device(site.module, cuda)
+    if device is None or not is_idiom(site.module, node):
+        return
+    whole, typed = _context(site, node, is_string=parse(site.module, cuda) is not None)
+    # what it replaces asked for CUDA in this very place, so no probe is gained (T14)
+    yield site.replace(whole, device.as_device if typed else device.as_type)
+
+
+def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether all of it may go: no rung of a ladder that is portable already, and no comment inside."""
+    arms = _arms(module, node) if isinstance(node, ast.IfExp) else None
+    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]) or "#" in module.text(node):
+        return False
+    above = (up for up in module.ancestors(node) if isinstance(up, ast.IfExp))
+    return not any(_OTHERS.search(ast.unparse(up.test)) for up in above)
+
+
+def _arms(module: SemanticModel, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
+    """(if CUDA is there, if not), where the test asks for nothing else."""
+    test = node.test
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    if isinstance(asked, ast.Call) and module.resolve(asked.func) == "torch.cuda.is_available" and not asked.args:
+        return (node.orelse, node.body) if negated else (node.body, node.orelse)
+    return None
+
+
+def _backend(node: ast.AST) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
+    """`"cpu"`, or `lambda storage, loc: storage`."""
+    returned = isinstance(node, ast.Lambda) and isinstance(node.body, ast.Name) and node.args.args[:1]
+    return is_cpu(module, node) or bool(returned and node.body.id == returned[0].arg)  # type: ignore[attr-defined]
+
+
+def _map_location(site: RuleContext, node: ast.AST) -> Iterator[Finding]:
+    """`None if torch.cuda.is_available() else "cpu"`: None would not load on MPS what CUDA saved (T16)."""
+    up = site.module.parent(node)
+    call = site.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
+    loads = isinstance(call, ast.Call) and site.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
+    safety = Safety.SAFE if loads else Safety.UNSAFE
+    why = "" if loads else f"{site.rule.message}; this may be used for something else than `map_location`"
+    yield site.replace(node, "accel.map_location()", safety, why)
+
+
+def _context(site: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
+    """What to replace, and whether a `torch.device` may stand there: a string that others may search stays a string."""
+    up = site.module.parent(node)
+    if not is_string:
+        return node, True
+    if isinstance(up, ast.Call) and up.args == [node] and not up.keywords:
+        name = site.module.resolve(up.func)
+        if name == "torch.device":
+            return up, True
+        if isinstance(up.func, ast.Attribute) and up.func.attr == "to":
+            return node, True
+    return node, False

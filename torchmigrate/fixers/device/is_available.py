@@ -1,0 +1,123 @@
+"""`torch.cuda.is_available()` where it means "is there an accelerator" (T5); guards.py decides with what it guards."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.guard_regions import refuses
+from torchmigrate.semantic.model import SemanticModel, query, unparsed
+from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.symbols.scope import Binding
+
+_TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
+_CAPABILITY = re.compile(
+    r"get_device_capability|get_device_properties\(.*\)\.(major|minor)|\bcapability\b|compute_capability"
+)
+_FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
+_VENDOR = re.compile(r"\bhip\b|rocm|version\.cuda|nvidia", re.I)
+
+
+def is_available(site: RuleContext) -> Iterator[Finding]:
+    if site.call is None:
+        up = site.parent
+        if not isinstance(up, (ast.Attribute, ast.Expr)):
+            yield site.note("handed on as a function: it asks for CUDA alone")
+        return
+    if _told(site):
+        yield site.left("its answer is only told")
+        return
+    if _pins(site):
+        yield site.left("it decides over pinning, which MPS cannot")
+        return
+    if _is_flag_of_library(site):
+        yield site.left("another library's flag: what that does with another accelerator is not known")
+        return
+    refusal = _refuses(site)
+    asked = "is_usable" if refusal else "is_available"
+    found = site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
+    backends = ("cpu", *found.backends) if refusal else found.backends
+    yield replace(found, blocks=found.blocks or _asks_capability(site), backends=backends)
+
+
+def _pins(site: RuleContext) -> bool:
+    """Whether it decides over pinning, right for CUDA alone: MPS cannot pin (pytorch #86060)."""
+    for up in site.module.ancestors(site.node):
+        if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
+            named = up.arg if isinstance(up, ast.keyword) else unparsed(site.module, up)
+            return bool(re.search(r"\bpin_?memory", named or ""))
+        if isinstance(up, ast.stmt):
+            break
+    return False
+
+
+def _is_flag_of_library(site: RuleContext) -> bool:
+    """`easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`: not of this project, no container of Python's."""
+    up, module = site.parent, site.module
+    call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
+    name = chain_of(call.func) if isinstance(call, ast.Call) else None
+    found = module.scope(site.node).find(name.partition(".")[0]) if name else None
+    return bool(found) and all(_is_library(module, binding) for binding in found[1])  # type: ignore[index]
+
+
+def _is_library(module: SemanticModel, binding: Binding) -> bool:
+    name = binding.qualified or ""
+    local = binding.local or (0, name, "")
+    known = name.partition(".")[0] in {"", "torch", *sys.stdlib_module_names}
+    return not known and module.facts.index.find(str(module.path), *local) is None
+
+
+def _asks_capability(site: RuleContext) -> bool:
+    """A capability is NVIDIA's (T5): what hangs on one stays as it is, as (0, 0) elsewhere would be "too old"."""
+    beside = (up for up in site.module.ancestors(site.node) if isinstance(up, ast.BoolOp))
+    if any(_VENDOR.search(unparsed(site.module, up)) for up in beside):
+        return True
+    branch = next(
+        (up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
+    )
+    if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return)):
+        return False
+    return _compares_capability(site.module, branch)
+
+
+@query
+def _compares_capability(module: SemanticModel, branch: ast.AST) -> bool:
+    return any(isinstance(n, ast.Compare) and _CAPABILITY.search(ast.unparse(n)) for n in ast.walk(branch))
+
+
+def _refuses(site: RuleContext) -> bool:
+    """Whether the program ends without CUDA. What is asked then is whether there is a device to run on at all."""
+    node: ast.AST = site.node
+    up = site.parent
+    negated = isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)
+    if negated:
+        node, up = up, site.module.parent(up)  # type: ignore[assignment, arg-type]
+    match up:
+        case ast.Assert():
+            return up.test is node and not negated
+        case ast.If() if up.test is node:
+            return refuses(up.body if negated else up.orelse)
+    return False
+
+
+def _told(site: RuleContext) -> bool:
+    """Whether the answer is only printed: a report about CUDA stays one."""
+    node: ast.AST = site.node
+    for up in site.module.ancestors(node):
+        match up:
+            case ast.Call(func):
+                return node is not func and getattr(func, "id", getattr(func, "attr", "")) in _TELLS
+            case ast.JoinedStr() | ast.FormattedValue() | ast.Tuple():
+                node = up
+            case ast.BinOp(ast.Constant(str())):
+                node = up
+            case ast.Dict() | ast.Expr():
+                return True
+            case _:
+                return False
+    return False

@@ -1,0 +1,204 @@
+"""What names MPS, XPU, NPU, HPU or MTIA where nothing asks for it: `torch.mps.synchronize()`, `"xpu:0"`, `x.xpu()`.
+
+As unportable as what names CUDA, but never safe to rewrite: on CUDA it raises or does nothing, and would begin to work.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.memory.manual_seed import seeded_beside
+from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.portable_selection import mentions_others, portable_chain, portable_expression
+from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.semantic.values import is_annotation, type_test
+from torchmigrate.torch_api.names import BACKEND
+
+_TITLE = {"mps": "MPS", "xpu": "XPU", "npu": "NPU", "hpu": "HPU", "mtia": "MTIA"}
+_RENAMED = {"current_allocated_memory": "memory_allocated", "driver_allocated_memory": "memory_reserved"}
+_RENAMED["device"] = "device_guard"
+_SAME = {
+    "empty_cache", "synchronize", "Event", "Stream", "stream", "current_stream", "default_stream", "set_stream",
+    "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats",
+    "memory_summary", "mem_get_info", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "current_device",
+    "set_device", "device_of", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
+    "initial_seed", "set_per_process_memory_fraction",
+}  # fmt: skip
+# random numbers of CUDA would change
+_RANDOM = {"manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all"}
+# answers that are False, 0 or nothing elsewhere (measured), and modules
+_ASKED = {
+    "is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported", "device_count", "get_arch_list", "amp",
+    "memory", "random", "streams", "profiler", "event", "is_built", "is_macos_or_newer", "is_macos13_or_newer",
+}  # fmt: skip
+_LEAVES = (ast.Raise, ast.Continue, ast.Break)
+_ENDS = re.compile(r"^(\w+\.)*(_?exit|quit|skip|skipTest)\(")
+
+
+def other_backend(site: RuleContext) -> Iterator[Finding]:
+    kind = _kind(site)
+    if kind and uses_torch(site.module) and not _is_asked_for(site.module, site.node, kind):
+        if isinstance(site.node, ast.Constant):
+            yield from _string(site, kind)
+        elif site.qualified:
+            yield from _function(site, kind, site.qualified.split(".", 2)[2])
+        else:
+            yield from _method(site, kind)
+
+
+def _kind(site: RuleContext) -> str:
+    if isinstance(site.node, ast.Constant):
+        found = BACKEND.fullmatch(site.node.value)  # type: ignore[arg-type]
+        return found[1] if found else ""
+    if site.qualified:
+        return site.qualified.split(".")[1] if site.qualified.count(".") > 1 else ""
+    return site.ref.attr if isinstance(site.ref, ast.Attribute) else ""
+
+
+# ---- where it is right as it is
+
+
+def _is_asked_for(module: SemanticModel, node: ast.AST, kind: str) -> bool:
+    """Whether a test, a name or a fallback around it says that it is about this backend."""
+    named = re.compile(rf"(?<![A-Za-z]){kind}(?![A-Za-z])|{kind.upper()}|{kind.capitalize()}")
+    any_ = re.compile(
+        rf"cuda|accelerator|\b{spelled(module)['accel']}\.", re.I
+    )  # CUDA's own, before a rewrite and after
+    if named.search(str(module.path).removeprefix(str(module.facts.root))):
+        return True
+    below = node
+    for up in module.ancestors(node):
+        match up:
+            case ast.If(test) | ast.While(test) | ast.IfExp(test):
+                if below is test or _asks(module, test, named) or _is_rung(module, up):
+                    return True
+            case ast.BoolOp(_, values) if any(_asks(module, v, any_) for v in values if v is not below):
+                return True
+            case ast.Compare() | ast.Try() | ast.ExceptHandler() | ast.Assert():
+                return True
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+                if not isinstance(below, ast.Call) or any_.search(module.text(up)):
+                    return True  # a table
+            case ast.match_case(pattern) if named.search(ast.unparse(pattern)):
+                return True
+            case ast.Assign(targets) if any(named.search(ast.unparse(t)) for t in targets):
+                return True
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                if named.search(name) or any(_asks(module, d, named) for d in up.decorator_list):
+                    return True
+        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in _before(up, below)):
+            return True
+        below = up
+    return False
+
+
+def _asks(module: SemanticModel, test: ast.AST, named: re.Pattern[str]) -> bool:
+    return mentions_others(module, test) or bool(named.search(module.text(test)))
+
+
+def _is_rung(module: SemanticModel, up: ast.AST) -> bool:
+    if isinstance(up, ast.If):
+        return portable_chain(module, up)
+    return isinstance(up, ast.IfExp) and portable_expression(module, up)
+
+
+def _before(owner: ast.AST, statement: ast.stmt) -> list[ast.stmt]:
+    blocks = (getattr(owner, name, None) for name in ("body", "orelse", "finalbody"))
+    return next((b[: b.index(statement)] for b in blocks if isinstance(b, list) and statement in b), [])
+
+
+def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str]) -> bool:
+    """`if not mps: return`, `assert mps`, or a choice of the device that ends the function."""
+    match statement:
+        case ast.Assert(test):
+            return _asks(module, test, named)
+        case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
+            return _asks(module, test, named) or _chooses(test)
+        case ast.If(test, [*_, last]) if isinstance(last, _LEAVES) or _ENDS.search(ast.unparse(last)):
+            return _asks(module, test, named)
+    return False
+
+
+def _chooses(test: ast.expr) -> bool:
+    return bool(re.search(r"cuda|device", ast.unparse(test)))
+
+
+# ---- what is said
+
+
+def _function(site: RuleContext, kind: str, name: str) -> Iterator[Finding]:
+    if name.partition(".")[0] in _ASKED and not name.startswith("profiler."):
+        return
+    if isinstance(site.parent, ast.alias) or is_annotation(site.module, site.ref) or type_test(site.module, site.ref):
+        return
+    ours, title = _RENAMED.get(name, name), _TITLE[kind]
+    if name in _RANDOM:
+        if site.call is None or not seeded_beside(site, site.call):
+            yield site.note(f"random numbers of {title} alone: `accel.{name}` is for the accelerator that is there")
+    elif ours not in {*_SAME, *_RENAMED.values()} or (kind == "mps" and ours.endswith(("stream", "Stream"))):
+        yield site.note(f"`{site.qualified}` has no portable counterpart: ask whether {title} is there, above it")
+    elif site.call is not None and any(_names_backend(n) for n in ast.walk(site.call)):
+        why = f"`{site.qualified}` and its argument are for {title} alone"
+        yield site.note(f"{why}: `accel.{ours}(accel.device(...))` is for the accelerator that is there")
+    else:
+        why = f"`{site.qualified}` is for {title} alone: `accel.{ours}` is for the accelerator that is there"
+        yield site.replace(site.ref, f"accel.{ours}", Safety.UNSAFE, why)
+
+
+def _names_backend(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(BACKEND.fullmatch(node.value))
+
+
+def _method(site: RuleContext, kind: str) -> Iterator[Finding]:
+    if site.call is None or f"def {kind}(" in site.module.source.text:
+        return
+    why = f"`.{kind}()` moves to {_TITLE[kind]} alone: `.to(accel.device())` moves to the accelerator that is there"
+    yield site.rewrite(f"$x.{kind}()", "$x.to(accel.device())", None, Safety.UNSAFE, why) or site.note(why)
+
+
+def _string(site: RuleContext, kind: str) -> Iterator[Finding]:
+    module = site.module
+    whole, outer = carrier(module, site.node)
+    up = module.parent(outer)
+    why = f"names {_TITLE[kind]}, which fails on every other machine"
+    found = BACKEND.fullmatch(site.node.value)  # type: ignore[attr-defined]
+    index = found[2] or "" if found else ""
+    if not (place := _place(site, outer, up)):
+        return
+    if whole is not site.node or outer is not whole or place == "default":
+        yield site.note(f"{why}: `accel.device()` is the accelerator that is there")
+    elif place == "torch.device":
+        yield site.replace(up, f"accel.device({index})", Safety.UNSAFE, why)  # type: ignore[arg-type]
+    elif place == "device":
+        yield site.replace(whole, f"accel.device({index})", Safety.UNSAFE, why)
+    else:
+        yield site.replace(whole, f"str(accel.device({index}))" if index else "accel.device_type()", Safety.UNSAFE, why)
+
+
+def _place(site: RuleContext, node: ast.AST, up: ast.AST | None) -> str:
+    """What a device is wanted for here; "" where the string may be anything else."""
+    match up:
+        case ast.Call(func, [first, *_]) if first is node:
+            if site.module.resolve(func) == "torch.device":
+                return "torch.device" if len(up.args) == 1 and not up.keywords else "default"
+            return "device" if isinstance(func, ast.Attribute) and func.attr == "to" else ""
+        case ast.keyword("device" | "map_location"):
+            call = site.module.parent(up)
+            callee = site.module.resolve(call.func) or "" if isinstance(call, ast.Call) else ""
+            moves = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+            return "device" if moves or callee.startswith("torch.") else "text"
+        case ast.keyword("default") if "device" in ast.unparse(site.module.statement(up)):
+            return "default"
+        case ast.arguments():
+            named = zip(reversed([*up.posonlyargs, *up.args]), reversed(up.defaults), strict=False)
+            pairs = [*named, *zip(up.kwonlyargs, up.kw_defaults, strict=True)]
+            return "default" if any(v is node and DEVICE_NAME.search(a.arg) for a, v in pairs) else ""
+        case ast.Assign([ast.Name(name) | ast.Attribute(_, name)]) if DEVICE_NAME.search(name):
+            return "text"
+    return ""

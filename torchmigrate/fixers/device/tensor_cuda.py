@@ -1,0 +1,138 @@
+"""`x.cuda(...)` to `x.to(accel.device(...))`, each argument changed where it stands (T1-T4).
+
+`.cuda()` means the current device, and so does `accel.device()`: "cuda" without an index (torch docs: Tensor.cuda).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.matching.template import spell
+from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_blocking, wrapped
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.receiver import Kind, receiver_kind
+from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.source.edits import Edit
+
+_PARAMETERS = ("device", "non_blocking", "memory_format")
+_CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
+
+
+def tensor_cuda(site: RuleContext) -> Iterator[Finding]:
+    if site.call is None or site.qualified:
+        yield from _reference(site)
+        return
+    assert isinstance(site.ref, ast.Attribute)
+    kind = receiver_kind(site.module, site.ref.value, site.scope)
+    if kind is Kind.USER or _in_map_location(site):
+        return
+    if kind is Kind.STORAGE:
+        yield site.note("a storage has no `.to(device)` that takes a positional device; move the tensor instead")
+        return
+    named = _arguments(site.call)
+    if named is None:
+        yield site.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
+        return
+    safety, message = _safety(site, kind)
+    yield _moved(site, named, safety, message) or site.note("`.cuda()` in a form that is not understood")
+
+
+def _safety(site: RuleContext, kind: Kind) -> tuple[Safety, str]:
+    doubt = ""
+    if kind is Kind.MAYBE_USER:
+        doubt = "a class of this project defines `cuda()` and may be the receiver"
+    elif not uses_torch(site.module):
+        doubt = "nothing in this file shows that the receiver is a torch object"
+    return (Safety.UNSAFE, f"{site.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")
+
+
+def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
+    """By parameter, or None where they are not those of torch."""
+    if len(call.args) > 2 or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    named = dict(zip(_PARAMETERS, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg not in _PARAMETERS or keyword.arg in named:
+            return None
+        named[keyword.arg] = keyword.value
+    return named
+
+
+def _moved(site: RuleContext, named: dict[str, ast.expr], safety: Safety, message: str) -> Finding | None:
+    """Only names and values change: comments and layout between the arguments stay."""
+    module, call = site.module, site.call
+    assert call is not None
+    if in_fstring(module, call):  # `ast` misplaces these before Python 3.12
+        return None if named else site.rewrite("$x.cuda()", "$x.to(accel.device())", None, safety, message)
+    end = module.span(call.func)[1]
+    head = _CALL.match(module.source.utf8, end - len(b"cuda"))
+    if head is None:
+        return None
+    edits = [Edit(end - len(b"cuda"), end, "to")]
+    if "device" in named:
+        edits += _on_device(module, named["device"])
+    else:
+        edits.append(Edit(head.end(), head.end(), spell(f"accel.device(){', ' if named else ''}", spelled(module))))
+    if "non_blocking" in named:
+        edits += without_blocking(module, named["non_blocking"])
+    if len(call.args) == 2:
+        between = module.span(call.args[0])[1], module.span(call.args[1])[0]
+        if b"(" in module.source.utf8[slice(*between)]:
+            return None
+        edits = _keyword_before(edits, between[1])
+    return site.fix(edits, safety, message)
+
+
+def _keyword_before(edits: list[Edit], at: int) -> list[Edit]:
+    """`x.cuda(i, True)`: `.to()` has another second parameter."""
+    word = "non_blocking="
+    if not any(e.start == at for e in edits):
+        return [*edits, Edit(at, at, word)]
+    return [Edit(e.start, e.end, word + e.text) if e.start == at else e for e in edits]
+
+
+def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
+    device = parse_device(module, node)
+    is_none = isinstance(node, ast.Constant) and node.value is None
+    if device or is_none:
+        return [Edit(*module.span(node), spell(device.as_device if device else "accel.device()", spelled(module)))]
+    return wrapped(module, node, "accel.device(")
+
+
+def _in_map_location(site: RuleContext) -> bool:
+    """`torch.load(f, lambda storage, loc: storage.cuda(i))` is device/map-location's."""
+    inside = next((up for up in site.module.ancestors(site.node) if isinstance(up, ast.Lambda)), None)
+    up = inside and site.module.parent(inside)
+    call = site.module.parent(up) if isinstance(up, ast.keyword) else up
+    return isinstance(call, ast.Call) and site.module.resolve(call.func) in ("torch.load", "torch.jit.load")
+
+
+def _reference(site: RuleContext) -> Iterator[Finding]:
+    """`x.cuda` without a call: a flag, unless it is handed on as a function."""
+    up = site.parent
+    value = getattr(site.ref, "value", site.ref)
+    root = ast.unparse(value).split(".")[0].lower()
+    handed_on = isinstance(up, ast.Call) and site.ref in up.args
+    if site.qualified or (handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root):
+        yield site.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
+
+
+_FLAG_ROOTS = {
+    "self",
+    "cls",
+    "cfg",
+    "config",
+    "conf",
+    "hparams",
+    "params",
+    "flags",
+    "hps",
+    "settings",
+    "ns",
+    "namespace",
+}

@@ -1,0 +1,65 @@
+"""A capability that is kept in a variable and compared later: ROCm answers (9, x) and is no Hopper (T5, T21).
+
+What is compared where it is asked for is told by device/properties.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.model import SemanticModel
+
+_MORE = (ast.GtE, ast.Gt)
+
+
+def capability(site: RuleContext) -> Iterator[Finding]:
+    if site.call is None or "version.hip" in site.module.source.text:
+        return
+    names = _names(site)
+    owner = site.module.function(site.call)
+    if names and any(_compares(s, names) for s in site.module.scopes.statements if _in(site.module, s, owner)):
+        yield site.note()
+
+
+def _names(site: RuleContext) -> set[str]:
+    """`major, minor = ...`, `sm = ...`, `major = ...[0]`, `major, _ = ...`."""
+    up = site.parent
+    if isinstance(up, ast.Subscript):
+        up = site.module.parent(up)
+    if not isinstance(up, ast.Assign) or len(up.targets) != 1:
+        return set()
+    target = up.targets[0]
+    items = target.elts[:1] if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    return {item.id for item in items if isinstance(item, ast.Name)}
+
+
+def _in(module: SemanticModel, statement: ast.stmt, owner: ast.AST | None) -> bool:
+    return module.function(statement) is owner
+
+
+def _compares(statement: ast.stmt, names: set[str]) -> bool:
+    """`major >= 8`, `sm >= (8, 0)`, `cc[0] > 7`, `8 <= major`: at least some generation of NVIDIA's."""
+    for node in ast.walk(statement):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            continue
+        left, right = node.left, node.comparators[0]
+        if isinstance(node.ops[0], (ast.LtE, ast.Lt)):
+            left, right = right, left
+        elif not isinstance(node.ops[0], _MORE):
+            continue
+        if _first_name(left) in names and _is_written(right):
+            return True
+    return False
+
+
+def _first_name(node: ast.expr) -> str:
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_written(node: ast.expr) -> bool:
+    items = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(isinstance(item, ast.Constant) for item in items)

@@ -1,0 +1,157 @@
+"""Unified diffs that `git apply` and `patch -p1` take, as bytes; and of notebooks, by cell, for reading."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from pathlib import PurePath
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import Changed
+from torchmigrate.source import json_text
+
+_CONTEXT = 3
+_MOST = 20_000_000  # pairs of lines: some seconds
+_WINDOW = 200  # lines that a change may add or remove, to be found again
+Opcode = tuple[str, int, int, int, int]
+
+
+def unified(change: Changed, name: str) -> bytes:
+    """The diff of one file under `name` (relative, slash-separated), the rules' names in the hunk headings."""
+    applied = change.applied if not is_notebook(name) else list(_in_json(change))
+    old = b"/dev/null" if change.new else _header("a/" + name)
+    lines = [b"--- " + old + b"\n", b"+++ " + _header("b/" + name) + b"\n"]
+    hunks = list(_hunks(_split(change.before), _split(change.after), applied))
+    return b"".join(lines + hunks) if hunks else b""
+
+
+def readable(change: Changed, name: str) -> bytes:
+    """The same for people: a notebook's cells as comments, which git and patch pass over; any other file as a diff."""
+    return b"".join(_cellwise(change, name)) if is_notebook(name) else unified(change, name)
+
+
+def is_notebook(name: str) -> bool:
+    """Whether a diff of it has a form for reading."""
+    return PurePath(name).suffix == ".ipynb"
+
+
+def _in_json(change: Changed) -> Iterator[Finding]:
+    """What was applied, on the lines of the file."""
+    text = change.before.decode("utf-8-sig")
+    lines = [json_text.line_numbers(text, span) if span else [] for span in json_text.source_spans(text)]
+    for finding in change.applied:
+        own = lines[finding.cell - 1] if finding.cell else []
+        first, last = (own[min(line, len(own)) - 1] for line in (finding.line, max(finding.line, finding.end_line)))
+        yield replace(finding, line=first, end_line=last)
+
+
+def _split(data: bytes) -> list[bytes]:
+    """On \\n only, kept. `splitlines` would also split on form feed and U+2028, and no patch would apply."""
+    lines = data.split(b"\n")
+    return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def _header(name: str) -> bytes:
+    """As git writes it: quoted where a name has odd characters, a tab behind a name with spaces."""
+    raw = name.encode(errors="surrogateescape")
+    if any(c < 0x20 or c in b'"\\\x7f' for c in raw):
+        escapes = {0x22: b'\\"', 0x5C: b"\\\\", 0x0A: b"\\n", 0x09: b"\\t", 0x0D: b"\\r"}
+        plain = (escapes.get(c) or (b"\\%03o" % c if c < 0x20 or c >= 0x7F else bytes([c])) for c in raw)
+        return b'"' + b"".join(plain) + b'"'
+    return raw + (b"\t" if b" " in raw else b"")
+
+
+def _hunks(old: Sequence[bytes], new: Sequence[bytes], applied: Sequence[Finding]) -> Iterator[bytes]:
+    for group in _groups(old, new):
+        start, end = group[0][1], group[-1][2]
+        spans = f"@@ -{_span(start, end)} +{_span(group[0][3], group[-1][4])} @@"
+        # the changed lines only: a rule of a neighbouring hunk must not be named for its context
+        touched = [(a, b) for tag, a, b, _, _ in group if tag != "equal"]
+        rules = dict.fromkeys(f.rule for f in applied if any(_touches(f, a, b) for a, b in touched))
+        yield " ".join([spans, ", ".join(rules)]).rstrip().encode() + b"\n"
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                yield from (_line(b" ", line) for line in old[a:b])
+            else:
+                yield from (_line(b"-", line) for line in old[a:b])
+                yield from (_line(b"+", line) for line in new[c:d])
+
+
+def _touches(finding: Finding, start: int, end: int) -> bool:
+    first, last = finding.line - 1, max(finding.end_line, finding.line) - 1
+    return first < end and last >= start
+
+
+def _line(mark: bytes, line: bytes) -> bytes:
+    return mark + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
+
+
+def _span(start: int, end: int) -> str:
+    size = end - start
+    if size == 1:
+        return str(start + 1)
+    return f"{start + 1 if size else start},{size}"
+
+
+def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]]:
+    """difflib on what lies between the common head and tail: a few edits in a long file cost little."""
+    limit = min(len(old), len(new))
+    head = next((i for i in range(limit) if old[i] != new[i]), limit)
+    tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
+    head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
+    middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    matcher = SequenceMatcher(None, b"", b"", autojunk=False)
+    if _pairs(*middle) > _MOST:
+        matcher.opcodes = list(_nearby(*middle))  # type: ignore[attr-defined]
+    else:
+        matcher.set_seqs(*middle)  # type: ignore[arg-type]
+    for group in matcher.get_grouped_opcodes(_CONTEXT):
+        yield [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in group]
+
+
+def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> int:
+    """Equal pairs of lines, each of which difflib looks at: for a million blank lines, a million millions."""
+    counts, others = Counter(old), Counter(new)
+    return sum(count * others[line] for line, count in counts.items())
+
+
+def _nearby(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
+    """Line by line; after a difference, from the nearest place on where both say the same again."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        at, other = i, j
+        while i < len(old) and j < len(new) and old[i] == new[j]:
+            i, j = i + 1, j + 1
+        if i > at:
+            yield "equal", at, i, other, j
+        at, other = i, j
+        i, j = next(_meetings(old, new, i, j), (len(old), len(new)))
+        if i > at or j > other:
+            yield "replace", at, i, other, j
+
+
+def _meetings(old: Sequence[bytes], new: Sequence[bytes], i: int, j: int) -> Iterator[tuple[int, int]]:
+    for distance in range(1, _WINDOW):
+        for step in range(distance + 1):
+            a, b = i + step, j + distance - step
+            if a <= len(old) and b <= len(new) and old[a : a + _CONTEXT] == new[b : b + _CONTEXT]:
+                yield a, b
+
+
+def _cellwise(change: Changed, name: str) -> Iterator[bytes]:
+    pairs = zip(_cells(change.before), _cells(change.after), strict=True)
+    for number, (before, after) in enumerate(pairs, 1):
+        if before != after:
+            yield f"# {name}:cell {number} (for reading; `apply` rewrites the notebook)\n".encode()
+            applied = [finding for finding in change.applied if finding.cell == number]
+            # a cell's last line has no line end by custom: not worth saying
+            body = b"".join(_hunks(_split(before + b"\n"), _split(after + b"\n"), applied))
+            yield b"".join(b"# " + line for line in _split(body))
+
+
+def _cells(raw: bytes) -> list[bytes]:
+    cells = json.loads(raw)["cells"] if raw else []
+    return ["".join(cell.get("source", "")).encode(errors="surrogatepass") for cell in cells]

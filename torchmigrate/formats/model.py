@@ -1,0 +1,203 @@
+"""What a run has to say: findings by file, counts, the last line. The formats beside it only lay it out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torchmigrate.base.text import counted, visible
+from torchmigrate.diagnostics.finding import Finding, Safety, Status
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, Unchanged, failures
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of `check`, `apply` or `apply --dry-run`, for the formats. `written`: the edits are in the files.
+    `files_seen` counts Python files; `others` are paths of the files beside them that were read."""
+
+    results: Sequence[FileResult]
+    files_seen: int
+    command: str  # check | apply | dry-run
+    here: Path  # paths are shown relative to it
+    backends: Sequence[str] = ()  # whose problems are reported; none named means all
+    others: frozenset[str] = frozenset()
+
+    @property
+    def written(self) -> bool:
+        return self.command == "apply"
+
+    def name(self, path: Path) -> str:
+        """Relative where it lies below, slash-separated."""
+        try:
+            return path.relative_to(self.here).as_posix()
+        except ValueError:
+            return path.as_posix()
+
+    @cached_property
+    def changed(self) -> list[Changed]:
+        return [r for r in self.results if isinstance(r, Changed)]
+
+    @cached_property
+    def failed(self) -> list[Failed]:
+        """Files that were not read, or not whole."""
+        return list(failures(self.results))
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        return [r for r in self.results if isinstance(r, Skipped)]
+
+    @property
+    def read(self) -> int:
+        """Python files that were read: "all good" is never said over one that was not."""
+        not_read = sum(isinstance(result, (Skipped, Failed)) for result in self.results)
+        return max(0, self.files_seen - not_read)
+
+    @cached_property
+    def applied(self) -> list[Finding]:
+        return [finding for result in self.changed for finding in result.applied]
+
+    @cached_property
+    def findings(self) -> list[tuple[FileResult, Finding]]:
+        """What is left to say, file by file: everything for `check`, what was not rewritten for `apply`."""
+        found: list[tuple[FileResult, Finding]] = []
+        for result in self.results:
+            if isinstance(result, (Changed, Unchanged)):
+                would_be = result.applied if isinstance(result, Changed) and self.command == "check" else ()
+                mine = sorted((*would_be, *result.findings), key=lambda f: (f.cell or 0, f.line, f.column, f.rule))
+                found += [(result, f) for f in mine if f.status not in _SETTLED and self._concerns(f)]
+        return found
+
+    def of(self, result: FileResult) -> list[Finding]:
+        """All that concerns these backends in one file and was not rewritten, the settled too."""
+        found = result.findings if isinstance(result, (Changed, Unchanged)) else ()
+        return [finding for finding in found if self._concerns(finding)]
+
+    def _concerns(self, finding: Finding) -> bool:
+        return not self.backends or not finding.backends or not set(self.backends).isdisjoint(finding.backends)
+
+    @cached_property
+    def suppressed(self) -> int:
+        return self._count(Status.SUPPRESSED)
+
+    @cached_property
+    def known(self) -> int:
+        """Findings that the baseline has."""
+        return self._count(Status.KNOWN)
+
+    def _count(self, status: Status) -> int:
+        kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
+        return sum(f.status is status for r in kept for f in r.findings)
+
+    @cached_property
+    def left(self) -> list[tuple[FileResult, Finding]]:
+        """What was left alone because it is right as it is; no finding."""
+        kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
+        return [(r, f) for r in kept for f in r.findings if f.status is Status.LEFT]
+
+    def kinds(self) -> Counter[str]:
+        """How many of the findings are: fixable, unsafe (held back), dropped, yours."""
+        return Counter(kind(finding) for _, finding in self.findings)
+
+    def exit_code(self, exit_zero: bool = False) -> int:
+        """The table of the command line's contract."""
+        if self.failed:
+            return 2
+        if exit_zero:
+            return 0
+        if self.command == "dry-run":
+            return int(bool(self.changed))
+        if self.command == "check":
+            return int(bool(self.findings))
+        return int(any(kind(finding) != "yours" for _, finding in self.findings))
+
+    def statistics(self) -> list[tuple[str, int, int]]:
+        """(rule, rewritten, left), the most frequent first."""
+        done = Counter(f.rule for f in self.applied if self.command != "check")
+        left = Counter(f.rule for _, f in self.findings)
+        order = sorted({*done, *left}, key=lambda rule: (-done[rule] - left[rule], rule))
+        return [(rule, done[rule], left[rule]) for rule in order]
+
+    def summary(self) -> str:
+        """The last line on stderr."""
+        return " ".join(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        counts = self.kinds()
+        if self.command == "check":
+            yield self._found()
+        else:
+            yield self._rewrote()
+        left = []
+        if counts["fixable"]:
+            left.append(f"{counted(counts['fixable'], 'fix', 'fixes')} available (torchmigrate apply)")
+        if counts["unsafe"]:
+            left.append(f"{counted(counts['unsafe'], 'unsafe fix', 'unsafe fixes')} available (--unsafe-fixes)")
+        if counts["dropped"]:
+            left.append(f"{counted(counts['dropped'], 'fix', 'fixes')} dropped")
+        if counts["yours"]:
+            left.append(f"{counts['yours']} need{'s' if counts['yours'] == 1 else ''} you")
+        if left:
+            yield ", ".join(left) + "."
+        if self.left:
+            yield f"{len(self.left)} left alone (-v)."
+        if self.suppressed:
+            yield f"{self.suppressed} suppressed."
+        if self.known:
+            yield f"{self.known} known (baseline)."
+        if self.skipped:
+            yield f"{len(self.skipped)} skipped."
+        if self.failed:
+            yield f"{counted(len(self.failed), 'error')}."
+
+    def _found(self) -> str:
+        if not self.read and not self.others:
+            return "No Python files read."
+        if not self.findings:
+            return f"No {'new ' if self.known else ''}findings in {self._among()}."
+        paths = {str(result.path) for result, _ in self.findings}
+        what = counted(len(self.findings), "new problem" if self.known else "problem")
+        return f"Found {what} in {self._among(paths)}."
+
+    def _among(self, paths: Collection[str] | None = None) -> str:
+        """`12 files`, `3 of 12 files`; where others than Python were read, `3 of 12 Python files and 1 of 7 others`."""
+        told = [(self.read, "Python file" if self.others else "file", False)] if self.read or not self.others else []
+        if self.others:
+            told.append((len(self.others), "other" if told else "file that is not Python", True))
+        parts = []
+        for count, one, other in told:
+            of = "" if paths is None else f"{sum((path in self.others) is other for path in paths)} of "
+            parts.append(of + counted(count, one, "files that are not Python" if one.startswith("file that") else ""))
+        return " and ".join(parts)
+
+    def _rewrote(self) -> str:
+        old = [c for c in self.changed if not c.new]
+        new = [visible(self.name(c.path)) for c in self.changed if c.new]
+        files = counted(self.read, "Python file" if self.others else "file")
+        if not self.changed:
+            return f"Nothing to rewrite in {files}." if self.read else "No Python files read."
+        rules = len({f.rule for f in self.applied})
+        verb = "Rewrote" if self.written else "Would rewrite"
+        added = f" and {'added' if self.written else 'add'} {', '.join(new)}" if new else ""
+        edits = f"{counted(len(self.applied), 'edit')} by {counted(rules, 'rule')}"
+        return f"{verb} {len(old)} of {files}{added}: {edits}."
+
+
+_SETTLED = (Status.SUPPRESSED, Status.LEFT, Status.KNOWN)
+
+
+def kind(finding: Finding) -> str:
+    """What can be done about it: `fixable`, `unsafe` (held back), `dropped`, or `yours`."""
+    if finding.status is Status.DROPPED:
+        return "dropped" if finding.fix else "yours"
+    if finding.fix is None or finding.fix.safety is Safety.DISPLAY:
+        return "yours"
+    return "unsafe" if finding.fix.safety is Safety.UNSAFE or finding.status is Status.HELD else "fixable"
+
+
+def place(name: str, finding: Finding) -> str:
+    """`train.py:3:5`, `nb.ipynb:cell 2:3:5`."""
+    cell = f"cell {finding.cell}:" if finding.cell is not None else ""
+    return f"{name}:{cell}{finding.line}:{finding.column}"

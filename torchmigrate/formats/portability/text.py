@@ -1,0 +1,113 @@
+"""The portability report for a terminal: 80 columns, plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from typer import style
+
+from torchmigrate.base.text import counted, shorten, visible_lines
+from torchmigrate.portability.prose import STATIC, apart, first_places, tally, verdict
+from torchmigrate.portability.score import DEFINITION, Reason, Share, State, Survey, percent
+
+WIDTH = 80
+_PLACES = 3  # of a reason
+_MODULES = 60  # rows
+_LISTED = 20  # of what needs a person, per rule
+
+
+def render(survey: Survey, colour: bool = False) -> str:
+    """The whole report."""
+    sections = [_head(survey)]
+    if survey.sites:
+        sections += [
+            ["Score", *_score(survey)],
+            ["Modules: % as it stands > after apply", *_modules(survey)],
+            ["Why", *_reasons(survey)],
+            ["Needs a person", *_waiting(survey, State.YOURS)],
+            ["Waits for --unsafe-fixes", *_waiting(survey, State.UNSAFE)],
+        ]
+    sections.append(["Not in the score", *_wrapped(apart(survey))])
+    if survey.sites:
+        sections.append(["What the score is", *_wrapped([DEFINITION])])
+    told = [[visible_lines(line) for line in s] for s in (sections[0], *(s for s in sections[1:] if len(s) > 1))]
+    for section in told:
+        section[0] = style(section[0], bold=True) if colour else section[0]
+    return "\n\n".join("\n".join(line.rstrip() for line in section) for section in told) + "\n"
+
+
+def _head(survey: Survey) -> list[str]:
+    title = shorten(f"Portability of {survey.name}", WIDTH)
+    return [title, *textwrap.wrap(verdict(survey), WIDTH), *textwrap.wrap(STATIC, WIDTH)]
+
+
+def _wrapped(sentences: Iterator[str] | list[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield from textwrap.wrap(sentence, WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _score(survey: Survey) -> Iterator[str]:
+    unsafe = bool(survey.count(State.UNSAFE))
+    heads = ["as it stands", "after apply", *(["with --unsafe-fixes"] if unsafe else [])]
+    yield f"  {'':<6}{'sites':>7}" + "".join(f"{head:>{max(18, len(head) + 2)}}" for head in heads)
+    for backend in survey.backends:
+        share = survey.share(backend)
+        parts = [share.before, share.after, *([share.after_unsafe] if unsafe else [])]
+        cells = (_part(part, share) for part in parts)
+        row = "".join(f"{cell:>{max(18, len(head) + 2)}}" for cell, head in zip(cells, heads, strict=True))
+        yield f"  {backend:<6}{share.sites:>7,}{row}"
+
+
+def _part(part: int, share: Share) -> str:
+    return f"{part:,}  {percent(part, share.sites):>3} %"
+
+
+def _modules(survey: Survey) -> Iterator[str]:
+    column = 10
+    width = WIDTH - 2 - 7 - column * len(survey.backends)
+    yield f"  {'':<{width}}{'sites':>7}" + "".join(f"{backend:>{column}}" for backend in survey.backends)
+    for module in survey.modules[:_MODULES]:
+        shares = [survey.share(backend, module.sites) for backend in survey.backends]
+        cells = "".join(f"{_change(share):>{column}}" for share in shares)
+        name = module.name
+        if len(name) > width - 1:  # a line of its own
+            yield f"  {_end_of(name, WIDTH - 2)}"
+            name = ""
+        yield f"  {name:<{width}}{len(module.sites):>7,}{cells}"
+    if len(survey.modules) > _MODULES:
+        yield f"  and {len(survey.modules) - _MODULES:,} more, with fewer sites"
+
+
+def _change(share: Share) -> str:
+    before, after = percent(share.before, share.sites), percent(share.after, share.sites)
+    return f"{before} > {after}" if before != after else str(after)
+
+
+def _end_of(text: str, most: int) -> str:
+    """A path's end says more than its beginning."""
+    return text if len(text) <= most else "..." + text[3 - most :]
+
+
+def _reasons(survey: Survey) -> Iterator[str]:
+    for reason in survey.reasons:
+        said = f"{reason.id}: {counted(len(reason.entries), 'finding')} ({tally(reason)})"
+        yield from textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        yield from textwrap.wrap(reason.summary, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
+        yield from textwrap.wrap(_first(reason), WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _first(reason: Reason) -> str:
+    shown, more = first_places(reason, _PLACES)
+    return ", ".join(shown) + (f", and {more:,} more" if more else "")
+
+
+def _waiting(survey: Survey, state: State) -> Iterator[str]:
+    for found in survey.waiting(state):
+        said = f"{found.rule}: {found.message}"
+        yield from textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        for entry in found.entries[:_LISTED]:
+            yield f"    {_end_of(str(entry.place), WIDTH - 4)}"
+            yield f"      {shorten(entry.source, WIDTH - 6)}"
+        if len(found.entries) > _LISTED:
+            yield f"    and {len(found.entries) - _LISTED:,} more: torchmigrate check --select {found.rule}"

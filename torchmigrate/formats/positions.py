@@ -1,0 +1,154 @@
+"""Where findings stand for other programs: the file as git names it, lines of the file, columns in UTF-16 units, and
+a fingerprint that survives a shift of lines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torchmigrate.base import safe_read
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.diagnostics.source_lines import split_lines
+from torchmigrate.formats.model import Report
+from torchmigrate.source import json_text
+from torchmigrate.source.encoding import UnreadableSource, decode
+from torchmigrate.vcs import git_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A finding in its file. `line` is the file's, for a notebook that of the JSON text; `column` counts UTF-16 units
+    from 1 and is None in a notebook. `source` is the line of code."""
+
+    finding: Finding
+    path: Path
+    name: str
+    line: int
+    end_line: int
+    column: int | None
+    end_column: int | None
+    source: str
+    fingerprint: str
+
+    @property
+    def suppressed(self) -> bool:
+        """By a comment in the source, or by a baseline."""
+        return self.finding.status in (Status.SUPPRESSED, Status.KNOWN)
+
+    @property
+    def message(self) -> str:
+        """With the cell, where the line is that of a JSON file."""
+        f = self.finding
+        return f.message if f.cell is None else f"cell {f.cell}, line {f.line}: {f.message}"
+
+
+def base_of(report: Report) -> Path:
+    """The top of the work tree that holds what was read, else of the current one, else the current directory."""
+    paths = [os.fspath(result.path.parent) for result in report.results]
+    try:
+        start = Path(os.path.commonpath(paths)) if paths else report.here
+    except ValueError:  # two drives
+        start = report.here
+    return git_tree.marker(start) or git_tree.marker(report.here) or report.here
+
+
+def name_of(path: Path, base: Path) -> str:
+    """Relative to `base` where it lies below, slash-separated, as Unicode that every encoding can write."""
+    name = path.relative_to(base) if path.is_relative_to(base) else path
+    return os.fsencode(name.as_posix()).decode("utf-8", "replace")
+
+
+def entries(report: Report, base: Path) -> list[Entry]:
+    """The findings of a `check`, by file and place; those that a comment suppresses are among them."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found: list[Entry] = []
+    for result in sorted(report.results, key=lambda r: name_of(r.path, base)):
+        mine = [f for f in report.of(result) if f.status is not Status.LEFT]
+        text = FileText(result.path) if mine else None
+        for finding in sorted(mine, key=lambda f: (f.cell or 0, f.line, f.column, f.rule, f.message)):
+            assert text is not None
+            found.append(_entry(finding, result.path, name_of(result.path, base), text, seen))
+    return found
+
+
+def _entry(finding: Finding, path: Path, name: str, text: FileText, seen: Counter[tuple[str, str, str]]) -> Entry:
+    source = text.line(finding.cell, finding.line)
+    same = (finding.rule, name, source.strip())
+    digest = hashlib.sha256("\0".join([*same, str(seen[same])]).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    seen[same] += 1
+    if finding.cell is not None:
+        first, last = (text.file_line(finding.cell, line) for line in (finding.line, finding.end_line))
+        return Entry(finding, path, name, first, max(first, last), None, None, source, digest)
+    column = utf16(source, finding.column)
+    end_line = max(finding.line, finding.end_line)
+    end_column = utf16(text.line(None, end_line), max(finding.end_column, 1))
+    if end_line == finding.line:
+        end_column = max(column, end_column)
+    return Entry(finding, path, name, max(1, finding.line), max(1, end_line), column, end_column, source, digest)
+
+
+def utf16(line: str, column: int) -> int:
+    """From a 1-based column in characters to one in UTF-16 units: an emoji counts two."""
+    before = line[: max(column, 1) - 1]
+    return max(column, 1) + sum(ord(character) > 0xFFFF for character in before)
+
+
+@dataclass(frozen=True)
+class FileText:
+    """The lines of a file as it stands."""
+
+    path: Path
+
+    @cached_property
+    def _raw(self) -> bytes:
+        try:
+            return safe_read.read(self.path)
+        except OSError:
+            return b""
+
+    @cached_property
+    def _text(self) -> str:
+        try:
+            return decode(self._raw).text
+        except UnreadableSource:  # no Python: UTF-16, or of no encoding
+            from torchmigrate.source import text_file
+
+            return text_file.decode(self._raw) or ""
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return split_lines(self._text)
+
+    @cached_property
+    def _cells(self) -> list[tuple[list[str], list[int]]]:
+        """Of each cell its lines, and for each the line of the JSON text that it begins in."""
+        text = self._raw.decode("utf-8-sig", "replace")
+        try:
+            return [_cell(text, span) for span in json_text.source_spans(text)]
+        except (ValueError, IndexError, TypeError):
+            return []
+
+    def line(self, cell: int | None, number: int) -> str:
+        """One line of code; empty where there is none."""
+        lines = self._lines if cell is None else self._of(cell)[0]
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+    def file_line(self, cell: int, number: int) -> int:
+        """The line of the .ipynb file that holds a line of a cell; 1 where that is not known."""
+        places = self._of(cell)[1]
+        return places[number - 1] if 0 < number <= len(places) else 1
+
+    def _of(self, cell: int) -> tuple[list[str], list[int]]:
+        return self._cells[cell - 1] if 0 < cell <= len(self._cells) else ([], [])
+
+
+def _cell(text: str, span: tuple[int, int] | None) -> tuple[list[str], list[int]]:
+    if span is None:
+        return [], []
+    value = json.loads(text[slice(*span)])
+    return split_lines(value if isinstance(value, str) else "".join(value)), json_text.line_numbers(text, span)

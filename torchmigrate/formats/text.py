@@ -1,0 +1,128 @@
+"""Findings for people: the rule, the place, the line of source, what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from typer import style
+
+from torchmigrate.base.text import visible, visible_lines
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import FileResult
+from torchmigrate.diagnostics.source_lines import SourceLines
+from torchmigrate.formats.model import Report, kind, place
+
+_ADVICE = {
+    "fixable": ("fixable", "green"),
+    "unsafe": ("unsafe fix (--unsafe-fixes)", "magenta"),
+    "dropped": ("fix dropped: it collides with another, or its guarded code must stay", "magenta"),
+    "yours": ("needs you", "red"),
+}
+
+
+@dataclass(frozen=True)
+class _Paint:
+    colour: bool
+
+    def __call__(self, text: str, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+        return style(text, fg=fg, bold=bold or None, dim=dim or None) if self.colour else text
+
+
+def lines(report: Report, colour: bool = False, width: int | None = None) -> Iterator[str]:
+    """Findings, file by file. The source shown is the file as it stands after the run. `width`: of a terminal, in
+    columns; None where nobody looks, and each message is one line."""
+    paint = _Paint(colour)
+    last: FileResult | None = None
+    source: SourceLines | None = None
+    for result, finding in report.findings:
+        if width is not None and (last or report.command == "dry-run"):  # after another, or a diff
+            yield ""
+        if source is None or result is not last:
+            last, source = result, SourceLines(result, report.command == "check")
+        yield from _head(report, result, finding, paint, width)
+        yield from _body(finding, source.line(finding), paint, width)
+    if width is not None and last:  # before the summary
+        yield ""
+
+
+def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, width: int | None) -> Iterator[str]:
+    """The place, the rule, the message and what to do; on a terminal in as many lines as it takes."""
+    advice, fg = _ADVICE[kind(finding)]
+    where, message = visible(place(report.name(result.path), finding)), visible(finding.message)
+    painted = {where: paint(where, bold=True), finding.rule: paint(finding.rule, fg="magenta")}
+    rows = [f"{where}: {finding.rule}: {message} [{advice}]"]
+    if width is not None:
+        end = f"[{advice}]" if len(advice) < width // 2 else ""
+        whole = [text.replace(" ", "\0") for text in (where, end)]  # not broken at their spaces either
+        text = f"{whole[0]}: {finding.rule}: {message} {whole[1] or f'[{advice}]'}"
+        rows = textwrap.wrap(
+            text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False, tabsize=1
+        )
+    for number, row in enumerate(rows):
+        shown = row.replace("\0", " ")
+        for plain, coloured in painted.items() if number < 2 else ():
+            shown = shown.replace(f"{plain}:", f"{coloured}:", 1)
+        head, bracket, end = shown.rpartition("[") if number == len(rows) - 1 else ("", "", "")
+        yield f"{head}[{paint(end[:-1], fg=fg)}]" if bracket and end[:-1] == advice else shown
+
+
+def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) -> Iterator[str]:
+    """The line of source, with what is meant of it, and whom it matters to."""
+    number = str(finding.line)
+    if line is not None:
+        begin = finding.column - 1
+        end = finding.end_column - 1 if finding.end_line == finding.line else len(line)
+        parts = [visible_lines(part) for part in (line[:begin], line[begin:end], line[end:])]
+        line, begin, end = "".join(parts), len(parts[0]), len(parts[0]) + len(parts[1])
+        line, begin, end = _cut(line, begin, end, None if width is None else width - len(number) - 5)
+        yield f"  {paint(f'{number} |', dim=True)} {line}"
+        pad = "".join("\t" if c == "\t" else " " * cells(c) for c in line[:begin])
+        marks = paint("^" * max(1, cells(line[begin:end])), fg=_ADVICE[kind(finding)][1])
+        yield f"  {' ' * len(number)} {paint('|', dim=True)} {pad}{marks}"
+    if finding.backends:
+        yield f"  {' ' * len(number)} {paint('=', dim=True)} matters on: {', '.join(finding.backends)}"
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal it takes: Chinese characters take two, accents that combine none."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def _cut(line: str, begin: int, end: int, room: int | None) -> tuple[str, int, int]:
+    """As much of a long line as there is room for, around what is meant; the positions in that."""
+    if room is None or len(line.expandtabs()) <= room:
+        return line, begin, end
+    room = max(room, 20)
+    line = line.replace("\t", " ")
+    first = 0 if end <= room - 3 else max(0, min(begin - 7, len(line) - room + 3))
+    left, right = "..." if first else "", "..." if first + room - 3 < len(line) else ""
+    shown = line[first + len(left) : first + room - len(right)]
+    begin = begin - first
+    return f"{left}{shown}{right}", begin, min(end - first, len(left) + len(shown))
+
+
+def statistics(report: Report, colour: bool = False) -> Iterator[str]:
+    """A row per rule."""
+    rows = report.statistics()
+    width = max([len("rule"), *(len(rule) for rule, _, _ in rows)])
+    done = "found" if report.command == "check" else "left"
+    middle = "" if report.command == "check" else f"{'rewritten' if report.written else 'rewrite':>10}"
+    yield _Paint(colour)(f"{'rule':<{width}}{middle}{done:>8}", bold=True) if rows else "no findings"
+    for rule, rewritten, left in rows:
+        yield f"{rule:<{width}}{'' if report.command == 'check' else f'{rewritten:>10}'}{left:>8}"
+
+
+MARKS = {"fixable": " [fixable]", "unsafe": " [unsafe fix]", "dropped": " [fix dropped]", "yours": ""}
+
+
+def concise_lines(report: Report) -> Iterator[str]:
+    for result, finding in report.findings:
+        where = visible(place(report.name(result.path), finding))
+        yield f"{where}: {finding.rule}: {visible(finding.message)}{MARKS[kind(finding)]}"

@@ -1,0 +1,217 @@
+"""Import edits at the end of a file's rewrite: the helper's import goes in, imports that lost their last use go out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import helper_bound, spelled
+from torchmigrate.source.edits import Edit, compose
+from torchmigrate.source.encoding import Source
+from torchmigrate.symbols.scope import FUNCTIONS, first_line
+
+_OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+
+
+def removals(before: SemanticModel, after: SemanticModel) -> list[Edit]:
+    """Edits to `after` that drop imports from torch.cuda and its like which `before` used and `after` does not."""
+    if before.path.name == "__init__.py":
+        return []  # what an __init__ imports may be its interface
+    imports = (s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+    found = [(statement, names) for statement in imports if (names := _removable(after, statement))]
+    if not found:
+        return []  # walking all expressions costs more than the whole scan
+    index, path = after.facts.index, str(after.path)
+    gone = _used(before.tree) - _used(after.tree)
+    gone -= _in_strings(after.tree, gone)
+    edits: list[Edit] = []
+    for statement, names in found:
+        dead = [a for a in names if _name(a) in gone and not index.is_taken(path, _name(a))]
+        if dead:
+            edits += _drop(after, statement, dead)
+    return edits
+
+
+def _name(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _in_strings(tree: ast.AST, names: set[str]) -> set[str]:
+    """Those in short strings, which may be annotations or stand in `__all__`: no prose, and no `--amp-level`."""
+    texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    found = ((text, names.intersection(re.findall(r"\w+", text))) for text in texts if len(text) < 80)
+    return {word for text, words in found if words and _may_be_code(text) for word in words}
+
+
+def _may_be_code(text: str) -> bool:
+    try:
+        return not text.startswith("-") and bool(ast.parse(text.strip(), mode="eval"))
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
+    """The names of an import that come from torch.cuda, where the import could go without leaving a hole."""
+    up = module.parent(statement)
+    place = isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
+    return [alias for alias in statement.names if place and _is_ours(statement, alias)]
+
+
+def _is_ours(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        full = f"{statement.module}.{alias.name}" if not statement.level else ""
+        return full.startswith(_OURS)
+    return alias.name.startswith(_OURS) and alias.asname is not None
+
+
+def _used(tree: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _drop(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
+    kept = [a for a in statement.names if a not in dead]
+    start, end = module.span(statement)
+    if not kept:
+        yield from _drop_line(module, start, end)
+        return
+    parts = [module.text(a) for a in kept]
+    first, last = module.span(statement.names[0])[0], module.span(statement.names[-1])[1]
+    between = module.source.utf8[first:last]
+    if b"#" in between or (b"\n" in between and b"\\" not in between):
+        yield from _drop_each(module, statement, dead)
+    else:
+        yield Edit(first, last, ", ".join(parts))
+
+
+def _drop_each(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
+    """One name of a parenthesised list: with its comma and, if it stands alone there, its line."""
+    text = module.source.utf8
+    for alias in dead:
+        start, end = module.span(alias)
+        while text[end : end + 1] in (b",", b" ", b"\t"):
+            end += 1
+        line = module.source.offset(alias.lineno, 0)
+        if not text[line:start].strip() and text[end : end + 1] in (b"\n", b"\r"):
+            start, end = line, end + (2 if text[end : end + 2] == b"\r\n" else 1)
+        yield Edit(start, end, "")
+
+
+def _drop_line(module: SemanticModel, start: int, end: int) -> Iterator[Edit]:
+    text = module.source.utf8
+    line_start = text.rfind(b"\n", 0, start) + 1
+    stop = end
+    while stop < len(text) and text[stop : stop + 1] in (b" ", b"\t"):
+        stop += 1
+    if text[line_start:start].strip() or text[stop : stop + 1] not in (b"\n", b"\r", b""):
+        if text[stop : stop + 1] == b";":
+            while text[stop : stop + 1] in (b";", b" "):
+                stop += 1
+            yield Edit(start, stop, "")
+        return  # a comment or other code shares the line: it stays
+    stop += 2 if text[stop : stop + 2] == b"\r\n" else 1
+    yield Edit(line_start, min(stop, len(text)), "")
+
+
+def imports_helper(module: SemanticModel) -> bool:
+    """Whether the file binds the helper already."""
+    return helper_bound(module) is not None
+
+
+def insertion(module: SemanticModel, statements: list[str], first_use: int, before: bool = False) -> Edit:
+    """Insert import statements after the last top-level import before `first_use`, else before the first statement.
+
+    `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
+    """
+    source = module.source
+    text = "".join(s.replace("\n", source.newline) + source.newline for s in statements)
+    place = _anchor(module.tree, module, first_use)
+    if place is not None and (at := _beside(module, place, first_use)) is not None:
+        lines = (s.rpartition("\n")[2].lstrip() for s in statements)  # of a `try`, what a script needs
+        return Edit(at, at, "".join(f"{line}; " for line in lines))
+    shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
+    if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
+        first = place or module.tree.body[0]
+        at = source.offset(first_line(first), 0)
+        return Edit(at, at, text)
+    end_line = place.end_lineno or place.lineno
+    at = source.line_starts[end_line] if end_line < len(source.line_starts) else len(source.utf8)
+    if at == len(source.utf8) and not source.utf8.endswith((b"\n", b"\r")):
+        return Edit(at, at, source.newline + text.removesuffix(source.newline))
+    return Edit(at, at, text)
+
+
+def _beside(module: SemanticModel, place: ast.stmt, first_use: int) -> int | None:
+    """Where the statement after `place` begins, if it stands on the same line and no line around it will do: it goes on
+    over the next, or it is the first use and what is before it has to be first in the file."""
+    last = place.end_lineno or place.lineno
+    after = next((s for s in module.tree.body if s.lineno == last and s.col_offset > place.col_offset), None)
+    if after is None or isinstance(after, (*FUNCTIONS, ast.ClassDef)):
+        return None
+    same_line = [s for s in module.tree.body if s.lineno == last]
+    goes_on = any((s.end_lineno or 0) > last for s in same_line)
+    is_head = isinstance(place, ast.Expr) or (isinstance(place, ast.ImportFrom) and place.module == "__future__")
+    uses = is_head and module.source.position(first_use)[0] == last and first_use < len(module.source.utf8)
+    return module.span(after)[0] if goes_on or uses else None
+
+
+def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt | None:
+    place: ast.stmt | None = None
+    documented = ast.get_docstring(tree, clean=False) is not None
+    for i, node in enumerate(tree.body):
+        if module.span(node)[0] > first_use or (place and isinstance(node, (*FUNCTIONS, ast.ClassDef))):
+            break  # imports below the first definition are late ones
+        if (i == 0 and documented) or isinstance(node, (ast.Import, ast.ImportFrom)):
+            place = node
+    return place
+
+
+def first_import_time_use(module: SemanticModel, name: str) -> int:
+    """Offset of the first use of `name` that importing the module evaluates, else the end of the file.
+
+    Whoever uses a function that uses the name, uses it.
+    """
+    names, before = {name}, 0
+    while len(names) > before:
+        before = len(names)
+        names |= {f.name for f in module.tree.body if isinstance(f, FUNCTIONS) and next(_uses(module, f, names), None)}
+    for node in module.tree.body:
+        if any(not _is_deferred(use, node) for use in _uses(module, node, names)):
+            return module.span(node)[0]
+    return len(module.source.utf8)
+
+
+def _uses(module: SemanticModel, statement: ast.stmt, names: set[str]) -> Iterator[ast.Name]:
+    """Where a top-level statement has one of the names; its text is looked at first, which costs next to nothing."""
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+    text = module.source.utf8[module.source.line_starts[first - 1] : module.span(statement)[1]]
+    if any(name.encode() in text for name in names):
+        yield from (n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names)
+
+
+def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
+    """Whether it lies in a function's body rather than in its decorators, defaults and annotations."""
+    inside = statement.body[0] if isinstance(statement, FUNCTIONS) else None
+    return inside is not None and (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
+
+
+def with_import(
+    module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False
+) -> Edit | None:
+    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already, or `statement`
+    is empty."""
+    module = SemanticModel(path, module_text, facts)
+    statements = ["import torch"] if torch else []
+    if statement and not imports_helper(module):
+        statements.append(statement)
+    if not statements:
+        return None
+    names = [spelled(module)["torch"]] if torch else []
+    names += [spelled(module)["accel"]] if len(statements) > len(names) else []
+    first_use = min(first_import_time_use(module, name) for name in names)
+    edit = insertion(module, statements, first_use)
+    ast.parse(compose(module_text.utf8, [edit]).decode())
+    return edit

@@ -1,0 +1,130 @@
+"""What `check` says of one state of a file, and what `apply` would make of it, as a whole or of single findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.base.errors import UserError
+from torchmigrate.config.resolve import pack_errors, settings_for
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Unchanged
+from torchmigrate.engine import overlay
+from torchmigrate.engine.per_choice import Choices, Group, Key
+from torchmigrate.formats.model import Report
+from torchmigrate.lsp.documents import File
+from torchmigrate.project.builder import project_root
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rules import packs
+
+if TYPE_CHECKING:
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.engine.model import Plan
+    from torchmigrate.rules.model import Ruleset
+
+
+_ALL = frozenset[Key]()
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """`findings` are those that `check` reports, in order. `failed`: why the text could not be read; no program most
+    often, as texts are between two keystrokes."""
+
+    file: File
+    settings: Settings
+    findings: Sequence[Finding] = ()
+    facts: ProjectContext | None = None
+    failed: str | None = None
+    _fixed: dict[frozenset[Key], Sequence[FileResult]] = field(default_factory=dict)
+
+    @cached_property
+    def rules(self) -> Ruleset:
+        """Raises UserError."""
+        with pack_errors():
+            return packs.load(self.settings.rule_paths, cases=False)
+
+    def group(self, finding: Finding) -> Group | None:
+        """What is rewritten together with a finding, its guard above all. None where nothing would be."""
+        here = [g for g in self._groups if (finding.rule, finding.start) in g.keys]
+        around = [g for g in self._groups if any(f.start <= finding.start < f.end for f in g.findings)]
+        return next(iter(here + around), None)
+
+    def fix(self, keys: frozenset[Key]) -> Sequence[FileResult]:
+        """The files that change when these findings are accepted. Raises UserError where they cannot."""
+        return self._kept(keys, lambda: self._choices.results(self._widest.results, {str(self.file.path): keys}))
+
+    def fix_all(self) -> Sequence[FileResult]:
+        """The same for all that `apply` would rewrite. Raises UserError."""
+        return self._kept(_ALL, lambda: _planned(self.file, self.settings, "apply").results)
+
+    def _kept(self, keys: frozenset[Key], work: Callable[[], Sequence[FileResult]]) -> Sequence[FileResult]:
+        if keys not in self._fixed:
+            self._fixed[keys] = work()
+        _refuse_failed(self._fixed[keys])
+        return [result for result in self._fixed[keys] if isinstance(result, Changed)]
+
+    @cached_property
+    def _widest(self) -> Plan:
+        """With the unsafe fixes, which the user may want one by one."""
+        return _planned(self.file, replace(self.settings, unsafe_fixes=True), "apply")
+
+    @cached_property
+    def _choices(self) -> Choices:
+        facts = self._widest.facts
+        assert facts is not None, "no fix without a finding"
+        return Choices(facts, self.rules.selected(self.settings.select, self.settings.ignore))
+
+    @cached_property
+    def _groups(self) -> list[Group]:
+        mine = [r for r in self._widest.results if isinstance(r, Changed) and r.path == self.file.path]
+        return self._choices.groups(mine[0]) if mine else []
+
+    def refuse(self) -> None:
+        """Raises UserError where the file cannot be rewritten at all."""
+        _refuse_failed([r for r in self._widest.results if r.path != self.file.path])
+
+
+def _refuse_failed(results: Sequence[FileResult]) -> None:
+    for result in results:
+        if isinstance(result, Failed):
+            raise UserError(f"{result.path.name}: {result.error}")
+
+
+def analyse(file: File) -> Analysis:
+    """Raises UserError where settings or rules cannot be used."""
+    settings = settings_for(
+        [file.path], select=None, ignore=None, exclude=None, torch=None, backends=None, config=None, isolated=False
+    )
+    if not file.is_python and not _is_read(file.path, settings):
+        return Analysis(file, settings)
+    plan = _planned(file, settings, "check")
+    mine = [result for result in plan.results if result.path == file.path]
+    if failed := next((result.error for result in mine if isinstance(result, Failed)), None):
+        return Analysis(file, settings, failed=failed)
+    told = Report([r for r in mine if isinstance(r, Unchanged)], 1, "check", file.path.parent, settings.backends)
+    return Analysis(file, settings, [finding for _, finding in told.findings], plan.facts)
+
+
+def _planned(file: File, settings: Settings, mode: str) -> Plan:
+    with pack_errors():
+        return overlay.plan(file.path, file.raw, settings, mode, helpers=_helpers(file))
+
+
+def _helpers(file: File) -> Mapping[str, bytes]:
+    """Of its project. The first fix makes one in the editor, and the second must find it."""
+    if not file.helpers:
+        return {}
+    root = project_root([file.path])
+    return {path: text for path, text in file.helpers.items() if Path(path).is_relative_to(root)}
+
+
+def _is_read(path: Path, settings: Settings) -> bool:
+    """Whether there are rules about a file that is not Python."""
+    from torchmigrate.textcheck.rules import text_rules
+
+    with pack_errors():
+        return bool(text_rules(packs.load(settings.rule_paths, cases=False)).readable.match(path.as_posix()))

@@ -1,0 +1,158 @@
+"""One editor's session: its documents, what was found in each, and what is sent to it. All checks run in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from torchmigrate.base.errors import UserError
+from torchmigrate.lsp import diagnostics
+from torchmigrate.lsp.analysis import Analysis, analyse
+from torchmigrate.lsp.documents import Documents, File
+from torchmigrate.lsp.workspace_edit import Client
+
+Result = TypeVar("Result")
+_KEPT = 8  # analyses: each holds the facts of its project, megabytes in a large one
+
+
+DELAY = 0.2  # seconds after a keystroke: people type faster, and a check takes about as long
+
+
+@dataclass
+class Session:
+    """What is known of the editor, and of its files."""
+
+    server: LanguageServer
+    documents: Documents = field(default_factory=Documents)
+    client: Client = field(default_factory=Client)
+    resolves: bool = False  # the editor asks for an action's edit when it is chosen
+    markdown: bool = False
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.schedule = Schedule(self._check)
+        self._thread = ThreadPoolExecutor(1, "check")
+        self._known: dict[str, Analysis] = {}
+        self._told: dict[str, str] = {}  # errors that the user knows of, by the file that had them
+
+    # ---- checks
+
+    def changed(self, uri: str, delay: float = DELAY, rank: int = 0) -> None:
+        """A text, a cell or a notebook is new, or has changed."""
+        if file := self.documents.file(uri):
+            self.schedule.due(file.uri, delay, rank)
+
+    def project_changed(self) -> None:
+        """Facts or settings of any file may be others now. What is being written goes first."""
+        self.documents.renew()
+        for uri in self.documents.names():
+            self.changed(uri, LATER, rank=1)
+
+    def closed(self, *uris: str) -> None:
+        """Texts that are no more in the editor: what was said of them is taken back."""
+        for uri in uris:
+            self.schedule.forget(uri)
+            self._known.pop(uri, None)
+            self._told.pop(uri, None)
+            self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    async def _check(self, uri: str) -> None:
+        file = self.documents.file(uri)
+        if file is None:
+            return
+        try:
+            analysis = await self.aside(lambda: self.analysis(file))
+        except UserError as error:
+            self._say(uri, str(error))
+            analysis = None
+        except Exception as error:
+            self._log(f"internal error: {type(error).__name__}: {error} ({file.path}); please report it")
+            return
+        else:
+            self._told.pop(uri, None)
+        if self.documents.file(uri) is file:  # else it is due again
+            self._publish(file, analysis)
+
+    def _publish(self, file: File, analysis: Analysis | None) -> None:
+        """Of a text that does not parse the last word stays: it is being written."""
+        if analysis and analysis.failed:
+            if analysis.failed.startswith("internal error"):
+                self._log(f"{file.path}: {analysis.failed}")
+            return
+        found = diagnostics.by_document(analysis) if analysis else {}
+        for document in file.documents.values():
+            params = types.PublishDiagnosticsParams(document.uri, found.get(document.uri, []), document.version)
+            self.server.text_document_publish_diagnostics(params)
+
+    def _say(self, uri: str, text: str) -> None:
+        """An error that is the user's to mend: once, until it is mended."""
+        if text not in self._told.values():
+            self.server.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"torchmigrate: {text}"))
+        self._told[uri] = text
+
+    def _log(self, text: str) -> None:
+        self.server.window_log_message(types.LogMessageParams(types.MessageType.Error, text))
+
+    # ---- in the thread
+
+    async def aside(self, work: Callable[[], Result]) -> Result:
+        """Its result, worked out beside the loop that hears the editor."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def analysis(self, file: File) -> Analysis:
+        """That of this very state. Raises UserError."""
+        known = self._known.pop(file.uri, None)
+        if known is None or known.file is not file:
+            known = analyse(file)
+        self._known[file.uri] = known  # the last one now
+        if len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
+        return known
+
+
+LATER = 0.5  # after a file was saved: the editor says so, its watcher says so, and a formatter may save it again
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Each name waits once, however often it comes due again meanwhile. `work` sees to its own errors."""
+
+    work: Callable[[str], Awaitable[None]]
+    _due: dict[str, tuple[int, float]] = field(default_factory=dict)  # rank, and when
+    _earlier: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+
+    def due(self, name: str, delay: float = DELAY, rank: int = 0) -> None:
+        """Have it done so many seconds from now, and not before; of what is due then, the lowest rank first."""
+        loop = asyncio.get_running_loop()
+        self._due[name] = min(rank, self._due.get(name, (rank, 0))[0]), loop.time() + delay
+        self._earlier.set()
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._run())
+
+    def forget(self, name: str) -> None:
+        self._due.pop(name, None)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._due:
+            now = loop.time()
+            if ready := [name for name, (_, at) in self._due.items() if at <= now]:
+                name = min(ready, key=self._due.__getitem__)
+                del self._due[name]
+                await self.work(name)
+            else:
+                await self._sleep(min(at for _, at in self._due.values()) - now)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Less, where something comes due earlier."""
+        self._earlier.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._earlier.wait(), seconds)

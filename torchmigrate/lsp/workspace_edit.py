@@ -1,0 +1,88 @@
+"""Files that change as an edit of the editor's: its own texts by their versions, the helper as a new file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lsprotocol import types
+from pygls import uris
+
+from torchmigrate.diagnostics.results import Changed, FileResult
+from torchmigrate.lsp.documents import File
+from torchmigrate.lsp.positions import Text
+from torchmigrate.source import encoding
+
+_Edits = tuple[types.OptionalVersionedTextDocumentIdentifier, Sequence[types.TextEdit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What the editor takes in an edit: versions of documents, and new files."""
+
+    versions: bool = False
+    creates: bool = False
+
+    @staticmethod
+    def of(capabilities: types.ClientCapabilities) -> Client:
+        known = capabilities.workspace and capabilities.workspace.workspace_edit
+        if not known or not known.document_changes:
+            return Client()
+        return Client(True, types.ResourceOperationKind.Create in (known.resource_operations or ()))
+
+
+def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.WorkspaceEdit | None:
+    """All of it, or None where nothing changes. An editor that does not say that it can create files is sent the text
+    of the helper all the same: those open an empty one for it."""
+    encoding = next(iter(file.documents.values())).text.encoding
+    changes = [result for result in results if isinstance(result, Changed)]
+    found: list[_Edits | types.CreateFile] = []
+    for change in sorted(changes, key=lambda change: not change.new):
+        if change.path == file.path:
+            found += _of_file(file, change.after)
+        else:
+            found += _of_helper(change, encoding, client)
+    return made(found, client)
+
+
+def made(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.WorkspaceEdit | None:
+    """In the form that the editor takes."""
+    if not found:
+        return None
+    if not client.versions:
+        pairs = (item for item in found if not isinstance(item, types.CreateFile))
+        return types.WorkspaceEdit(changes={document.uri: edits for document, edits in pairs})
+    changes = [item if isinstance(item, types.CreateFile) else types.TextDocumentEdit(*item) for item in found]
+    return types.WorkspaceEdit(document_changes=changes)
+
+
+def of_document(file: File, cell: int | None, edits: Sequence[types.TextEdit]) -> _Edits:
+    document = file.documents[cell]
+    return types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version), edits
+
+
+def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
+    for cell, text in _texts(file, after).items():
+        before = file.documents[cell].text
+        if text != before.text:
+            yield of_document(file, cell, before.edits_to(text))
+
+
+def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
+    """The new text of each document."""
+    if None not in file.documents:
+        cells = json.loads(after)["cells"]
+        return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}
+    text = encoding.decode(after)
+    return {None: text.bom.decode() + text.text}
+
+
+def _of_helper(change: Changed, encoding: str, client: Client) -> Iterator[_Edits | types.CreateFile]:
+    uri = uris.from_fs_path(str(change.path))
+    if uri is None:
+        return
+    if change.new and client.creates:
+        yield types.CreateFile(uri)
+    edits = Text(change.before.decode(errors="replace"), encoding).edits_to(change.after.decode())
+    yield types.OptionalVersionedTextDocumentIdentifier(uri), edits

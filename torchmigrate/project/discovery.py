@@ -1,0 +1,209 @@
+"""Paths on the command line -> the files to read: git's list, else a walk; exclusions; symlinks; no file twice."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torchmigrate.base.globs import Globs, Names
+from torchmigrate.config.settings import Settings
+from torchmigrate.vcs import git_tree
+
+SUFFIXES = (".py", ".pyi", ".ipynb")
+# Not worth a walk, but nothing that a user who names it could not mean, and git tells us better.
+_WALK_SKIPS = frozenset(("build", "dist", "_build"))
+
+
+class TextGlobs(Protocol):
+    """Which files that are not Python a run wants to read (`wanted`), and which it can read if asked (`readable`)."""
+
+    @property
+    def wanted(self) -> Names: ...
+
+    @property
+    def readable(self) -> Names: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredFile:
+    """A file to read (real path), or why it is not read: left out on purpose (`skipped_reason`), or not readable
+    (`error`: missing, a broken symlink)."""
+
+    path: Path
+    skipped_reason: str | None = None
+    error: str | None = None
+    text: bool = False  # not Python: for text rules (text_rules.py)
+    named: bool = False  # on the command line
+
+
+def discover(paths: Sequence[Path], settings: Settings, rules: TextGlobs | None = None) -> list[DiscoveredFile]:
+    """All files below the paths, sorted, each real file once: Python, and what `rules` read beside it."""
+    collector = _Collector(settings, rules)
+    for path in paths or [Path()]:
+        collector.add(os.fspath(path))
+    return sorted(collector.found.values(), key=lambda file: os.fspath(file.path))
+
+
+def exclusion(path: Path, settings: Settings) -> str | None:
+    """The pattern that excludes a path, which need not exist."""
+    collector = _Collector(settings, None)
+    return collector.excluded(os.path.abspath(path)) or collector.excluded(os.path.realpath(path))
+
+
+class _Collector:
+    def __init__(self, settings: Settings, rules: TextGlobs | None) -> None:
+        self.rules = rules
+        self.root = os.path.realpath(settings.root)
+        self.default = Globs(settings.exclude)
+        self.extra = Globs(settings.extend_exclude)
+        self.found: dict[str, DiscoveredFile] = {}
+        self.tops = [self.root]
+        self._real: dict[str, bool] = {}  # directories that no link leads to
+
+    def add(self, path: str) -> None:
+        """One path from the command line; the user named it, so a symlink is followed."""
+        real = os.path.realpath(path)
+        if not os.path.exists(real):
+            broken = os.path.islink(path)
+            error = _broken(path) if broken else "no such file or directory"
+            self.found[os.path.abspath(path)] = DiscoveredFile(Path(os.path.abspath(path)), error=error, named=True)
+        elif excluded := self.excluded(os.path.abspath(path)) or self.excluded(real):
+            self._skip(real, excluded)
+        elif os.path.isdir(real):
+            self._directory(real)
+        elif os.path.isfile(real):
+            text = not real.endswith(SUFFIXES) and self.rules is not None and self.rules.readable.match(real)
+            self.found[real] = DiscoveredFile(Path(real), text=text, named=True)
+        else:
+            self._refuse(real, "not a regular file")
+
+    def _wants(self, name: str) -> bool:
+        return name.endswith(SUFFIXES) or (self.rules is not None and self.rules.wanted.match(name))
+
+    def excluded(self, path: str) -> str | None:
+        inside = os.path.relpath(path, self.root).replace(os.sep, "/")
+        if inside == "." or inside.startswith(".."):
+            return None
+        return self.default.match(inside) or self.extra.match(inside)
+
+    def _take(self, real: str, text: bool) -> None:
+        known = self.found.get(real)
+        if known is None or known.skipped_reason:
+            self.found[real] = DiscoveredFile(Path(real), text=text)
+
+    def _skip(self, path: str, pattern: str) -> None:
+        self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=f"excluded by `{pattern}`"))
+
+    def _refuse(self, path: str, error: str) -> None:
+        self.found[path] = DiscoveredFile(Path(path), error=error)
+
+    def _is_inside(self, real: str) -> bool:
+        return any(real.startswith(top.rstrip(os.sep) + os.sep) for top in self.tops)
+
+    def _directory(self, real: str) -> None:
+        self.tops.append(real)
+        listed = self._listed(real)
+        prefix = _inside(real, self.root)
+        if listed is None:
+            self._walk(real, prefix)
+            return
+        relative = _relabel(real, prefix)
+        for path in listed:
+            self._listing(path, relative(path))
+
+    def _listed(self, real: str) -> list[str] | None:
+        """Absolute paths from git; None where a walk is due: outside of git, or in a directory that git ignores."""
+        if (repository := git_tree.repository(Path(real))) is None:
+            return None
+        top = os.fspath(repository.top)
+        names = repository.files(Path(real))
+        if not names and repository.ignores(Path(real)):
+            return None
+        return [os.path.join(top, n) for n in names if n.endswith("/") or self._wants(n)]
+
+    def _listing(self, path: str, inside: str) -> None:
+        if inside and self.default.match(inside):
+            return
+        if path.endswith("/"):
+            reason = "another git repository: name it to have it read"
+            self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=reason))
+            return
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            return  # git's index knows it, the work tree does not
+        if not self._is_real(os.path.dirname(path)):
+            return  # nor this one: a link has taken a directory's place
+        self._entry(path, inside, stat.S_ISREG(mode), stat.S_ISLNK(mode))
+
+    def _is_real(self, directory: str) -> bool:
+        if directory not in self._real:
+            self._real[directory] = os.path.realpath(directory) == directory
+        return self._real[directory]
+
+    def _entry(self, path: str, inside: str, is_file: bool, is_link: bool) -> None:
+        if inside and (pattern := self.extra.match(inside)):
+            self._skip(path, pattern)
+        elif is_link:
+            self._link(path)
+        elif is_file:
+            self._take(path, not path.endswith(SUFFIXES))
+
+    def _link(self, path: str) -> None:
+        real = os.path.realpath(path)
+        text = not path.endswith(SUFFIXES) and not real.endswith(SUFFIXES)
+        if text and not (os.path.isfile(real) and self._is_inside(real)):
+            return  # a data set's, as like as not
+        if not os.path.exists(real):
+            self._refuse(path, _broken(path))
+        elif os.path.isfile(real):
+            if not self._is_inside(real):
+                self.found[path] = DiscoveredFile(Path(path), f"a link out of the tree, to {real}")
+            elif excluded := self.excluded(real):
+                self._skip(real, excluded)
+            else:
+                self._take(real, text)
+
+    def _walk(self, top: str, prefix: str) -> None:
+        skipped = _WALK_SKIPS | self.default.names
+        stack = [(top, prefix)]
+        while stack:
+            directory, prefix = stack.pop()
+            for entry in self._scan(directory):
+                name = entry.name
+                inside = f"{prefix}{name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if name in skipped or self.default.match(inside):
+                        continue
+                    if pattern := self.extra.match(inside):
+                        self._skip(entry.path, pattern)
+                    elif not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
+                        stack.append((entry.path, f"{inside}/"))
+                elif self._wants(entry.path) and not self.default.match(inside):
+                    self._entry(entry.path, inside, entry.is_file(follow_symlinks=False), entry.is_symlink())
+
+    def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(directory) as entries:
+                yield from entries
+        except OSError as error:
+            self._refuse(directory, f"cannot read the directory: {error.strerror}")
+
+
+def _inside(path: str, root: str) -> str:
+    """What to put before a name below `path` to have it relative to `root`."""
+    inside = os.path.relpath(path, root).replace(os.sep, "/")
+    return "" if inside == "." or inside.startswith("..") else f"{inside}/"
+
+
+def _relabel(real: str, prefix: str) -> Callable[[str], str]:
+    cut = len(real.rstrip(os.sep)) + 1
+    return lambda path: prefix + path[cut:].replace(os.sep, "/")
+
+
+def _broken(path: str) -> str:
+    return f"broken symlink to {os.readlink(path)}"

@@ -1,0 +1,191 @@
+"""Which file of a project imports which, read from import lines without parsing."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torchmigrate.base import safe_read
+
+# what default_type.py and precision.py ask of all files
+WORDS = SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How one file imports another: as `dotted` under `root`, or relatively."""
+
+    importer: str
+    root: str
+    dotted: tuple[str, ...]
+    relative: bool
+
+
+class ImportIndex:
+    """The project's import graph. Paths are strings, absolute. `texts` stand in for what is on disk."""
+
+    def __init__(self, root: Path, files: Sequence[str], texts: Mapping[str, bytes] | None = None) -> None:
+        self.root = str(root)
+        self.texts = texts or {}
+        self.files = frozenset(files)
+        self._by_tail: dict[str, list[tuple[str, str]]] = {}  # (stem, file) by the last part of the stem
+        for path in (f for f in files if f.endswith(".py")):
+            stem = _stem(path)
+            self._by_tail.setdefault(os.path.basename(stem), []).append((stem, path))
+
+    @cached_property
+    def imports(self) -> dict[str, list[Import]]:
+        return {path: imports for path, (imports, _) in self._seen.items()}
+
+    def holding(self, word: bytes) -> set[str]:
+        """The modules whose text has one of WORDS."""
+        return {path for path, (_, words) in self._seen.items() if word in words and path.endswith(".py")}
+
+    @cached_property
+    def _seen(self) -> dict[str, tuple[list[Import], list[bytes]]]:
+        """Of each file its imports and those of WORDS that it has. All are read for this, once."""
+        found: dict[str, tuple[list[Import], list[bytes]]] = {}
+        for path in sorted(self.files):
+            try:
+                raw = self.read(path)
+            except OSError:
+                raw = b""
+            found[path] = list(read_imports(path, raw)), [word for word in WORDS if word in raw]
+        return found
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises OSError."""
+        text = self.texts.get(path)
+        return safe_read.read(path) if text is None else text
+
+    @cached_property
+    def importers(self) -> dict[str, list[Use]]:
+        """For each file, how others import it."""
+        found: dict[str, list[Use]] = {}
+        for path, imports in self.imports.items():
+            for item in imports:
+                for target, use in self._targets(path, item):
+                    if target != path:
+                        found.setdefault(target, []).append(use)
+        return found
+
+    def imported_by(self, path: str) -> list[str]:
+        """The files of the project that a file imports."""
+        return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
+
+    def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
+        parts = tuple(p for p in item.module.split(".") if p)
+        for dotted in dict.fromkeys((parts, (*parts, item.name) if item.name else parts)):
+            target = self.locate(path, item.level, dotted)
+            if target:
+                yield target[0], Use(path, target[1], dotted, bool(item.level))
+
+    def find(self, path: str, level: int, module: str, name: str) -> str | None:
+        parts = tuple(p for p in module.split(".") if p)
+        found = self.locate(path, level, (*parts, name) if name else parts) or self.locate(path, level, parts)
+        return found[0] if found else None
+
+    def is_taken(self, path: str, name: str) -> bool:
+        """Whether another file may use `name` as `path` binds it."""
+        return any(self._takes(use.importer, path, name) for use in self.importers.get(path, ()))
+
+    def _takes(self, importer: str, path: str, name: str) -> bool:
+        for item in self.imports[importer]:
+            if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
+                return True
+        try:
+            return f".{name}".encode() in self.read(importer)  # `import common`, then `common.name`
+        except OSError:
+            return True
+
+    def locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
+        """(file, root directory) that `dotted` means when `path` imports it."""
+        if level:
+            base = os.path.dirname(path)
+            for _ in range(level - 1):
+                base = os.path.dirname(base)
+            return self.under(base, dotted)
+        if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects
+            return None
+        tail = "/" + "/".join(dotted)
+        roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
+        here = os.path.dirname(path)
+        if dotted[0] in sys.stdlib_module_names:  # pkg/logging.py is not what `import logging` means in pkg
+            roots = [(root, c) for root, c in roots if not self.is_package(root)]
+        above = [(root, c) for root, c in roots if here == root or here.startswith(root + "/")]
+        best = max(above, key=lambda item: (not self.is_package(item[0]), len(item[0])), default=None)
+        best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
+        return (best[1], best[0]) if best else None
+
+    def is_package(self, directory: str) -> bool:
+        """Whether a folder has an __init__.py."""
+        return f"{directory}/__init__.py" in self.files
+
+    def under(self, base: str, dotted: tuple[str, ...]) -> tuple[str, str] | None:
+        """(file, root directory) of a dotted name below a folder."""
+        stem = "/".join((base, *dotted))
+        return next(((p, base) for p in (f"{stem}.py", f"{stem}/__init__.py") if p in self.files), None)
+
+    @cached_property
+    def tops(self) -> frozenset[str]:
+        """Folders of packages that are imported by their absolute names: the tops that relative imports may reach."""
+        uses = (u for found in self.importers.values() for u in found if not u.relative and u.dotted)
+        tops = {f"{u.root}/{u.dotted[0]}" for u in uses}
+        return frozenset(top for top in tops if self.is_package(top))
+
+
+def _stem(path: str) -> str:
+    """A module's path as imports spell it: without ".py", a package's is its folder."""
+    return os.path.dirname(path) if path.endswith("/__init__.py") else path.removesuffix(".py")
+
+
+_REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
+_NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
+_IMPORT = re.compile(
+    rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
+)
+_NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
+_JSON_LINE = re.compile(rb"[\n\[,:]\s*\"((?:from|import) [^\"\\]*)(\"?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`level` dots, `module`, the imported name ("" for `import module`), and its `as` name."""
+
+    level: int
+    module: str
+    name: str
+    alias: str = ""
+
+    @property
+    def bound(self) -> str:
+        """The name that this binds."""
+        return self.alias or self.name or self.module.partition(".")[0]
+
+    @property
+    def qualified(self) -> str:
+        """What `import module` binds: the module where it has an alias, else its first part."""
+        return self.module if self.alias else self.module.partition(".")[0]
+
+
+def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
+    """The imports of one file, or of the text that stands in for it; a file that cannot be read has none."""
+    try:
+        raw = b"\n" + (safe_read.read(path) if text is None else text)
+    except OSError:
+        return
+    if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
+        raw = _JSON_LINE.sub(lambda m: b"\n" + m[1] + b"\n" * bool(m[2]), raw).replace(b"\\n", b"\n")
+    for dots, module, names, plain in _IMPORT.findall(raw):
+        words = [part.split() for part in _NOISE.sub(b" ", plain or names).decode(errors="replace").split(",")]
+        for word in filter(None, words):
+            alias = word[2] if len(word) > 2 and word[1] == "as" else ""
+            if plain:
+                yield Import(0, word[0], "", alias)
+            else:
+                yield Import(len(dots), module.decode(errors="replace"), word[0], alias)

@@ -1,0 +1,179 @@
+"""Files that share a process: those under a CUDA default tensor type, and those with old switches for TF32."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from torchmigrate.project.helper_file import MARKER, NAMES
+from torchmigrate.project.import_graph import SETTER, TF32
+from torchmigrate.symbols.resolver import Resolver, chain_of
+from torchmigrate.symbols.scope import Scope, build
+from torchmigrate.torch_api.names import TYPE
+
+if TYPE_CHECKING:
+    from torchmigrate.project.import_graph import ImportIndex
+
+
+_SETTER = SETTER.decode()
+_DEVICE = re.compile(
+    rb"\bset_default_device\(|^[ \t]*with (?:[^\n]*, )?(?:self\.|th\.|torch\.|accel\.)?device[(:,]", re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnderDefault:
+    """The files that run in one process with such a call, and those that also run with a default device."""
+
+    files: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+
+
+def files_under_default(index: ImportIndex) -> UnderDefault:
+    setters = {path for path in index.holding(SETTER) if makes_default(_read(path, index))}
+    if not setters:
+        return UnderDefault()
+    under = together(setters, index)
+    devices = {path for path in under if sets_device(_read(path, index))}
+    return UnderDefault(frozenset(under), frozenset(together(devices, index)))
+
+
+def _read(path: str, index: ImportIndex) -> bytes:
+    """A file's text; the helper sets defaults for others."""
+    try:
+        raw = index.read(path) if path.endswith(".py") else b""
+    except OSError:
+        return b""
+    return b"" if raw.startswith(MARKER) else raw
+
+
+def sets_device(raw: bytes) -> bool:
+    """Whether it sets a default device, which `torch.tensor` follows and `torch.Tensor` does not."""
+    return _DEVICE.search(raw) is not None
+
+
+def together(files: set[str], index: ImportIndex) -> set[str]:
+    """What the files that import these, directly or not, import, directly or not."""
+    imported: dict[str, set[str]] = {}
+    for target, uses in index.importers.items():
+        for use in uses:
+            imported.setdefault(use.importer, set()).add(target)
+    above = _reached(files, {target: {use.importer for use in uses} for target, uses in index.importers.items()})
+    return _reached(above, imported)
+
+
+def _reached(files: set[str], edges: dict[str, set[str]]) -> set[str]:
+    found, todo = set(files), list(files)
+    while todo:
+        more = edges.get(todo.pop(), set()) - found
+        found |= more
+        todo += more
+    return found
+
+
+@lru_cache(maxsize=4)
+def makes_default(raw: bytes) -> bool:
+    """Whether a file makes a CUDA tensor type the default, in CUDA's words or in the helper's."""
+    if SETTER not in raw:
+        return False
+    try:
+        scopes = build(ast.parse(raw))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    for statement in scopes.statements:
+        if hasattr(statement, "body"):
+            continue
+        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+        if any(is_cuda_default(call, scopes.scope_of[statement], Resolver()) for call in calls):
+            return True
+    return False
+
+
+def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
+    chain = chain_of(call.func) or ""
+    if chain.rpartition(".")[0] in NAMES and chain.endswith(f".{_SETTER}"):
+        return True
+    if qualified(chain, scope, resolver) != f"torch.{_SETTER}" or not call.args:
+        return False
+    return _names_cuda_type(call.args[0], scope, resolver)
+
+
+def qualified(chain: str, scope: Scope, resolver: Resolver) -> str:
+    """As after the migration, which gives a file its import of torch where that comes from nowhere that is seen."""
+    unseen = chain.startswith("torch.") and scope.find("torch") is None
+    return resolver.dotted(chain, scope) or (chain if unseen else "")
+
+
+def _names_cuda_type(value: ast.expr, scope: Scope, resolver: Resolver, depth: int = 3) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TYPE.fullmatch(node.value):
+            return True
+        chain = chain_of(node) if isinstance(node, (ast.Attribute, ast.Name)) else None
+        if chain is None:
+            continue
+        name = qualified(chain, scope, resolver)
+        if (name.startswith("torch.cuda.") and name.endswith("Tensor")) or chain in _HELPERS:
+            return True
+        found = scope.find(node.id) if isinstance(node, ast.Name) and depth else None
+        values = [b.value for b in found[1] if b.value is not None] if found else []
+        if found and any(_names_cuda_type(v, found[0], resolver, depth - 1) for v in values):
+            return True
+    return False
+
+
+_HELPERS = {f"{name}.tensor_type" for name in NAMES}
+
+
+Resolve = Callable[[ast.AST], str | None]
+OLD = frozenset(
+    {
+        "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32",
+        "torch.set_float32_matmul_precision", "torch.get_float32_matmul_precision",
+    }
+)  # fmt: skip
+
+
+def old_precision_by_file(index: ImportIndex) -> Mapping[str, tuple[str, ast.expr]]:
+    """For each file, the first old switch (its file and place) that runs in one process with it."""
+    files = set[str]().union(*map(index.holding, TF32))
+    found = {path: place for path in sorted(files) if (place := _first_old(path, index)) is not None}
+    beside: dict[str, tuple[str, ast.expr]] = {}
+    for path, place in found.items():
+        for other in together({path}, index):
+            beside.setdefault(other, (path, place))
+    return beside
+
+
+def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
+    try:
+        raw = index.read(path)
+    except OSError:
+        return None
+    if raw.startswith(MARKER):
+        return None
+    try:
+        scopes = build(ast.parse(raw))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    resolver = Resolver()
+    for statement in scopes.statements:
+        scope = scopes.scope_of[statement]
+        found = first_old(statement, lambda node, scope=scope: qualified(chain_of(node) or "", scope, resolver))  # type: ignore[misc]
+        if found is not None:
+            return found
+    return None
+
+
+def first_old(statement: ast.stmt, resolve: Resolve) -> ast.expr | None:
+    """In a statement's own header."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.Attribute, ast.Name)) and resolve(node) in OLD:
+            return node
+        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+    return None

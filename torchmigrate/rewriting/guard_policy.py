@@ -1,0 +1,179 @@
+"""A guard and all that it guards change together, or neither does.
+
+A region whose guarded code holds something only NVIDIA has keeps its guard; a ladder that names mps, xpu or npu beside
+cuda is portable already.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.semantic import vendor_calls
+from torchmigrate.semantic.guard_regions import GuardRegion, cover_branch
+from torchmigrate.semantic.guard_regions import regions as regions_of
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.portable_selection import PORTABLE
+from torchmigrate.source.spans import Around, Inside, Span
+
+_ASKS = "device/is-available"
+_BOUND = "its guard also covers what stays bound to CUDA (line {})"
+_IDLE = "it guards nothing that would change"
+
+
+def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
+    """Mark as LEFT the fixes of every region that must stay as it is, and device-type tests that guard nothing."""
+    regions = list(regions_of(module, findings))
+    if regions:
+        findings = _idle_left(_bound_left(module, findings, regions), regions)
+    answers = reasons(module, findings)
+    return [_left(f, answers[f]) if f in answers else f for f in findings]
+
+
+def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
+    keeps, uses = Inside(_span(f) for f in findings if _keeps(f)), vendor_calls.Uses(module)
+
+    @cache
+    def bound(region: GuardRegion) -> int | None:
+        """Where it holds what stays bound to CUDA."""
+        found = [start for span in (region.guard, *region.covered) for start, _ in keeps.find(*span)]
+        at = min(found, default=uses.find(region))
+        return bound(region.flag) if at is None and region.flag else at
+
+    for region in regions:
+        if not region.reason and (at := bound(region)) is not None:
+            region.reason = _BOUND.format(module.source.position(at)[0])
+    portable = {r.home for r in regions if r.reason == PORTABLE}
+    for region in regions:
+        if region.refusal and not region.reason and region.home in portable:
+            region.reason = PORTABLE  # it refuses what the ladder would not take
+    blocked = Around(_blocked(regions))
+    return [_settle(f, blocked) for f in findings]
+
+
+def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
+    """What must stay, and why; what a flag covers once, whatever the number of its assignments."""
+    flags: set[GuardRegion] = set()
+    for region in (r for r in regions if r.reason):
+        spans = [region.statement or region.guard] if region.refusal else [region.guard, *region.covered]
+        if region.flag and region.flag not in flags and not region.refusal:
+            flags.add(region.flag)
+            spans += region.flag.covered
+        yield from ((span, region.reason) for span in spans)
+
+
+def _settle(finding: Finding, blocked: Around[str]) -> Finding:
+    reason = blocked.find(*_span(finding)) if finding.fix and finding.status is Status.OPEN else None
+    return _left(finding, reason) if reason else finding
+
+
+def _idle_left(findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
+    guarding = Around(_guarding(regions, findings))
+    branches = {r.guard for r in regions if r.branch}
+    idle = {f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))}
+    home = {r.guard: r.home for r in regions}
+    # what a function asks twice must be asked in the same way
+    kept = {home.get(_span(f)) for f in findings if f.fix and f.rule == _ASKS and f not in idle}
+    return [_left(f, _IDLE) if f in idle and (f.follows or home[_span(f)] not in kept) else f for f in findings]
+
+
+def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[tuple[Span, bool]]:
+    """The tests that guard something that is rewritten, beside themselves, or refuse."""
+    fixes = Inside(_span(f) for f in findings if f.fix and not f.follows)
+
+    @cache
+    def covers(region: GuardRegion) -> set[Span]:
+        found = {fix for span in region.covered for fix in fixes.find(*span)}
+        return {*sorted(found | (covers(region.flag) if region.flag else set()))[:2]}
+
+    return ((r.guard, True) for r in regions if r.refusal or covers(r) - {r.guard})
+
+
+def _only_follows(finding: Finding, branches: set[Span]) -> bool:
+    """A test that is worth an edit only for what it guards: not `if torch.cuda.is_available(): print("use it")`."""
+    return finding.follows or (finding.rule == _ASKS and _span(finding) in branches)
+
+
+def _span(finding: Finding) -> Span:
+    return finding.start, finding.end
+
+
+def _left(finding: Finding, reason: str) -> Finding:
+    return replace(finding, fix=None, status=Status.LEFT, message=f"{finding.message} (left alone: {reason})")
+
+
+def _keeps(finding: Finding) -> bool:
+    """Whether the code of a finding stays bound to CUDA: then so must the test that guards it."""
+    if finding.follows:
+        return False
+    return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
+
+
+_NVIDIA = re.compile(r"\bis_nvidia\(\)|\btorch\.version\.cuda\b|\bget_device_capability\(")
+_DENIES = re.compile(r"\bnot\b(?! None)|\bis None\b|==|!=")
+_MPS = re.compile(r"\b(is_)?mps\b")
+
+
+def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str]:
+    """The findings without a fix that ask for what is done, each with the reason to leave it alone."""
+    open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
+    nvidia = _behind_nvidia(module) if open_ones and _NVIDIA.search(module.source.text) else ()
+    mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()
+    beside = Around((span, "beside a test for MPS") for span in mps)
+    behind = Around((span, "behind a test for NVIDIA's devices") for span in nvidia)
+    found = {f: beside.find(f.start, f.end) for f in open_ones if f.backends == ("mps",)}
+    found |= {f: reason for f in open_ones if (reason := behind.find(f.start, f.end))}
+    return {f: reason for f, reason in found.items() if reason}
+
+
+def _behind_nvidia(module: SemanticModel) -> Iterator[Span]:
+    """What `if accel.is_nvidia():` and `if torch.version.cuda:` cover, also as `x if ... else y` or after a refusal."""
+    for statement in _branches(module):
+        if (needed := _needs_nvidia(statement.test)) is not None:
+            region = GuardRegion()
+            cover_branch(module, statement, not needed, region)
+            yield from (span for span in region.covered if span != module.span(statement.test))
+    for choice in _choices(module):
+        if (needed := _needs_nvidia(choice.test)) is not None:
+            yield module.span(choice.body if needed else choice.orelse)
+    for chain in (n for n in list(module.scopes.parent) if isinstance(n, ast.BoolOp)):
+        asked = [_needs_nvidia(value) is isinstance(chain.op, ast.And) for value in chain.values]
+        if True in asked:
+            yield from map(module.span, chain.values[asked.index(True) + 1 :])
+
+
+def _needs_nvidia(test: ast.expr) -> bool | None:
+    """True where the test holds on NVIDIA's devices alone, False where it fails there alone, None where neither."""
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            inner = _needs_nvidia(operand)
+            return None if inner is None else not inner
+        case ast.BoolOp(op, values):
+            wanted = isinstance(op, ast.And)
+            return wanted if any(_needs_nvidia(value) is wanted for value in values) else None
+    text = ast.unparse(test)
+    return True if _NVIDIA.search(text) and not _DENIES.search(text) else None
+
+
+def _beside_mps(module: SemanticModel) -> Iterator[Span]:
+    """Both branches of what asks for MPS, and what follows where one of them leaves: somebody thought of it."""
+    for statement in _branches(module):
+        if _MPS.search(ast.unparse(statement.test)):
+            yield module.span(statement)
+            region = GuardRegion()
+            cover_branch(module, statement, True, region)
+            cover_branch(module, statement, False, region)
+            yield from region.covered
+    yield from (module.span(c) for c in _choices(module) if _MPS.search(ast.unparse(c.test)))
+
+
+def _branches(module: SemanticModel) -> Iterator[ast.If | ast.While]:
+    return (s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While)))
+
+
+def _choices(module: SemanticModel) -> Iterator[ast.IfExp]:
+    return (n for n in list(module.scopes.parent) if isinstance(n, ast.IfExp))

@@ -1,0 +1,148 @@
+"""`--style native`: what this run wrote in the helper's words, said with torch.accelerator wherever that is the same.
+
+The one place that maps the helper's functions to torch's; rules add theirs by `native` in a `[[rewrite]]`. Measured on
+torch 2.13: all of torch.accelerator but `_TOTAL` raises on a machine without an accelerator, so the rest is native only
+where the code does not run there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchmigrate.matching.template import spell
+from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.semantic.dominance import is_guarded, know_parents
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
+from torchmigrate.source.edits import Edit, flatten
+from torchmigrate.source.spans import Around
+
+_TOTAL = ("is_available", "device_count")
+_TYPE = "torch.accelerator.current_accelerator().type"
+_OR_CPU = 'torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")'
+# None moves nothing, and without an accelerator all is on the CPU; not for a class with a `to()` of its own
+_MOVE = "torch.accelerator.current_accelerator(check_available=True)"
+_ANYWHERE = {
+    "is_available": "torch.accelerator.is_available()",
+    "device_count": "torch.accelerator.device_count()",
+    "device": _OR_CPU,
+    "device(0)": 'torch.device(0) if torch.accelerator.is_available() else torch.device("cpu")',
+    "device_type": f'{_TYPE} if torch.accelerator.is_available() else "cpu"',
+}
+_GUARDED = {
+    "device(0)": "torch.device(0)",  # the accelerator's, whichever it is; another index is none of MPS's
+    "device": "torch.accelerator.current_accelerator()",
+    "device_type": _TYPE,
+    "autocast_type": _TYPE,  # these two differ from it on the CPU and on MPS before torch 2.8
+    "scaler_type": _TYPE,
+}
+# is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
+_FORKS = re.compile(rb"^[ \t]*(import|from)\b.*\bmultiprocessing\b|\bos\.fork\(|[\"']CUDA_VISIBLE_DEVICES[\"']", re.M)
+_SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
+_ASKED = re.compile(rb"\bis_available\b")
+_OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A span of the new text that this run wrote, and what stood there."""
+
+    start: int
+    end: int
+    before: bytes
+
+
+def written(original: bytes, passes: Sequence[Sequence[Edit]]) -> Iterator[Written]:
+    shift = 0
+    for edit in flatten(passes, len(original)):
+        size = len(edit.text.encode())
+        yield Written(edit.start + shift, edit.start + shift + size, original[edit.start : edit.end])
+        shift += size - (edit.end - edit.start)
+
+
+def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTable) -> Iterator[Edit]:
+    """Edits to a migrated module, in each span that this run wrote."""
+    names = _of_rules(module, rules)
+    know_parents(module)
+    found = list(_helpers(module, spans))
+    # only in such a file is `torch.device(0)` the accelerator's: to a second run, too
+    asks = any(own in _TOTAL for _, own, _ in found) or any(asks_accelerator(module, f".{name}") for name in _TOTAL)
+    for node, own, span in found:
+        call = module.parent(node)
+        if isinstance(call, ast.Call) and call.func is node:
+            text = _called(module, own + _index(call), call, span, names, asks)
+        else:
+            call, text = node, names.get(own) if _is_total(names.get(own, "torch.accelerator.")) else None
+        if text:
+            edit = Edit(*module.span(call), spell(_enclosed(module, call, text), spelled(module)))
+            yield from () if module.loses_comment(edit) else (edit,)
+
+
+def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
+    """What this run wrote in the helper's words; not in f-strings, which hold no quotes before Python 3.12."""
+    around = Around(((span.start, span.end - 1), span) for span in spans)
+    for node in module.nodes:
+        own = helper_function(module, node)
+        start = module.span(node)[0] if own else 0
+        span = around.find(start, start) if own else None
+        if own and span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
+            yield node, own, span
+
+
+def _of_rules(module: SemanticModel, rules: DispatchTable) -> Mapping[str, str]:
+    """By the helper's name, what `[[rewrite]]` tables name as native, where the project's torch has it."""
+    found = {}
+    for rule in {rule.id: rule for handlers in rules.by_key.values() for rule, _ in handlers}.values():
+        for rewrite in rule.rewrites:
+            if rewrite.helper and rewrite.native and module.facts.torch_at_least(rewrite.torch):
+                found[rewrite.helper] = rewrite.native
+    return found
+
+
+def _is_total(native: str) -> bool:
+    """Whether it runs on a machine without an accelerator."""
+    return not native.startswith("torch.accelerator.") or native.endswith(_TOTAL)
+
+
+def _called(
+    module: SemanticModel, name: str, call: ast.Call, span: Written, names: Mapping[str, str], asks: bool
+) -> str | None:
+    native = names.get(name)
+    if native is not None:
+        compiled = bool(_SKIPPED.search(native)) and b"compile" in module.source.utf8
+        fits = _is_total(native) or (not compiled and is_guarded(module, call))
+        return f"{native}()" if fits else None
+    if name in _GUARDED and (asks or name != "device(0)") and is_guarded(module, call):
+        return _GUARDED[name]
+    if name == "device" and _is_moved(module, call):
+        return _OR_CPU if b"def to(" in module.source.utf8 else _MOVE
+    asks_anew = name.startswith("device") and name not in _TOTAL and not _ASKED.search(span.before)
+    return None if asks_anew and _FORKS.search(module.source.utf8) else _ANYWHERE.get(name)
+
+
+def _index(call: ast.Call) -> str:
+    """The arguments, of which none and index 0 have native forms."""
+    match call:
+        case ast.Call(_, [], []):
+            return ""
+        case ast.Call(_, [ast.Constant(int(0))], []):
+            return "(0)"
+    return "(...)"
+
+
+def _is_moved(module: SemanticModel, node: ast.Call) -> bool:
+    """`x.to(device)`, which asks the driver at once anyway."""
+    up = module.parent(node)
+    owner = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "device" else up
+    moves = isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr == "to"
+    return moves and (up is not owner or owner.args[:1] == [node])  # type: ignore[union-attr]
+
+
+def _enclosed(module: SemanticModel, node: ast.AST, text: str) -> str:
+    """In parentheses where the place would read it differently."""
+    up = module.parent(node)
+    is_open = isinstance(up, _OPEN) or (isinstance(up, ast.Call) and up.func is not node)
+    return f"({text})" if re.search(r" (or|if) ", text) and not is_open else text

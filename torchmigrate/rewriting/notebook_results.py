@@ -1,0 +1,136 @@
+"""Results of a notebook: findings in their cells, the rewritten file with its imports, and what of it was not read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmigrate.base.text import listed
+from torchmigrate.diagnostics.finding import Finding, Safety, Status
+from torchmigrate.diagnostics.results import Changed, shifted
+from torchmigrate.helper import import_edits
+from torchmigrate.helper.placement import Placement, placed
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.source import notebook
+from torchmigrate.source.edits import Edit, flatten
+from torchmigrate.source.notebook import Notebook, Unread
+from torchmigrate.symbols.scope import first_line
+
+if TYPE_CHECKING:
+    from torchmigrate.rewriting.rewrite import Outcome
+
+
+_CD = re.compile(rb"%?cd\b")
+_PATHS = re.compile(rb"\bsys\.path\b")
+_SKIPS = re.compile(r"^\s*#\s*torchmigrate:\s*skip-file\b", re.M)
+HasWork = Callable[[bytes], bool]
+
+
+def in_cells(findings: Sequence[Finding], book: Notebook | None) -> Iterator[Finding]:
+    """With the number of the cell, and lines that count from its first."""
+    for finding in findings:
+        if book is None:
+            yield finding
+            continue
+        cell, line = book.cell_of(finding.start)
+        last = book.cell_of(finding.end)[1]
+        yield replace(finding, cell=cell, line=line, end_line=last)
+
+
+def unread(book: Notebook, has_work: HasWork) -> str:
+    """What to say of cells that are no Python: an error where a rule might have had something to say of them."""
+    cells = [cell for cell in book.unread if cell.magic is None and _matters(cell, has_work)]
+    if not cells:
+        return ""
+    first = cells[0]
+    rest = "; the other cells were read" if book.cells else ""
+    numbers = listed([str(cell.number) for cell in cells])
+    several = f"cells {numbers} cannot be read; " if len(cells) > 1 else ""
+    return f"{several}cell {first.number}, line {first.line}: {first.why}{rest}"
+
+
+def skips_file(book: Notebook) -> bool:
+    """Whether a cell that is no Python says so: it may be the reason."""
+    return any(cell.magic is None and _SKIPS.search(cell.text) for cell in book.unread)
+
+
+def _matters(cell: Unread, has_work: HasWork) -> bool:
+    raw = cell.text.encode(errors="replace")
+    return b"torch" in raw or has_work(raw)
+
+
+def foreign(book: Notebook, has_work: HasWork) -> Iterator[Finding]:
+    """Cells that another program runs or that become a file, where they hold what rules look for: told, not judged."""
+    for cell in book.unread:
+        if cell.magic and has_work(cell.text.encode(errors="replace")):
+            message = f"`{cell.magic}`: not this notebook's own code, and not read"
+            found = Finding("notebook", Safety.DISPLAY, 0, 0, message, status=Status.LEFT, cell=cell.number)
+            yield replace(found, line=1, column=1, end_line=1, end_column=1 + len(cell.magic))
+
+
+def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: ProjectContext) -> Changed:
+    """The rewritten notebook. The helper's import goes into a cell."""
+    edits = flatten(outcome.passes, len(book.source.utf8))
+    findings = outcome.remaining
+    module = SemanticModel(path, book.source, facts)
+    first_use = min((e.start for e in edits), default=len(book.source.utf8))
+    for added in sorted(_added(module, book, outcome, first_use)):
+        ahead = [e for e in edits if e.start < added.start]
+        grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
+        moved = Edit(added.start + grown, added.start + grown, added.text)
+        line = replace(book.source, utf8=outcome.text).position(moved.start)[0]
+        findings = tuple(shifted(findings, moved, line))
+        edits = sorted([*edits, added])
+    after = book.join(edits)
+    applied = tuple(in_cells(outcome.applied, book))
+    return Changed(path, raw, after, applied, tuple(in_cells(findings, notebook.split(after))))
+
+
+def _added(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int) -> Iterator[Edit]:
+    """The imports that are missing, and the folder of the helper where the kernel leaves it before they are run."""
+    missing = ["import torch"] if outcome.needs_torch else []
+    place = Placement("", "")
+    if outcome.needs_helper and not import_edits.imports_helper(module):
+        place = placed(module.facts, module.path, book.source)
+        missing.append(place.statement)
+    if not missing:
+        return
+    added = _imports(module, book, missing, first_use)
+    yield added
+    if place.path and (move := min(_moves(module, book), default=added.start)) < added.start:
+        # not the import itself: torch may be installed in between, or be told of devices
+        where = f"sys.path.append(os.getcwd())  # {Path(place.path).name} lies here"
+        yield _above(module, move, ["import os, sys", where])
+
+
+def _moves(module: SemanticModel, book: Notebook) -> Iterator[int]:
+    """Where the kernel leaves the folder of the notebook."""
+    for cell in book.cells:
+        text = cell.text.encode()
+        yield from (start for start, end in cell.masked if _CD.match(text[start - cell.start : end - cell.start]))
+    if b"chdir" in module.source.utf8:
+        calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+        yield from (module.span(call)[0] for call in calls if module.text(call.func).endswith("chdir"))
+
+
+def _imports(module: SemanticModel, book: Notebook, statements: list[str], first_use: int) -> Edit:
+    """Before the first use, never in a cell that keeps its names to itself. A project's own helper may be found only
+    once the cells have said where."""
+    if module.facts.own and _PATHS.search(book.source.utf8, 0, first_use):
+        return _above(module, first_use, statements)
+    added = import_edits.insertion(module, statements, first_use, before=True)
+    while (inside := book.cell_at(added.start)).alone and inside is not book.cells[0]:
+        added = import_edits.insertion(module, statements, inside.start - 1, before=True)
+    return added
+
+
+def _above(module: SemanticModel, offset: int, statements: list[str]) -> Edit:
+    """Lines above the statement of the notebook that holds this byte, or the last one before it."""
+    holder = max((n for n in module.tree.body if module.span(n)[0] <= offset), key=lambda n: n.lineno)
+    at = module.source.offset(first_line(holder), 0)
+    return Edit(at, at, "".join(f"{statement}{module.source.newline}" for statement in statements))

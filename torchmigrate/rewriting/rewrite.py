@@ -1,0 +1,188 @@
+"""One file from bytes to result: find, choose, apply, again until quiet, then imports, then parse. Pure: no writing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import Finding, Safety, Status, choose
+from torchmigrate.helper import import_edits
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting import guard_policy
+from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import Visitor
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import helper_function, spelled
+from torchmigrate.source.edits import Edit, compose, original_offset
+from torchmigrate.source.encoding import Source
+
+PASSES = 10
+
+
+class RewriteError(Exception):
+    """The file is put back: no convergence, or a result that does not parse. Names the rules; this is a bug of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`edits` composes the whole rewrite onto the original text, once, so that notebooks can be spliced."""
+
+    text: bytes
+    applied: tuple[Finding, ...]
+    remaining: tuple[Finding, ...]
+    needs_helper: bool = False
+    needs_torch: bool = False
+    passes: tuple[tuple[Edit, ...], ...] = ()
+
+    def in_original(self, source: Source) -> Iterator[Finding]:
+        """All findings, the applied ones too, with their places in the text before the rewrite."""
+        yield from self.applied
+        yield from (_in_original(finding, self.passes, source) for finding in self.remaining)
+
+
+def inspect(
+    module: SemanticModel, rules: DispatchTable, facts: ProjectContext, passes: Sequence[tuple[Edit, ...]] = ()
+) -> list[Finding]:
+    """All findings of one pass after `passes`, guarded regions and suppressions decided, none applied."""
+    raw = list(dict.fromkeys(f for f in Visitor(module, rules).findings() if f))
+    hidden = suppressions.find(module.source, module.tree)
+    placed = [_placed(module, finding) for finding in raw]
+    placed = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else f for f in placed]
+    wanted = _wanted(placed, module.path, facts, passes)
+    settled = [_held(f, facts, wanted) for f in placed]
+    found = [*guard_policy.decide(module, settled), *_idle_comments(module, hidden, rules)]
+    return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
+
+
+def _idle_comments(module: SemanticModel, hidden: suppressions.Suppressions, rules: DispatchTable) -> Iterator[Finding]:
+    """Suppressions that name no rule or suppress nothing are findings themselves."""
+    for line, name, why in hidden.unused(rules.known, rules.active):
+        start = module.source.line_starts[line - 1]
+        end = start + len(module.source.line_at(start))
+        what = f"`ignore[{name}]`: {why}" if name else why
+        yield _placed(module, Finding("suppression", Safety.DISPLAY, start, end, what))
+
+
+def _placed(module: SemanticModel, finding: Finding) -> Finding:
+    start, end = module.source.position(finding.start), module.source.position(finding.end)
+    return replace(finding, line=start[0], column=start[1], end_line=end[0], end_column=end[1])
+
+
+def _held(finding: Finding, facts: ProjectContext, wanted: Sequence[Finding] | None) -> Finding:
+    if finding.fix is None or finding.status is not Status.OPEN:
+        return finding
+    unsafe = finding.fix.safety is not Safety.SAFE and not facts.settings.unsafe_fixes
+    waits = facts.fixing is not None and finding.rule.partition("/")[0] not in facts.fixing
+    if wanted is not None:  # what lies in a wanted finding gives way to it, or goes with it
+        waits = waits or not any(w.start <= finding.start and finding.end <= w.end for w in wanted)
+    return finding.with_status(Status.HELD) if unsafe or waits else finding
+
+
+def _wanted(
+    findings: Sequence[Finding], path: Path, facts: ProjectContext, passes: Sequence[tuple[Edit, ...]]
+) -> list[Finding] | None:
+    """Those that the user said yes to; None where nobody was asked."""
+    if facts.accepted is None:
+        return None
+    keys = facts.accepted.get(str(path), frozenset())
+    return [f for f in findings if f.fix and (f.rule, _original_start(f, passes)) in keys]
+
+
+def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int:
+    start = finding.start
+    for edits in reversed(passes):
+        start = original_offset(edits, start)
+    return start
+
+
+def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext) -> Outcome:
+    """Rewrite one module in memory. Raises RewriteError, and SyntaxError and its kin where it is not Python 3."""
+    outcome = _rewrite(SemanticModel(path, source, facts), rules)
+    if not outcome.needs_torch:
+        return outcome
+    # what it calls torch came from nowhere that is seen; the import makes it torch, and a second run would know it
+    return replace(_rewrite(SemanticModel(path, source, facts, gets_torch=True), rules), needs_torch=True)
+
+
+def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
+    module, source, facts = original, original.source, original.facts
+    applied: list[Finding] = []
+    passes: list[tuple[Edit, ...]] = []
+    respelled = False
+    for _ in range(PASSES):
+        findings = inspect(module, rules, facts, passes)
+        ready = [f for f in findings if f.fix and f.status is Status.OPEN]
+        chosen, _ = choose(sorted(ready, key=_preference))
+        edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]
+        applied += [_in_original(f.with_status(Status.APPLIED), passes, source) for f in chosen]
+        if not chosen:
+            edits = _natively(module, original, passes, rules)  # what it writes may wake a rule, too
+            respelled = respelled or bool(edits)
+        if not edits:
+            break
+        module = _next(module, edits, chosen)
+        passes.append(edits)
+    else:
+        raise RewriteError(f"does not come to rest after {PASSES} passes ({_names(applied[-5:])})")
+    seen = module
+    if not applied:
+        return Outcome(source.utf8, (), tuple(findings))
+    needs = {name for f in applied if f.fix for name in f.fix.needs}
+    if respelled:
+        names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
+        needs = (
+            needs - {"accel"}
+            | {"torch"}
+            | ({"accel"} if any(helper_function(module, each) for each in names) else set())
+        )
+    drops = tuple(import_edits.removals(original, module))
+    if drops:
+        module = _next(module, drops, applied)
+        passes.append(drops)
+    remaining = findings if module is seen else inspect(module, rules, facts, passes)
+    torch = "torch" in needs and not any(spelled(module)["torch"] in scope.names for scope in module.scopes)
+    return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
+
+
+def _natively(
+    module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], rules: DispatchTable
+) -> tuple[Edit, ...]:
+    """Edits that put torch.accelerator in the helper's place, wherever a pass wrote that and it is the same."""
+    if module.facts.settings.style != "native" or not passes:
+        return ()
+    from torchmigrate.rewriting import native_style
+
+    return tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
+
+
+def _preference(finding: Finding) -> tuple[int, int]:
+    """Whole idioms before what lies inside them."""
+    assert finding.fix is not None
+    return (min(e.start - e.end for e in finding.fix.edits), finding.start)
+
+
+def _next(module: SemanticModel, edits: Sequence[Edit], findings: Sequence[Finding]) -> SemanticModel:
+    text = compose(module.source.utf8, edits)
+    try:
+        return SemanticModel(
+            module.path, replace(module.source, utf8=text), module.facts, module.original, module.gets_torch
+        )
+    except (SyntaxError, ValueError) as error:
+        raise RewriteError(f"would no longer parse ({error}); rules: {_names(findings)}") from None
+
+
+def _names(findings: Sequence[Finding]) -> str:
+    return ", ".join(sorted({f.rule for f in findings}))
+
+
+def _in_original(finding: Finding, passes: Sequence[tuple[Edit, ...]], source: Source) -> Finding:
+    start, end = finding.start, finding.end
+    for edits in reversed(passes):
+        start, end = original_offset(edits, start), original_offset(edits, end)
+    if not passes:
+        return finding
+    (line, column), (end_line, end_column) = source.position(start), source.position(end)
+    return replace(finding, start=start, end=end, line=line, column=column, end_line=end_line, end_column=end_column)

@@ -1,0 +1,176 @@
+"""A module to candidates: one walk that asks one dispatch table for all rules."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.rewriting.dispatch import DispatchTable, Handler
+from torchmigrate.rules.model import NODE_KINDS, Rule
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import HELPER, spelled
+from torchmigrate.symbols.resolver import literal_getattr
+from torchmigrate.symbols.scope import Scope, bind_target, children, first_line, function_scope
+from torchmigrate.torch_api.names import SETTINGS, canonical, string_kind
+
+_VISITED = {ast.Attribute, ast.Name, ast.Constant, ast.Call, *(getattr(ast, kind) for kind in NODE_KINDS)}
+
+
+class Visitor:
+    """Walks the statements that hold a trigger and yields (rule, handler, site) for each candidate."""
+
+    def __init__(self, module: SemanticModel, rules: DispatchTable) -> None:
+        self.module, self.rules = module, rules
+        self.asleep = rules.asleep(module.original)
+        self.parent = module.scopes.parent
+        self.hot = _hot_lines(module, rules)
+
+    def findings(self) -> Iterator[Finding]:
+        for statement in self.module.scopes.statements:
+            if self._is_hot(statement):
+                yield from self._walk(statement)
+
+    def _is_hot(self, node: ast.stmt) -> bool:
+        at = bisect.bisect_left(self.hot, first_line(node))
+        return at < len(self.hot) and self.hot[at] <= (node.end_lineno or node.lineno)
+
+    def _walk(self, statement: ast.stmt) -> Iterator[Finding]:
+        """All expressions of a statement's own header; nested statements have their own turn."""
+        for node, scope in self._header(statement):
+            if type(node) in _VISITED:
+                yield from self._visit(node, scope)
+
+    def _header(self, statement: ast.stmt) -> list[tuple[ast.AST, Scope]]:
+        """Its nodes, outermost first, with their scopes; all parents are known before any rule asks for one."""
+        found: list[tuple[ast.AST, Scope]] = []
+        stack: list[tuple[ast.AST, Scope]] = [(statement, self.module.scopes.scope_of[statement])]
+        while stack:
+            node, scope = stack.pop()
+            found.append((node, scope))
+            inner = self._inner_scope(node, scope)
+            outside = getattr(node, "args", None) if inner is not scope else None  # a lambda's defaults
+            for child in reversed(children(node)):
+                if not isinstance(child, ast.stmt):
+                    self.parent.setdefault(child, node)
+                    stack.append((child, inner if child is not outside else scope))
+        return found
+
+    def _inner_scope(self, node: ast.AST, scope: Scope) -> Scope:
+        if isinstance(node, ast.Lambda):
+            inner = function_scope(node, scope)
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            inner = Scope(node, scope)
+            for generator in node.generators:
+                bind_target(generator.target, None, inner)
+        else:
+            return scope
+        own = (node.body,) if isinstance(node, ast.Lambda) else ast.iter_child_nodes(node)  # defaults lie outside
+        self.module.expression_scope.update(dict.fromkeys(own, inner))
+        return inner
+
+    def _visit(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            up = self.parent.get(node)
+            outermost = not (isinstance(up, ast.Attribute) and up.value is node)
+            if outermost and (isinstance(node.ctx, ast.Load) or self._is_setting(node, scope)):
+                yield from self._reference(node, scope)
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                yield from self._string(node, scope)
+        elif isinstance(node, ast.Call) and literal_getattr(node):
+            yield from self._reference(node, scope)
+        kind = type(node).__name__
+        if kind in NODE_KINDS:
+            yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
+
+    def _reference(self, node: ast.AST, scope: Scope) -> Iterator[Finding]:
+        if isinstance(node, ast.Name) and _is_variable(node, scope):
+            return  # `Tensor = torch.cuda.FloatTensor`: rewritten there, once
+        name = self.module.resolve(node, scope)
+        inner = node
+        while name and name.startswith("torch."):
+            handlers = self.rules.named(name)
+            if handlers:
+                yield from self._call_rules(handlers, self._called(inner), inner, scope, name)
+                return
+            if not isinstance(inner, ast.Attribute):
+                return
+            inner, name = inner.value, name.rpartition(".")[0]
+        if isinstance(node, ast.Attribute) and (name is None or self._is_helper(node)):
+            handlers = self.rules.by_key.get(f"{HELPER if self._is_helper(node) else ''}.{node.attr}", ())
+            yield from self._call_rules(handlers, self._called(node), node, scope, None)
+
+    def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
+        """`torch.backends.x.y = ...` calls torch; `torch.cuda.is_available = ...` replaces it, which is not ours."""
+        return isinstance(node, ast.Attribute) and (self.module.resolve(node, scope) or "").startswith(SETTINGS)
+
+    def _is_helper(self, node: ast.Attribute) -> bool:
+        """`accel.pin_memory()` in a second pass, before its import is there, is no method of an unknown object."""
+        return isinstance(node.value, ast.Name) and node.value.id == spelled(self.module)["accel"]
+
+    def _called(self, ref: ast.AST) -> ast.AST:
+        up = self.parent.get(ref)
+        return up if isinstance(up, ast.Call) and up.func is ref else ref
+
+    def _string(self, node: ast.Constant, scope: Scope) -> Iterator[Finding]:
+        kind = string_kind(node, self.parent.get(node))
+        if kind:
+            yield from self._call_rules(self.rules.by_key.get(kind, ()), node, node, scope, None)
+
+    def _call_rules(
+        self,
+        handlers: Sequence[tuple[Rule, Handler]],
+        node: ast.AST,
+        ref: ast.AST,
+        scope: Scope,
+        name: str | None,
+    ) -> Iterator[Finding]:
+        for rule, handler in handlers:
+            found = handler(RuleContext(self.module, rule, node, ref, scope, name))
+            yield from map(_unsure, found) if rule.id in self.asleep else found
+
+
+def _unsure(finding: Finding) -> Finding:
+    """A fix in a file that does not mention what its rule is about: nothing in it shows that it is for CUDA."""
+    if finding.fix is None or finding.fix.safety is not Safety.SAFE:
+        return finding
+    fix = replace(finding.fix, safety=Safety.UNSAFE)
+    return replace(
+        finding, fix=fix, safety=Safety.UNSAFE, message=f"{finding.message} (this file does not mention CUDA)"
+    )
+
+
+def _is_variable(node: ast.Name, scope: Scope) -> bool:
+    """Whether a name is bound by assignment here rather than by an import."""
+    found = scope.find(node.id)
+    return found is not None and all(binding.value is not None for binding in found[1])
+
+
+def _hot_lines(module: SemanticModel, rules: DispatchTable) -> list[int]:
+    """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
+    source = module.source
+    needles = {*rules.needles(source.utf8), *(n.encode() for n in _aliases(module, rules))}
+    found: set[int] = set()
+    for needle in needles:
+        at = source.utf8.find(needle)
+        while at >= 0:
+            found.add(at)
+            at = source.utf8.find(needle, at + len(needle))
+    return sorted({bisect.bisect_right(source.line_starts, at) for at in found})
+
+
+def _aliases(module: SemanticModel, rules: DispatchTable) -> Iterator[str]:
+    for name, bindings in (item for scope in module.scopes for item in scope.names.items()):
+        for binding in bindings:
+            value = binding.qualified or (
+                binding.value and module.resolver.resolve(binding.value, module.scopes.module)
+            )
+            value = canonical(value) if value else None
+            if value and value.startswith("torch.") and (rules.named(value) or "cuda" in value):
+                yield name
+            elif binding.local:
+                yield from (name for _ in (1,) if module.facts.reexport(module.path, *binding.local))

@@ -1,0 +1,61 @@
+"""Finds rule files and loads them. The path is the id (`device/tensor-cuda`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchmigrate.rules.model import Rule, Ruleset
+from torchmigrate.rules.reader import PackError, Reader, read_toml
+
+
+def builtin() -> Path:
+    """The rules that ship: inside the wheel, else beside the package in a checkout."""
+    package = Path(__file__).parent.parent
+    inside = package / "data" / "rules"
+    return inside if inside.is_dir() else package.parent / "rules"
+
+
+def load(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
+    """Load the built-in rules and those of `rule_paths`, for a migration without their cases. Raises PackError."""
+    rules: dict[str, Rule] = {}
+    for number, root in enumerate(roots(rule_paths)):
+        for path in _files(root):
+            rule = load_rule(path, cases or number > 0)  # ours are tested
+            if rule.id in rules:
+                raise PackError(
+                    f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\n"
+                    "help: rename the file; to have it in place of the other, `ignore` that one by its name"
+                )
+            rules[rule.id] = rule
+    return Ruleset(rules)
+
+
+def roots(rule_paths: Sequence[Path]) -> list[Path]:
+    """The folders of packs: ours, then these, each once."""
+    found: dict[Path, Path] = {}
+    for path in (builtin(), *rule_paths):
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def _files(root: Path) -> list[Path]:
+    """The rules of a folder of packs. Raises PackError where it is none."""
+    help = "rule-paths wants a folder of <pack>/<rule>.toml"
+    if not root.is_dir():
+        raise PackError(f"{root}: no such directory of rules\nhelp: {help}")
+    found = sorted(root.glob("*/*.toml"))
+    if not found:
+        above = f": name the folder above, {root.resolve().parent}" if next(root.glob("*.toml"), None) else ""
+        raise PackError(f"{root}: there are no rules in it\nhelp: {help}{above}")
+    return [path for path in found if path.parent.name != "catalog"]
+
+
+_CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\n?)*", re.M)
+
+
+def load_rule(path: Path, cases: bool = True) -> Rule:
+    """Read one rule file. Raises PackError. Nine tenths of our own are cases, which take time and are tested ones."""
+    text, data = read_toml(path, "a rule", None if cases else _CASE)
+    return Reader(path, text, cases).rule(data)

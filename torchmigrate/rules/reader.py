@@ -1,0 +1,233 @@
+"""Reads TOML tables of rules; every error carries file and line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.base import limits, safe_read
+from torchmigrate.base.schema import BOOLEAN, STRING, TABLE, TABLES, Kind, elsewhere, member, strings
+from torchmigrate.base.text import visible_lines
+from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.rules import text_reader
+from torchmigrate.rules.model import CAPTURE, NODE_KINDS, STRING_KINDS, WHERE, Case, Rewrite, Rule, pattern_key
+from torchmigrate.torch_api.backends import BACKENDS
+from torchmigrate.torch_api.versions import SPEC
+
+At = tuple[str, int, str]  # a table, which of those, a key of it
+
+
+LARGEST = 1_000_000  # bytes of a file
+_SECONDS = 5.0  # of processor time, for one: a key of 50,000 parts takes minutes
+_ID = re.compile(r"[\w-]+/[\w.-]+")
+_SHOWN = {"summary", "message", "why", "title", "see"}
+
+
+class PackError(ValueError):
+    """A rule file that cannot be used; the message is `file:line: what` and a line of help."""
+
+
+def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
+    """A file's text, and its tables but for what a pattern leaves out. Raises PackError, which says `what` it is."""
+    try:
+        raw = safe_read.read(path, LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise OSError(f"larger than {LARGEST:,} bytes")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        with limits.bounded(_SECONDS):
+            return text, tomllib.loads(but.sub("", text) if but else text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        at = line[1] if line else text.rstrip().count("\n") + 1
+        raise PackError(f"{path}:{at}: not valid TOML: {error}\nhelp: {what} is a TOML file") from None
+    except limits.TooSlow:
+        raise PackError(f"{path}:1: takes too long to read\nhelp: {what} has tables of text and numbers") from None
+    except RecursionError:
+        raise PackError(f"{path}:1: nested too deeply to be read\nhelp: {what} needs three levels") from None
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#04x} is not UTF-8"
+        raise PackError(f"{path}:1: {byte}\nhelp: save it as UTF-8") from None
+    except OSError as error:
+        told = (error.strerror or str(error)).lower()
+        raise PackError(f"{path}:1: {told}\nhelp: {what} is a file that can be read") from None
+    except ValueError as error:  # a number of 5,000 digits
+        raise PackError(f"{path}:1: {error}\nhelp: {what} has tables of text and numbers") from None
+
+
+class Reader:
+    """Checks one file's tables and remembers where each began."""
+
+    def __init__(self, path: Path, text: str, thorough: bool = True) -> None:
+        self.path, self.lines, self.thorough = path, text.splitlines(), thorough
+
+    def line(self, table: str, index: int = 0, key: str = "") -> At:
+        """Where to look for a table or a key of it; which line that is (`number`) is asked where something is wrong."""
+        return table, index, key
+
+    def number(self, table: str, index: int, key: str) -> int:
+        heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
+        start = heads[index] if index < len(heads) else 1
+        pattern = re.compile(rf"\s*{re.escape(key)}\s*=") if key else None
+        return next(
+            (i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start
+        )
+
+    def fail(self, line: int | At, what: str, way_out: str) -> PackError:
+        number = line if isinstance(line, int) else self.number(*line)
+        return PackError(f"{self.path}:{number}: {what}\nhelp: {way_out}")
+
+    def known(self, table: Mapping[str, Any], name: str, line: int | At) -> None:
+        """Checks the keys of such a table, and what they hold."""
+        if not self.thorough:
+            return
+
+        keys = KEYS[name]
+        for key, value in table.items():
+            if key not in keys:
+                close = difflib.get_close_matches(key, keys, 1)
+                hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(keys))}"
+                raise self.fail(self.line("", 0, key) if line == 1 else line, f"unknown key `{key}`", hint)
+            try:
+                keys[key](value)
+            except ValueError as error:
+                at = self.line("", 0, key) if line == 1 else line
+                what, *help = error.args
+                raise self.fail(at, f"`{key}` {what}", help[0] if help else f"write {keys[key].example(key)}") from None
+
+    def safety(self, value: Any, line: At) -> Safety:
+        try:
+            return Safety(value)
+        except ValueError:
+            raise self.fail(line, f"safety is {value!r}", "use safe, unsafe or display") from None
+
+    def legible(self, data: Mapping[str, Any]) -> None:
+        """A rule's name and texts are shown on terminals."""
+        if not _ID.fullmatch(f"{self.path.parent.name}/{self.path.stem}"):
+            raise self.fail(1, "a rule cannot be called that", "letters, digits, `-` and `_`: `mine/no-cuda.toml`")
+        for table in (data, *(t for name in ("rewrite", "case", "pattern") for t in data.get(name, ()))):
+            for key in _SHOWN & {*table}:
+                if visible_lines(str(table[key])) != str(table[key]):
+                    raise self.fail(1, f"`{key}` has a control character", "write what people can read")
+
+    def rule(self, data: dict[str, Any]) -> Rule:
+        self.known(data, "rule", 1)
+        if self.thorough:
+            self.legible(data)
+        for key in ("summary", "safety", "why"):
+            if not isinstance(data.get(key), str):
+                raise self.fail(1, f"`{key}` is missing", f"every rule has a {key} (a string)")
+        safety = self.safety(data["safety"], self.line("", 0, "safety"))
+        rewrites = tuple(self.rewrite(r, i, safety, data) for i, r in enumerate(data.get("rewrite", ())))
+        on = tuple(data.get("on", ()))
+        where, patterns = text_reader.read(self, data)
+        if not rewrites and not data.get("fixer") and not patterns:
+            raise self.fail(1, "nothing to match", "give it a [[rewrite]] table, a `fixer` or a [[pattern]] table")
+        self.check_on(on, bool(data.get("fixer")))
+        return Rule(
+            id=f"{self.path.parent.name}/{self.path.stem}",
+            path=self.path,
+            summary=data["summary"],
+            safety=safety,
+            backends=tuple(data.get("backends", ())),
+            why=data["why"].strip(),
+            see=tuple(data.get("see", ())),
+            message=data.get("message", data["summary"]),
+            blocks=bool(data.get("blocks", False)),
+            fixer=data.get("fixer"),
+            on=on,
+            literals=tuple(data.get("literals", ())),
+            rewrites=rewrites,
+            cases=tuple(self.case(c, i, bool(patterns)) for i, c in enumerate(data.get("case", ()))),
+            where=where,
+            patterns=patterns,
+        )
+
+    def check_on(self, on: Sequence[str], has_fixer: bool) -> None:
+        line = self.line("", 0, "on")
+        if bool(on) != has_fixer:
+            raise self.fail(line, "`on` and `fixer` belong together", "`on` lists what the fixer is called for")
+        for key in on:
+            if not (key.startswith(("torch.", ".", "accel.")) or key in NODE_KINDS | STRING_KINDS):
+                raise self.fail(
+                    line,
+                    f"`on` has {key!r}",
+                    "use `torch.x`, `torch.x.*`, `.method`, `accel.x`, `string:...` or a node kind",
+                )
+
+    def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
+        line = self.line("rewrite", index)
+        self.known(table, "rewrite", line)
+        match, template, where = table.get("match"), table.get("with"), table.get("where", {})
+        if not isinstance(match, str):
+            raise self.fail(line, "`match` is missing", 'write match = "torch.cuda.f($$args)"')
+        try:
+            pattern_key(match)
+        except ValueError as error:
+            raise self.fail(
+                self.line("rewrite", index, "match"),
+                str(error),
+                "write one expression: `torch.cuda.f($x)`, `$x.cuda()`",
+            ) from None
+        captures = set(CAPTURE.findall(match))
+        for text in filter(None, (template, table.get("native"))):
+            unbound = sorted(set(CAPTURE.findall(text)) - captures)
+            if unbound:
+                at = self.line("rewrite", index, "with")
+                raise self.fail(at, f"`with` uses ${unbound[0]}, which `match` does not bind", f"bind it in `{match}`")
+        for name, kind in where.items():
+            if name not in captures or kind not in WHERE:
+                bound = f"`match` binds {', '.join(f'${capture}' for capture in sorted(captures)) or 'nothing'}"
+                hint = f"{bound}; a kind is one of {', '.join(sorted(WHERE))}"
+                raise self.fail(self.line("rewrite", index, "where"), f"`where` has {name} = {kind!r}", hint)
+        own = self.safety(table["safety"], line) if "safety" in table else safety
+        message = table.get("message", data.get("message", data["summary"]))
+        backends = tuple(table.get("backends", data.get("backends", ())))
+        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends)
+
+    def case(self, table: dict[str, Any], index: int, of_text: bool = False) -> Case:
+        line = self.line("case", index)
+        self.known(table, "case", line)
+        if of_text is not isinstance(table.get("file"), str):
+            way_out = 'say what the file is called: file = "requirements.txt"' if of_text else "it is for [[pattern]]s"
+            raise self.fail(line, f"a case {'needs' if of_text else 'of a rule for Python has no'} `file`", way_out)
+        if not isinstance(table.get("title"), str) or not isinstance(table.get("before"), str):
+            raise self.fail(line, "a case needs `title` and `before`", "`after` is left out where nothing may change")
+        flags = bool(table.get("todo", False)), bool(table.get("unsafe", False)), table.get("finding")
+        together = bool(table.get("together", False))
+        more = together, table.get("file", ""), table.get("native")
+        return Case(table["title"], table["before"], table.get("after"), *flags, self.number(*line), *more)
+
+
+_BACKENDS = strings(member(BACKENDS, "backend"))
+_END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob of the end of a path
+_GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
+_REGEX = elsewhere({"type": "string", "minLength": 1})
+_SAFETY = elsewhere({"enum": [level.value for level in Safety]})
+_NEEDED = elsewhere({"type": "string"})
+
+KEYS: Mapping[str, Mapping[str, Kind]] = {
+    "rule": {
+        "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
+        "message": STRING, "blocks": BOOLEAN, "fixer": STRING, "on": strings(), "literals": strings(),
+        "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
+    },
+    "rewrite": {
+        "match": _NEEDED, "with": STRING, "native": STRING, "torch": SPEC, "where": TABLE, "safety": _SAFETY,
+        "message": STRING, "backends": _BACKENDS,
+    },
+    "case": {
+        "title": _NEEDED, "before": _NEEDED, "after": STRING, "todo": BOOLEAN, "unsafe": BOOLEAN, "finding": BOOLEAN,
+        "together": BOOLEAN, "file": _NEEDED, "native": STRING,
+    },
+    "where": {
+        "files": _GLOBS, "but": _GLOBS, "beside": _GLOBS, "line": _REGEX, "under": _REGEX, "unless": _REGEX,
+    },
+    "pattern": {
+        "match": _REGEX, "message": STRING, "files": _GLOBS, "unless": _REGEX, "alternative": _REGEX,
+        "siblings": BOOLEAN,
+    },
+}  # fmt: skip

@@ -1,0 +1,128 @@
+"""Which device an expression such as `"cuda:%d" % rank` names, as helper calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from torchmigrate.matching.template import spell
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import spelled
+from torchmigrate.source.edits import Edit
+from torchmigrate.torch_api.names import DEVICE
+
+DEVICE_NAME = re.compile(
+    r"(^|_)(dev|dv|device|devices|loc|location|map_location|device_type|device_name|target_device|cuda_device)\d*$",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A CUDA device that code names. `index` is source text, or None for the current device."""
+
+    index: str | None
+
+    @property
+    def as_device(self) -> str:
+        return f"accel.device({self.index or ''})"
+
+    @property
+    def as_type(self) -> str:
+        """Text that gives a `str`, as the literal was."""
+        return "accel.device_type()" if self.index is None else f"str(accel.device({self.index}))"
+
+
+def parse(module: SemanticModel, node: ast.AST) -> Device | None:
+    """The device that a string expression names, or None where it is no CUDA device string."""
+    match node:
+        case ast.Constant(str(text)) if found := DEVICE.fullmatch(text):
+            return Device(found.group(2))
+        case ast.JoinedStr(values=[ast.Constant(str(text))]) if found := DEVICE.fullmatch(text):
+            return Device(found.group(2))
+        case ast.JoinedStr(values=[ast.Constant("cuda:"), ast.FormattedValue(value, -1, None)]):
+            return Device(_text_in_fstring(module, node, value))
+        case ast.BinOp(ast.Constant("cuda:"), ast.Add(), ast.Call(ast.Name("str"), [index], [])):
+            return Device(module.text(index))
+        case ast.BinOp(ast.Constant("cuda:"), ast.Add(), index):
+            return Device(f"int({module.text(index)})")
+        case ast.BinOp(ast.Constant("cuda:%d" | "cuda:%s" | "cuda:%i"), ast.Mod(), ast.Tuple([index])):
+            return Device(module.text(index))
+        case ast.BinOp(ast.Constant("cuda:%d" | "cuda:%s" | "cuda:%i"), ast.Mod(), index) if not isinstance(
+            index, ast.Tuple
+        ):
+            return Device(module.text(index))
+        case ast.Call(ast.Attribute(ast.Constant(str(text)), "format"), [index], []) if re.fullmatch(
+            r"cuda:\{(0|:d|0:d)?\}", text
+        ):
+            return Device(module.text(index))
+    return None
+
+
+def _text_in_fstring(module: SemanticModel, joined: ast.AST, value: ast.AST) -> str:
+    """Before Python 3.12 `ast` misplaces what is inside an f-string; its own unparser is exact for short ones."""
+    found = re.search(r"\{([^{}!:]+)\}", module.text(joined))
+    inner = found.group(1).strip() if found else ""
+    return inner if inner and ast.dump(ast.parse(inner, mode="eval").body) == ast.dump(value) else ast.unparse(value)
+
+
+def parse_device(module: SemanticModel, node: ast.AST) -> Device | None:
+    """Like `parse`, and `torch.device(...)` of it."""
+    if isinstance(node, ast.Call) and module.resolve(node.func) == "torch.device":
+        if len(node.args) == 1 and not node.keywords:
+            return parse(module, node.args[0])
+        if (
+            len(node.args) == 2
+            and not node.keywords
+            and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value == "cuda"
+        ):
+            return Device(module.text(node.args[1]))
+        return None
+    return parse(module, node)
+
+
+def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
+    """`"cpu"` or `torch.device("cpu")`."""
+    match node:
+        case ast.Constant("cpu"):
+            return True
+        case ast.Call(func, [ast.Constant("cpu")], []):
+            return module.resolve(func) == "torch.device"
+    return False
+
+
+def without_blocking(module: SemanticModel, node: ast.expr) -> list[Edit]:
+    """MPS corrupts data that is copied without blocking (pytorch #139550, #189690)."""
+    if isinstance(node, ast.Constant):
+        return [Edit(*module.span(node), spell("accel.non_blocking()", spelled(module)))] if node.value is True else []
+    return wrapped(module, node, "accel.non_blocking(")
+
+
+def wrapped(module: SemanticModel, node: ast.expr, opening: str) -> list[Edit]:
+    start, end = module.span(node)
+    return [Edit(start, start, spell(opening, spelled(module))), Edit(end, end, ")")]
+
+
+def in_fstring(module: SemanticModel, node: ast.AST) -> bool:
+    return any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node))
+
+
+def carrier(module: SemanticModel, node: ast.AST) -> tuple[ast.AST, ast.AST]:
+    """The whole string expression that `node` is part of, and the outermost `x if c else y` / `or` around it."""
+    whole = node
+    up = module.parent(whole)
+    while up is not None:
+        formatting = isinstance(up, ast.Attribute) and up.attr == "format"
+        if isinstance(up, ast.JoinedStr) or (isinstance(up, ast.BinOp) and up.left is whole):
+            whole = up
+        elif formatting and isinstance(call := module.parent(up), ast.Call):
+            whole = call
+        else:
+            break
+        up = module.parent(whole)
+    outer = whole
+    while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
+        outer, up = up, module.parent(up)
+    return whole, outer

@@ -1,0 +1,108 @@
+"""Whether code runs only where an accelerator is available: strictly, unlike regions.py, which asks what belongs
+together. `a or is_available()` guards nothing here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.symbols.scope import children
+
+_AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
+_COUNT = {"torch.cuda.device_count", "torch.accelerator.device_count"}
+_ASKS = {"is_available", "is_accelerated", "is_nvidia"}  # of the helper's: True only on an accelerator
+_BLOCKS = ("body", "orelse", "finalbody")
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_DEEP = 5  # flags of flags
+
+
+def know_parents(module: SemanticModel) -> None:
+    """Fill in the parent of each expression."""
+    for node in module.nodes:
+        for child in children(node):
+            module.scopes.parent.setdefault(child, node)
+
+
+def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether `node`, of a module after `know_parents`, runs only where an accelerator is available."""
+    below = node
+    for up in module.ancestors(node):
+        match up:
+            case ast.If(test) | ast.While(test) if below in up.body and _implies(module, test, True):
+                return True
+            case ast.If(test) if below in up.orelse and _implies(module, test, False):
+                return True
+            case ast.IfExp(test, body, orelse):
+                if below is not test and _implies(module, test, below is body) and below in (body, orelse):
+                    return True
+            case ast.BoolOp(op, values) if below in values:
+                before = values[: values.index(below)]
+                if any(_implies(module, value, isinstance(op, ast.And)) for value in before):
+                    return True
+        if isinstance(below, ast.stmt) and any(_settles(module, s) for s in _earlier(up, below)):
+            return True
+        below = up
+    return False
+
+
+def _earlier(owner: ast.AST, statement: ast.stmt) -> Sequence[ast.stmt]:
+    """The statements of the same block that ran before."""
+    for name in _BLOCKS:
+        block = getattr(owner, name, None)
+        if isinstance(block, list) and statement in block:
+            return block[: block.index(statement)]
+    return ()
+
+
+def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
+    """What follows runs only with an accelerator: `assert available`, `if not available: return`."""
+    match statement:
+        case ast.Assert(test):
+            return _implies(module, test, True)
+        case ast.If(test, [*_, last], []) if isinstance(last, _LEAVES):
+            return _implies(module, test, False)
+    return False
+
+
+def _implies(module: SemanticModel, test: ast.expr, value: bool, deep: int = _DEEP) -> bool:
+    """Whether `test` being `value` means that an accelerator is available."""
+
+    def each(values: Sequence[ast.expr]) -> Iterator[bool]:
+        return (_implies(module, v, value, deep) for v in values)
+
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            return _implies(module, operand, not value, deep)
+        case ast.BoolOp(op, values):
+            some: Callable[..., bool] = any if isinstance(op, ast.And) is value else all
+            return some(each(values))
+        case ast.Call(ast.Name("bool"), [inner], []) | ast.IfExp(inner, ast.Constant(True), ast.Constant(False)):
+            return _implies(module, inner, value, deep)
+        case ast.Call(func):
+            return value and (module.resolve(func) in _AVAILABLE or helper_function(module, func) in _ASKS)
+        case ast.Compare(left, [ast.Gt() | ast.GtE() | ast.Eq() as op], [ast.Constant(int(number))]):
+            return value and number + isinstance(op, ast.Gt) > 0 and _counts(module, left)
+        case ast.Name() | ast.Attribute():
+            given = _given(module, test) if deep else []
+            return bool(given) and all(_implies(module, v, value, deep - 1) for v in given)
+    return False
+
+
+def _counts(module: SemanticModel, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call) or node.args:
+        return False
+    return module.resolve(node.func) in _COUNT or helper_function(module, node.func) == "device_count"
+
+
+def _given(module: SemanticModel, flag: ast.Name | ast.Attribute) -> list[ast.expr]:
+    """All that a flag is given in this file; nothing where that is not certain."""
+    if isinstance(flag, ast.Name):
+        found = module.scope(flag).find(flag.id)
+        values = [b.value for b in found[1]] if found else []
+        return [v for v in values if v is not None] if all(values) else []
+    name = chain_of(flag)
+    assigns = (n for n in module.nodes if isinstance(n, ast.Assign))
+    return [a.value for a in assigns if name and any(chain_of(t) == name for t in a.targets)]

@@ -1,0 +1,193 @@
+"""Which code an availability or device-type test guards: branches, arms, flags, what follows a refusal."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.portable_selection import (
+    PORTABLE,
+    blocks,
+    portable_beside,
+    portable_chain,
+    portable_expression,
+)
+from torchmigrate.source.spans import Span
+from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.symbols.scope import Function, Scope
+
+Branch = ast.If | ast.While | ast.IfExp
+GUARD_RULES = {"device/is-available", "device/device-test", "device/device-idiom"}
+
+
+@dataclass(slots=True, eq=False)
+class GuardRegion:
+    """One test (or flag) and the spans that run only where it holds."""
+
+    guard: Span = (-1, -1)
+    covered: list[Span] = field(default_factory=list)
+    statement: Span | None = None  # of an assertion: a count of devices beside the test is asked of the same ones
+    flag: GuardRegion | None = None  # what the flag covers that the test is kept in, one for all its assignments
+    home: Function | None = None
+    reason: str = ""
+    branch: bool = False  # an `if` or `while`, whose body is all that the test is for
+    refusal: bool = False  # the program ends where the test fails: what follows may change though the refusal stays
+
+    @property
+    def spans(self) -> list[Span]:
+        return [self.guard, *self.covered, *(self.flag.covered if self.flag else ())]
+
+    def holds(self, finding: Finding) -> bool:
+        return any(a <= finding.start and finding.end <= b for a, b in self.spans)
+
+
+def regions(module: SemanticModel, findings: list[Finding]) -> Iterator[GuardRegion]:
+    guards = dict.fromkeys((f.start, f.end) for f in findings if f.rule in GUARD_RULES)
+    if not guards:
+        return
+    tests = Tests(module)
+    for guard in guards:
+        node = tests.nodes.get(guard)
+        if node is not None:
+            yield _region_of(module, node, guard, tests)
+
+
+class Tests:
+    """What a module tests, by the names that it asks, and the outermost expression of each span."""
+
+    def __init__(self, module: SemanticModel) -> None:
+        self.asking: dict[str, list[tuple[Branch, ast.expr, bool]]] = {}  # by name: what asks, where, and for what
+        self.nodes: dict[Span, ast.AST] = {}
+        self.flags: dict[tuple[str, Scope | None], GuardRegion] = {}
+        found: list[Branch] = [s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While))]
+        for node in list(module.scopes.parent):
+            if isinstance(node, ast.IfExp):
+                found.append(node)
+            if isinstance(node, ast.expr):
+                self.nodes.setdefault(module.span(node), node)
+        for branch in found:
+            for flag, place, polarity in _asked(branch.test):
+                self.asking.setdefault(flag, []).append((branch, place, polarity))
+
+
+def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) -> GuardRegion:
+    region = GuardRegion(span, home=module.function(guard))
+    node = guard
+    negated = isinstance(guard, ast.Compare) and isinstance(guard.ops[0], (ast.NotEq, ast.NotIn))
+    for up in module.ancestors(guard):
+        match up:
+            case ast.UnaryOp(ast.Not()):
+                negated = not negated
+            case ast.BoolOp():
+                region.covered.append(module.span(up))
+            case ast.If() | ast.While() if up.test is node:
+                cover_branch(module, up, negated, region)
+                break
+            case ast.IfExp() if up.test is node:
+                arm = up.orelse if negated else up.body
+                region.covered.append(module.span(arm))
+                negated = False
+                if portable_expression(module, up):
+                    region.reason = PORTABLE
+            case ast.Assign() | ast.AnnAssign():
+                _cover_flag(module, up, region, tests)
+                break
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node in up.decorator_list:
+                region.covered.append(module.span(up))
+                region.refusal = True  # a skipped test: what it would do may change though it stays skipped
+                break
+            case ast.Assert() if up.test is node:
+                region.refusal = True
+                region.statement = module.span(up)
+                region.covered += _after(module, up)
+                break
+            case ast.stmt():
+                break
+        node = up
+    statement = module.statement(guard)
+    if not region.reason and portable_beside(module, statement):
+        region.reason = PORTABLE
+    return region
+
+
+def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool, region: GuardRegion) -> None:
+    body = node.orelse if negated else node.body
+    region.branch = True
+    region.covered += _whole(module, body)
+    region.covered.append(module.span(node.test))
+    contrary = node.body if negated else node.orelse
+    if _leaves(contrary):
+        region.refusal = refuses(contrary)
+        region.covered += _after(module, node)
+    if isinstance(node, ast.If) and portable_chain(module, node):
+        region.reason = PORTABLE
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and (isinstance(body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)) or _exits(body[-1]))
+
+
+def _exits(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and (chain_of(call.func) or "") in ("exit", "quit", "sys.exit", "os._exit")
+
+
+def refuses(body: list[ast.stmt]) -> bool:
+    """Whether a branch ends the program (or the function, by an exception)."""
+    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
+
+
+def _after(module: SemanticModel, node: ast.stmt) -> list[Span]:
+    block, at = blocks(module)[node]
+    return _whole(module, block[at + 1 : at + 2], block[-1])
+
+
+def _whole(module: SemanticModel, body: list[ast.stmt], last: ast.stmt | None = None) -> list[Span]:
+    """From the first statement to the last, as one span."""
+    return [(module.span(body[0])[0], module.span(last or body[-1])[1])] if body else []
+
+
+def _cover_flag(module: SemanticModel, node: ast.Assign | ast.AnnAssign, region: GuardRegion, tests: Tests) -> None:
+    """All code of the file that runs only where the flag holds."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    flag = chain_of(target)
+    if flag is None:
+        return
+    found = module.scope(node).find(flag) if "." not in flag else None
+    home = found[0] if found else None
+    if (flag, home) not in tests.flags:
+        tests.flags[flag, home] = _covered_by(module, flag, home, tests)
+    region.flag = tests.flags[flag, home]
+    region.reason, region.refusal = region.flag.reason or region.reason, region.flag.refusal
+
+
+def _covered_by(module: SemanticModel, flag: str, home: Scope | None, tests: Tests) -> GuardRegion:
+    region = GuardRegion()
+    asked: dict[Branch, bool] = {}
+    for branch, place, polarity in tests.asking.get(flag, ()):
+        found = module.scope(place).find(flag) if home else None
+        if home is None or (found and found[0] is home):
+            asked.setdefault(branch, polarity)
+    for branch, polarity in asked.items():
+        if isinstance(branch, ast.IfExp):
+            region.covered.append(module.span(branch.body if polarity else branch.orelse))
+        else:
+            cover_branch(module, branch, not polarity, region)
+    return region
+
+
+def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.expr, bool]]:
+    """The names in a test: True where it needs what a name says to hold, False where it needs the contrary."""
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            yield from _asked(operand, not polarity)
+        case ast.BoolOp(_, values):
+            for value in values:
+                yield from _asked(value, polarity)
+        case ast.Compare(left, [_], [_]):
+            yield from _asked(left, polarity)
+        case _ if flag := chain_of(test):
+            yield flag, test, polarity

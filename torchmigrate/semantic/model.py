@@ -1,0 +1,131 @@
+"""The semantic model of one file: its text, tree, scopes and names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Iterator
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from torchmigrate.source.edits import Edit
+from torchmigrate.source.encoding import Source, comments
+from torchmigrate.symbols import scope
+from torchmigrate.symbols.resolver import Resolver
+from torchmigrate.symbols.scope import FUNCTIONS, Binding, Function, Scope, children
+
+if TYPE_CHECKING:
+    from torchmigrate.matching.expression import Expression
+    from torchmigrate.project.context import ProjectContext
+
+
+class SemanticModel:
+    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError where it is not Python 3.
+
+    `gets_torch`: the file will get an `import torch`, which binds what it calls torch and does not import."""
+
+    def __init__(
+        self, path: Path, source: Source, facts: ProjectContext, original: bytes = b"", gets_torch: bool = False
+    ) -> None:
+        self.path, self.source, self.facts = path, source, facts
+        self.original = original or source.utf8  # before the first pass
+        self.tree = ast.parse(source.text)
+        self.scopes = scope.build(self.tree, b":=" in source.utf8)
+        self.gets_torch = gets_torch
+        if gets_torch:
+            self.scopes.module.bind("torch", Binding(ast.Import([ast.alias("torch")], lineno=1, col_offset=0), "torch"))
+        self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
+        self.expression_scope: dict[ast.AST, Scope] = {}
+        self._islands: dict[tuple[int, int], Expression | None] = {}
+        self.answers: dict[Hashable, object] = {}  # memo.py
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the file, outer ones first, without contexts and operators; made once a rule asks."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:
+            found += children(node)
+        return found
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self.scopes.parent.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """From the parent up to the module."""
+        up = self.parent(node)
+        while up is not None:
+            yield up
+            up = self.parent(up)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds `node` (itself, if it is one)."""
+        while not isinstance(node, ast.stmt):
+            node = self.scopes.parent[node]
+        return node
+
+    def scope(self, node: ast.AST) -> Scope:
+        for up in (node, *self.ancestors(node)):
+            found = self.expression_scope.get(up) or self.scopes.scope_of.get(up)
+            if found is not None:
+                return found
+        return self.scopes.module
+
+    def function(self, node: ast.AST) -> Function | None:
+        return next((up for up in self.ancestors(node) if isinstance(up, FUNCTIONS)), None)
+
+    def resolve(self, node: ast.AST, scope: Scope | None = None) -> str | None:
+        """Qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None where it is not certain."""
+        return self.resolver.resolve(node, scope or self.scope(node))
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        at = self.source.offset
+        return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def text(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.source.utf8[start:end].decode()
+
+    def loses_comment(self, edit: Edit) -> bool:
+        """Whether a comment stands in what is replaced and not in what replaces it."""
+        old = self.source.utf8[edit.start : edit.end]
+        return b"#" in old and any(comment not in edit.text for comment in comments(old.decode(errors="replace")))
+
+    def island(self, node: ast.AST) -> Expression | None:
+        """`node` parsed by LibCST, or None where it does not come out as it went in."""
+        from torchmigrate.matching.expression import Expression
+        from torchmigrate.matching.pattern import PatternError
+
+        span = self.span(node)
+        if span not in self._islands:
+            try:
+                self._islands[span] = Expression(self.source.utf8, *span)
+            except Exception as error:  # LibCST knows fewer programs than Python; any refusal means: hands off
+                if not isinstance(error, PatternError) and type(error).__name__ != "ParserSyntaxError":
+                    raise
+                self._islands[span] = None
+        return self._islands[span]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def query(answer: Callable[Concatenate[SemanticModel, P], R]) -> Callable[Concatenate[SemanticModel, P], R]:
+    """Remembers what a function says of a module, and of nodes or names in it, as long as the module lives."""
+
+    @wraps(answer)
+    def ask(module: SemanticModel, *args: P.args, **kwargs: P.kwargs) -> R:
+        key: Hashable = (answer, args)
+        if key not in module.answers:
+            module.answers[key] = answer(module, *args, **kwargs)
+        return module.answers[key]  # type: ignore[return-value]
+
+    return ask  # type: ignore[return-value]
+
+
+@query
+def unparsed(module: SemanticModel, node: object) -> str:
+    """`ast.unparse` of a node."""
+    import ast
+
+    return ast.unparse(node)  # type: ignore[arg-type]

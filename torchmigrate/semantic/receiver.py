@@ -1,0 +1,249 @@
+"""What `x` is in `x.cuda()`: a torch object, an object of a class of the project that defines `cuda()`, a storage."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from functools import lru_cache
+
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.symbols.scope import FUNCTIONS, Binding, Function, Scope
+
+Seen = set[object]  # names, attributes and functions that are followed already
+
+
+class Kind(Enum):
+    """MAYBE_USER: such a class exists in the project and nothing here shows that the receiver is another."""
+
+    TORCH = auto()
+    USER = auto()
+    MAYBE_USER = auto()
+    STORAGE = auto()
+    UNKNOWN = auto()
+
+
+Answer = Kind | tuple[ast.expr, Scope]  # what it is, or a value to be asked in its place
+
+
+def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
+    """What all assignments agree on; `x = x.cuda()` says nothing about x."""
+    if _is_tested(module, node):
+        return Kind.TORCH
+    home = scope.find(node.id) if isinstance(node, ast.Name) and node.id != "self" else None
+    if home and isinstance(node, ast.Name):
+        kinds = _kinds_of_name(module, node.id, home[0])
+    else:
+        kinds = _followed(module, [(node, scope)], set())
+    if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
+        return next(iter(kinds))
+    called = ast.unparse(node).rpartition(".")[2].lower() if _user_classes(module) else ""
+    return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
+
+
+@query
+def _kinds_of_name(module: SemanticModel, name: str, home: Scope) -> frozenset[Kind]:
+    found = list(_variable(module, name, home.names[name], home))
+    return _followed(module, found, {(home, name)})
+
+
+def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozenset[Kind]:
+    """All that the values may be. A loop, as names may stand for each other a thousand times; what leads back to where
+    it came from adds nothing."""
+    found: set[Kind] = set()
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Kind):
+            found.add(item)
+        else:
+            todo += _kinds(module, *item, seen)
+    return frozenset(found)
+
+
+def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
+    """`x.cuda() if isinstance(x, torch.Tensor) else x`, and the same as a statement."""
+    inside: ast.AST = node
+    for up in module.ancestors(node):
+        if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and _asks_for(up.test, node):
+            return inside is up.body if isinstance(up, ast.IfExp) else inside in up.body
+        inside = up
+    return False
+
+
+def _asks_for(test: ast.expr, node: ast.expr) -> bool:
+    text = ast.unparse(test)
+    if "isinstance(" not in text and "is_tensor(" not in text:
+        return False
+    name = re.escape(ast.unparse(node))
+    return re.search(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)", text) is not None
+
+
+@query
+def _could_be_user(module: SemanticModel, called: str) -> bool:
+    """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`)."""
+    for name in _user_classes(module):
+        words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
+        if any(word in called for word in words):
+            return True
+        if name in module.source.text and name in _words(module):  # cheap first
+            return True
+    return False
+
+
+@query
+def _words(module: SemanticModel) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", module.source.text))
+
+
+def _kinds(module: SemanticModel, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Answer]:
+    match node:
+        case ast.Call():
+            yield from _call(module, node, scope, seen)
+        case ast.Name("self"):
+            owner = scope.enclosing_class()
+            yield Kind.USER if owner and getattr(owner.node, "name", "") in _user_classes(module) else Kind.TORCH
+        case ast.Name(name):
+            home, bindings = scope.find(name) or (scope, [])
+            if _is_new((home, name), seen):
+                yield from _variable(module, name, bindings, home)
+        case ast.Attribute(ast.Name("self"), attribute):
+            owner = scope.enclosing_class()
+            if _is_new((owner, attribute), seen):
+                yield from _attribute(module, attribute, owner)
+        case ast.Attribute(_, "data" | "grad") | ast.BinOp() | ast.UnaryOp():
+            yield Kind.TORCH
+        case ast.IfExp(_, body, orelse):
+            yield body, scope
+            yield orelse, scope
+        case ast.NamedExpr(_, value):
+            yield value, scope
+        case _:
+            yield Kind.UNKNOWN
+
+
+def _is_new(item: object, seen: Seen) -> bool:
+    before = len(seen)
+    seen.add(item)
+    return len(seen) > before
+
+
+def _variable(module: SemanticModel, name: str, bindings: list[Binding], scope: Scope) -> Iterator[Answer]:
+    if not bindings:
+        yield Kind.UNKNOWN
+    for binding in bindings:
+        if binding.value is not None:
+            yield binding.value, scope
+        elif isinstance(binding.node, ast.arg):
+            yield Kind.STORAGE if name in ("storage", "loc_storage") else _annotated(module, binding.node, scope)
+        else:
+            yield _named(module, name) if isinstance(binding.node, (ast.ClassDef, ast.ImportFrom)) else Kind.UNKNOWN
+
+
+def _annotated(module: SemanticModel, arg: ast.arg, scope: Scope) -> Kind:
+    note = arg.annotation
+    if note is None:
+        return Kind.UNKNOWN
+    name = note.value if isinstance(note, ast.Constant) else module.resolve(note, scope) or chain_of(note)
+    name = str(name)
+    return Kind.TORCH if name.startswith("torch.") else _named(module, name.rpartition(".")[2])
+
+
+def _named(module: SemanticModel, name: str) -> Kind:
+    return Kind.USER if name in _user_classes(module) else Kind.UNKNOWN
+
+
+def _attribute(module: SemanticModel, attribute: str, owner: Scope | None) -> Iterator[Answer]:
+    """By every value that methods of the class give `self.attribute`."""
+    values = _assigned(module, owner).get(f"self.{attribute}") if owner else None
+    yield from values or [Kind.UNKNOWN]
+
+
+@query
+def _assigned(module: SemanticModel, owner: Scope) -> dict[str, list[Answer]]:
+    """What a class gives to its attributes."""
+    found: dict[str, list[Answer]] = {}
+    for node in ast.walk(owner.node):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if (chain := chain_of(target) or "").startswith("self."):
+                found.setdefault(chain, []).append((node.value, module.scope(node)))  # type: ignore[attr-defined]
+    return found
+
+
+def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[Answer]:
+    name = module.resolve(node.func, scope) or ""
+    last = (chain_of(node.func) or "").rpartition(".")[2]
+    if name.startswith("torch.") and name.endswith("Storage"):
+        yield Kind.STORAGE
+    elif name.split(".")[0] in ("torch", "torchvision"):
+        yield Kind.UNKNOWN if name == "torch.load" else Kind.TORCH
+    elif last in _user_classes(module):
+        yield Kind.USER
+    elif last == "super":
+        yield Kind.USER if _has_user_base(module, scope) else Kind.TORCH
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+        yield node.func.value, scope
+    elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
+        yield Kind.TORCH
+    elif function := _function(module, node.func, scope):
+        yield from _returns(module).get(function, []) if _is_new(function, seen) else ()
+    else:
+        yield Kind.UNKNOWN
+
+
+def _function(module: SemanticModel, called: ast.expr, scope: Scope) -> Function | None:
+    """The function or method of this file that a call means."""
+    owner = scope.enclosing_class()
+    match called:
+        case ast.Name(name):
+            found = scope.find(name)
+        case ast.Attribute(ast.Name("self"), name) if owner and name in owner.names:
+            found = (owner, owner.names[name])
+        case _:
+            return None
+    node = found[1][0].node if found and len(found[1]) == 1 else None
+    return node if isinstance(node, FUNCTIONS) else None
+
+
+@query
+def _returns(module: SemanticModel) -> dict[Function, list[Answer]]:
+    """What each function of the file returns."""
+    found: dict[Function, list[Answer]] = {}
+    for statement in module.scopes.statements:
+        if isinstance(statement, ast.Return) and statement.value and (function := module.function(statement)):
+            found.setdefault(function, []).append((statement.value, module.scope(statement)))
+    return found
+
+
+def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
+    owner = scope.enclosing_class()
+    return owner is not None and any(_base_name(b) in _user_classes(module) for b in getattr(owner.node, "bases", ()))
+
+
+@lru_cache(maxsize=2)
+def _user_classes(module: SemanticModel) -> frozenset[str]:
+    """Classes that define `cuda()`, and those of this file that inherit it: `.to()` would not call it."""
+    classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)]
+    known = {
+        *module.facts.cuda_classes,
+        *(c.name for c in classes if any(getattr(f, "name", "") == "cuda" for f in c.body)),
+    }
+    for _ in classes:
+        more = {c.name for c in classes if any(_base_name(b) in known for b in c.bases)} - known
+        if not more:
+            break
+        known |= more
+    return frozenset(known)
+
+
+def _base_name(base: ast.expr) -> str:
+    return (chain_of(base) or "").rpartition(".")[2]
+
+
+_SAME = {"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
+_TENSOR = {
+    "unsqueeze", "squeeze", "view", "reshape", "long", "int", "clone", "detach", "contiguous", "permute",
+    "transpose", "expand", "repeat", "normal_", "uniform_", "zero_", "fill_", "byte", "bool", "sum", "mean", "new",
+    "resize_", "type", "type_as", "t", "cat", "stack",
+}  # fmt: skip

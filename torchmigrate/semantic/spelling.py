@@ -1,0 +1,157 @@
+"""How a file spells torch, the runtime helper and the project's own helper."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from torchmigrate.project.project_helper import ProjectHelper
+from torchmigrate.semantic.model import query
+from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.symbols.scope import Binding
+
+if TYPE_CHECKING:
+    from torchmigrate.semantic.model import SemanticModel
+
+
+# ---- how a file spells it
+
+
+HELPER = "accel"
+
+
+@query
+def spelled(module: SemanticModel) -> Mapping[str, str]:
+    """How this file spells the helper and torch: `accel`, `torch`, and `accel.f` for what is called otherwise."""
+    torch = {"torch": _bound_as(module, "torch".__eq__) or "torch"}
+    if module.facts.own:
+        return names(module, module.facts.own) | torch
+    return {HELPER: helper_bound(module) or module.facts.helper} | torch
+
+
+@query
+def helper_bound(module: SemanticModel) -> str | None:
+    """The name by which this file imports the helper already."""
+    own = module.facts.own
+    return bound(module, own) if own else _bound_as(module, module.facts.is_helper)
+
+
+def helper_function(module: SemanticModel, node: ast.AST) -> str | None:
+    """What the helper calls the function that `node` names, or None where it names none of the helper's."""
+    chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if chain is None:
+        return None
+    plain = chain.partition(".") if chain.count(".") == 1 else ("", "", None)
+    return _by_spelling(module).get(chain) or (plain[2] if plain[0] == spelled(module)[HELPER] else None)
+
+
+@query
+def _by_spelling(module: SemanticModel) -> Mapping[str, str]:
+    return {called: name.removeprefix("accel.") for name, called in spelled(module).items() if "." in name}
+
+
+def asks_accelerator(module: SemanticModel, for_what: str = "") -> bool:
+    """Whether the file already uses `torch.accelerator` (or the given attribute of it)."""
+    return any(f"{torch}.accelerator{for_what}" in module.source.text for torch in ("torch", spelled(module)["torch"]))
+
+
+def _bound_as(module: SemanticModel, test: Callable[[str], bool]) -> str | None:
+    for name, bindings in sorted(module.scopes.module.names.items(), key=lambda item: item[0] != "torch"):
+        if all(isinstance(b.node, (ast.Import, ast.ImportFrom)) and _import_is(b, test) for b in bindings):
+            return name
+    return None
+
+
+def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
+    found = [binding.qualified] if binding.qualified else []
+    if binding.local:
+        found.append(".".join(filter(None, binding.local[1:])))
+    return any(test(n) for n in found)
+
+
+def import_statement(module: SemanticModel, own: ProjectHelper) -> str:
+    """The import of the project's helper for a file: relative as its others are, under an alias where the name is
+    taken."""
+    alias = spelled(module)["accel"]
+    parent = _relative(own, module) or own.name.rpartition(".")[0]
+    suffix = "" if alias == own.last else f" as {alias}"
+    return f"from {parent} import {own.last}{suffix}" if parent else f"import {own.last}{suffix}"
+
+
+def names(module: SemanticModel, own: ProjectHelper) -> dict[str, str]:
+    """`accel`, and `accel.f` for each function that is called something else here."""
+    alias = bound(module, own) or _free(module, own)
+    spelled = {f"accel.{ours}": f"{alias}.{theirs}" for ours, theirs in own.functions.items()}
+    back = {theirs: ours for ours, theirs in own.functions.items()}
+    for name, imported in imported_by(module, own):
+        if imported and imported not in own.functions:
+            spelled[f"accel.{back.get(imported, imported)}"] = name
+    return {"accel": alias, **spelled}
+
+
+def bound(module: SemanticModel, own: ProjectHelper) -> str | None:
+    """The name by which a file imports the helper already."""
+    return next((name for name, imported in imported_by(module, own) if not imported), None)
+
+
+def imported_by(module: SemanticModel, own: ProjectHelper) -> Iterator[tuple[str, str]]:
+    """Names that mean the helper (""), or one of its functions, wherever they stand in the file."""
+    for name, bindings in module.scopes.module.names.items():
+        meant = {_meaning(module, own, b.node, b.qualified, b.local) for b in bindings}
+        if len(meant) == 1 and None not in meant and _times_bound(module, name) == 1:
+            yield name, str(meant.pop())
+
+
+def _meaning(
+    module: SemanticModel, own: ProjectHelper, node: ast.AST, qualified: str | None, local: tuple[int, str, str] | None
+) -> str | None:
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return None
+    if qualified == own.name:
+        return ""
+    if local is None:
+        return None
+    level, home, name = local
+    find, path = module.facts.index.find, str(module.path)
+    inside = find(path, level, home, "") if home or level else None
+    if inside == own.path:
+        return name
+    return "" if find(path, level, f"{home}.{name}".strip("."), "") == own.path else None
+
+
+def _times_bound(module: SemanticModel, name: str) -> int:
+    """How often a name is bound anywhere in the file, whichever scope it is in."""
+    return sum(name == _bound_by(node) for node in module.nodes)
+
+
+def _bound_by(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name):
+            return name
+        case ast.alias(name, asname):
+            return asname or name.partition(".")[0]
+        case ast.MatchMapping(rest=name):
+            return name
+    found = getattr(node, "name", None)  # functions, classes, handlers, patterns
+    return found if isinstance(found, str) else None
+
+
+def _free(module: SemanticModel, own: ProjectHelper) -> str:
+    """The module's own name, or `accel` where the file has something else of that name."""
+    return module.facts.helper if module.scopes.module.stars or _times_bound(module, own.last) else own.last
+
+
+def _relative(own: ProjectHelper, module: SemanticModel) -> str:
+    """`..utils`, in a package whose file imports its neighbours with dots; else ""."""
+    index, here = module.facts.index, os.path.dirname(module.path)
+    if not any(item.level for item in index.imports.get(str(module.path), ())):
+        return ""
+    stem = own.path.removesuffix("/__init__.py").removesuffix(".py")
+    dots, folder = ".", here
+    while f"{folder}/__init__.py" in index.files:
+        if stem.startswith(f"{folder}/"):
+            return dots + ".".join(stem[len(folder) + 1 :].split("/")[:-1])
+        dots, folder = f"{dots}.", os.path.dirname(folder)
+    return ""

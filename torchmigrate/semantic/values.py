@@ -1,0 +1,173 @@
+"""Shared: what is certain to be data and no size: numbers written out, sequences, numpy's arrays."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.reaching import Given, given_before
+from torchmigrate.symbols.scope import Scope
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+# numpy's, and never a number: of a shape that is written out, between numbers (tensors would give a tensor), and always
+_OF_SHAPE = {"zeros", "ones", "empty", "full"}
+_BETWEEN = {"linspace", "logspace"}
+_ARRAYS = {
+    "arange", "eye", "identity", "random.rand", "random.randn", "random.permutation", "concatenate", "stack", "vstack",
+    "hstack", "column_stack", "meshgrid",
+}  # fmt: skip
+
+
+def is_floats(data: ast.expr) -> bool:
+    """A display of numbers written out, one of them a float, or of none."""
+    numbers = list(_leaves_of(data)) if isinstance(data, (ast.List, ast.Tuple)) else [data]
+    written = isinstance(data, (ast.List, ast.Tuple)) and all(map(_is_written, numbers))
+    return written and (not numbers or any(map(_is_float, numbers)))
+
+
+def _leaves_of(data: ast.List | ast.Tuple) -> Iterator[ast.expr]:
+    for item in data.elts:
+        if isinstance(item, (ast.List, ast.Tuple)):
+            yield from _leaves_of(item)
+        else:
+            yield item
+
+
+def _is_written(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(value):
+            return type(value) in (int, float)
+        case ast.UnaryOp(ast.USub() | ast.UAdd(), operand):
+            return _is_written(operand)
+        case ast.BinOp(left, op, right):
+            return isinstance(op, _ARITHMETIC) and _is_written(left) and _is_written(right)
+    return False
+
+
+def _is_float(number: ast.expr) -> bool:
+    return any(isinstance(n, ast.Div) or isinstance(getattr(n, "value", None), float) for n in ast.walk(number))
+
+
+class Values:
+    """Looks names up from `statement`, or not at all (in a lambda, in a comprehension).
+
+    `alone`: whether nothing else may hold the array. `torch.Tensor(array)` shares its memory on the CPU where the dtype
+    is the default one, and `torch.tensor` copies.
+    """
+
+    def __init__(self, module: SemanticModel, scope: Scope) -> None:
+        self.module, self.scope = module, scope
+
+    def is_data(self, node: ast.expr, statement: ast.stmt | None, alone: bool = True) -> bool:
+        return self._is_sequence(node, statement) or self._is_array(node, statement, alone)
+
+    def _is_sequence(self, node: ast.expr, statement: ast.stmt | None) -> bool:
+        match node:
+            case ast.List() | ast.ListComp() | ast.Tuple():
+                return True
+            case ast.Call(ast.Name("list" | "sorted" | "range" as name)):
+                return self.scope.find(name) is None
+            case ast.Name(name):
+                given = given_before(self.module, name, statement) if statement else None
+                return bool(given) and all(self._is_sequence(value, at) for value, at in given or ())
+        return False
+
+    def _is_array(self, node: ast.expr, statement: ast.stmt | None, alone: bool) -> bool:
+        """Of one dimension or more: of none, an array of integers is a size."""
+        match node:
+            case ast.Call(ast.Attribute(array, "astype" | "copy")) if self._is_array(array, statement, False):
+                return not any(k.arg == "copy" for k in node.keywords)
+            case ast.Call(func, [first, *_]):
+                home, _, name = (self.module.resolve(func, self.scope) or "").partition(".")
+                return home == "numpy" and self._makes_array(name, first, node, statement, alone)
+            case ast.BinOp(left, op, right) if isinstance(op, _ARITHMETIC):
+                arrays = [side for side in (left, right) if self._is_array(side, statement, False)]
+                return bool(arrays) and all(side in arrays or self._is_number(side) for side in (left, right))
+            case ast.UnaryOp(ast.USub(), operand):
+                return self._is_array(operand, statement, False)
+            case ast.Name(name) if statement is not None:
+                given = given_before(self.module, name, statement)
+                known = bool(given) and all(self._is_array(value, at, alone) for value, at in given or ())
+                return known and (not alone or self._is_handed_on(name, given or [], statement))
+        return False
+
+    def _makes_array(self, name: str, first: ast.expr, call: ast.Call, statement: ast.stmt | None, alone: bool) -> bool:
+        if name in _OF_SHAPE:
+            return (isinstance(first, (ast.List, ast.Tuple)) and bool(first.elts)) or is_size(self.module, first)
+        if name in _BETWEEN:
+            return len(call.args) > 1 and all(map(self._is_number, call.args[:2]))
+        if name == "array":
+            return self.is_data(first, statement, False) and not any(k.arg == "copy" for k in call.keywords)
+        if name == "broadcast_to":
+            return self._is_array(first, statement, alone)
+        return name in _ARRAYS
+
+    def _is_number(self, node: ast.expr) -> bool:
+        """And so no tensor, which would make a tensor of the array. A parameter is one if its default is."""
+        match node:
+            case ast.Call(ast.Name("float" | "int" | "len")):
+                return True
+            case ast.Attribute():
+                return self.module.resolve(node, self.scope) in ("numpy.pi", "math.pi")
+            case ast.Name(name):
+                scope, bindings = self.scope.find(name) or (self.scope, [])
+                values = [b.value or _default(scope.node, b.node) for b in bindings]
+                return bool(values) and all(v is not None and _is_written(v) for v in values)
+        return _is_written(node)
+
+    def _is_handed_on(self, name: str, given: Given, statement: ast.stmt) -> bool:
+        """`x = torch.Tensor(x)`, and nothing reads x between where it is given and here."""
+        if not isinstance(statement, ast.Assign) or [getattr(t, "id", "") for t in statement.targets] != [name]:
+            return False
+        first = min(at.lineno for _, at in given)
+        own = {n for _, at in given for n in ast.walk(at)}
+        names = (n for n in ast.walk(self.scope.node) if isinstance(n, ast.Name) and n.id == name and n not in own)
+        return not any(isinstance(n.ctx, ast.Load) and first <= n.lineno < statement.lineno for n in names)
+
+
+def _default(function: ast.AST, parameter: ast.AST) -> ast.expr | None:
+    args = getattr(function, "args", None)
+    if not isinstance(args, ast.arguments):
+        return None
+    pairs = [
+        *zip(reversed([*args.posonlyargs, *args.args]), reversed(args.defaults), strict=False),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    return next((value for place, value in pairs if place is parameter), None)
+
+
+def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
+    """`x: T`, `-> T`, `Optional[T]` in either."""
+    below: ast.AST = node
+    for up in module.ancestors(node):
+        if getattr(up, "annotation", None) is below or getattr(up, "returns", None) is below:
+            return True
+        if isinstance(up, (ast.stmt, ast.Call, ast.Lambda)):
+            return False
+        below = up
+    return False
+
+
+def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
+    """The `isinstance(x, T)`, also with T in a tuple, that holds `node` as T."""
+    up = module.parent(node)
+    below = node
+    while isinstance(up, (ast.Tuple, ast.BinOp)):
+        below, up = up, module.parent(up)
+    plain = isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id in ("isinstance", "issubclass")
+    return up if plain and up.args[1:] == [below] else None  # type: ignore[union-attr, return-value]
+
+
+def is_size(module: SemanticModel, node: ast.expr) -> bool:
+    """Whether it is certain to be a size. `.shape` may be an array's, which is a tuple and therefore data."""
+    match node:
+        case ast.Constant(int()):
+            return True
+        case ast.Call(ast.Name("len")) | ast.Call(ast.Attribute(_, "size"), _, []):
+            return True
+        case ast.Call(func):
+            return module.resolve(func) == "torch.Size"
+        case ast.BinOp(left, ast.Mult() | ast.Add() | ast.Sub() | ast.FloorDiv(), right):
+            return isinstance(left, ast.Constant | ast.Call) and is_size(module, left) and is_size(module, right)
+    return False

@@ -1,0 +1,112 @@
+"""Edits of a text, and offsets across them. All offsets are byte offsets into the UTF-8 text, the unit of `ast` and LibCST."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Replace bytes [start, end) by `text`; start == end inserts."""
+
+    start: int
+    end: int
+    text: str
+
+
+def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
+    """Apply non-overlapping edits. Raises ValueError on an overlap: choosing is the engine's work (`choose`)."""
+    out: list[bytes] = []
+    position = 0
+    for edit in sorted(set(edits)):
+        if edit.start < position:
+            raise ValueError(f"overlapping edits at byte {edit.start}")
+        out += (buffer[position : edit.start], edit.text.encode())
+        position = edit.end
+    out.append(buffer[position:])
+    return b"".join(out)
+
+
+@dataclass(slots=True)
+class Occupied:
+    """The spans already edited. Equal edits count once; two insertions at one place collide."""
+
+    starts: list[int] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+
+    def add(self, edits: Iterable[Edit]) -> bool:
+        fresh = [e for e in sorted(set(edits)) if not self._has(e)]
+        if any(map(self._collides, fresh)) or any(_overlap(a, b) for a, b in itertools.pairwise(fresh)):
+            return False
+        for edit in fresh:
+            at = bisect.bisect_left(self.edits, edit)
+            self.edits.insert(at, edit)
+            self.starts.insert(at, edit.start)
+        return True
+
+    def _has(self, edit: Edit) -> bool:
+        at = bisect.bisect_left(self.edits, edit)
+        return at < len(self.edits) and self.edits[at] == edit
+
+    def _collides(self, edit: Edit) -> bool:
+        at = bisect.bisect_left(self.starts, edit.start)
+        near = self.edits[max(0, at - 1) : at + 2]
+        return any(_overlap(edit, other) for other in near)
+
+
+def _overlap(a: Edit, b: Edit) -> bool:
+    return (a.start < b.end and b.start < a.end) or a.start == b.start
+
+
+def original_offset(edits: Sequence[Edit], offset: int) -> int:
+    """Where byte `offset` of the edited text was before `edits` (sorted) were applied."""
+    shift = 0
+    for edit in edits:
+        length = len(edit.text.encode())
+        if edit.start + shift + length > offset:
+            return min(offset - shift, edit.end) if edit.start + shift > offset else edit.start
+        shift += length - (edit.end - edit.start)
+    return offset - shift
+
+
+def flatten(passes: Sequence[Sequence[Edit]], length: int) -> list[Edit]:
+    """One list of edits on the original `length` bytes that does what the passes did one after another."""
+    segments: list[tuple[int, int] | bytes] = [(0, length)]  # a span of the original, or new text
+    for edits in passes:
+        segments = _edited(segments, sorted(set(edits)))
+    out: list[Edit] = []
+    position, text = 0, b""
+    for segment in (*segments, (length, length)):
+        if isinstance(segment, bytes):
+            text += segment
+            continue
+        if text or segment[0] > position:
+            out.append(Edit(position, segment[0], text.decode()))
+        position, text = segment[1], b""
+    return out
+
+
+def _edited(segments: Sequence[tuple[int, int] | bytes], edits: Sequence[Edit]) -> list[tuple[int, int] | bytes]:
+    out: list[tuple[int, int] | bytes] = []
+    position = 0
+    for edit in edits:
+        out += [*_cut(segments, position, edit.start), edit.text.encode()]
+        position = edit.end
+    return [*out, *_cut(segments, position, sum(map(_size, segments)))]
+
+
+def _cut(segments: Sequence[tuple[int, int] | bytes], start: int, end: int) -> Iterator[tuple[int, int] | bytes]:
+    """What of the segments lies between two offsets of the text that they make up."""
+    cursor = 0
+    for segment in segments:
+        a, b = max(start - cursor, 0), min(end - cursor, _size(segment))
+        if a < b:
+            yield segment[a:b] if isinstance(segment, bytes) else (segment[0] + a, segment[0] + b)
+        cursor += _size(segment)
+
+
+def _size(segment: tuple[int, int] | bytes) -> int:
+    return len(segment) if isinstance(segment, bytes) else segment[1] - segment[0]

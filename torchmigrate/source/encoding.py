@@ -1,0 +1,143 @@
+"""Bytes and text of a Python file: encoding, byte order mark, line ends, and what to say of text that is no Python."""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import io
+import re
+import sys
+import tokenize
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # of text that is no source: PowerShell's `>`
+_NEWLINE = re.compile(rb"\r\n|\r|\n")
+
+
+class UnreadableSource(ValueError):
+    """The bytes are no Python source: unknown or wrong encoding, or NUL bytes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module's text. `utf8` has no BOM; its newlines are the file's own."""
+
+    utf8: bytes
+    encoding: str = "utf-8"
+    bom: bytes = b""
+
+    @cached_property
+    def text(self) -> str:
+        return self.utf8.decode()
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Byte offset of each line's first byte, split as `ast` splits: on \\n, \\r\\n and \\r only."""
+        if b"\r" in self.utf8:
+            return [0, *(m.end() for m in _NEWLINE.finditer(self.utf8))]
+        return [0, *accumulate(len(line) + 1 for line in self.utf8.split(b"\n")[:-1])]
+
+    @cached_property
+    def newline(self) -> str:
+        first = _NEWLINE.search(self.utf8)
+        return first.group().decode() if first else "\n"
+
+    def offset(self, line: int, column: int) -> int:
+        """From `ast`'s 1-based line and UTF-8 column."""
+        return self.line_starts[line - 1] + column
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line, and 1-based column in characters."""
+        line = bisect.bisect_right(self.line_starts, offset)
+        return line, len(self.utf8[self.line_starts[line - 1] : offset].decode(errors="replace")) + 1
+
+    def line_at(self, offset: int) -> bytes:
+        """The line that holds `offset`, without its newline."""
+        line = bisect.bisect_right(self.line_starts, offset)
+        end = self.line_starts[line] if line < len(self.line_starts) else len(self.utf8)
+        return self.utf8[self.line_starts[line - 1] : end].rstrip(b"\r\n")
+
+    def encode(self, utf8: bytes) -> bytes:
+        """The file's bytes for an edited text. Raises UnreadableSource where its encoding lacks a character."""
+        try:
+            return self.bom + (utf8 if self.encoding == "utf-8" else utf8.decode().encode(self.encoding))
+        except UnicodeEncodeError as error:
+            raise UnreadableSource(f"{self.encoding} has no {error.object[error.start]!r}") from None
+
+
+def decode(raw: bytes) -> Source:
+    """Read a module's bytes. Raises UnreadableSource with what is wrong and where."""
+    if b"\0" in raw:
+        raise UnreadableSource(f"NUL byte at offset {raw.index(0)}: not Python source")
+    bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(raw).readline)[0]
+        body = raw[len(bom) :]
+        if encoding in ("utf-8", "utf-8-sig"):
+            body.decode("utf-8")
+            return Source(body, "utf-8", bom)
+        source = Source(body.decode(encoding).encode(), encoding, bom)
+    except SyntaxError as error:
+        undeclared = str(error.msg).startswith("invalid or missing encoding")  # in the first two lines
+        what = "not UTF-8, and declares no encoding; declare it or save as UTF-8"
+        raise UnreadableSource(what if undeclared else str(error.msg)) from None
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UnreadableSource(
+            f"line {line}: byte {raw[error.start]:#04x} is not {error.encoding}; declare the encoding or save as UTF-8"
+        ) from None
+    except (LookupError, UnicodeError) as error:  # `coding: rot13`, which is no encoding; UTF-7 with half a character
+        raise UnreadableSource(f"cannot be decoded: {error}") from None
+    if source.encode(source.utf8) != raw:
+        raise UnreadableSource(f"its encoding, {encoding}, does not give the same bytes back; save as UTF-8")
+    return source
+
+
+def comments(code: str) -> list[str]:
+    """Those in a piece of code, which need not be whole."""
+    found: list[str] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            found += [token.string.rstrip()] if token.type == tokenize.COMMENT else []
+    except (tokenize.TokenError, SyntaxError):
+        pass  # where the piece ends
+    return found
+
+
+# by the release that first has it: how its line looks, or how the parsers before it say no
+_NEWER = (
+    ((3, 14), re.compile(r"(?<![\w.'\"])(?:t|tr|rt)['\"]", re.I), ""),
+    ((3, 12), re.compile(r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[|^\s*type\s+\w+\s*(?:\[.*\]\s*)?="), ""),
+    ((3, 12), re.compile(r"\bf(['\"])[^'\"{}]*\{[^{}]*\1[^{}]*\1[^{}]*\}", re.I), "f-string"),
+    ((3, 12), re.compile(""), "f-string expression part cannot include"),
+)
+_PYTHON_2 = re.compile(
+    r"Missing parentheses in call to '(print|exec)'|leading zeros in decimal integer|parameters cannot be parenthesized"
+)
+_LINES_OF_2 = re.compile(r"\s*raise\s+[\w.]+\s*,|.*<>|.*\b(0x[\da-f]+|\d+)L\b|.*\b(ur|UR)['\"]|.*`\w+`", re.I)
+
+_ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
+
+
+def syntax_message(error: SyntaxError) -> str:
+    """What is wrong, and the way out where there is one."""
+    line = error.text or ""
+    if (newer := _newer(line, error.msg)) > sys.version_info[:2]:
+        this = ".".join(map(str, sys.version_info[:2]))
+        wanted = ".".join(map(str, newer))
+        return (
+            f"syntax of Python {wanted}, and this is Python {this} ({error.msg}); run torchmigrate with Python {wanted}"
+        )
+    old = _PYTHON_2.search(error.msg) or _LINES_OF_2.match(line)
+    why = error.msg + (_ASYNC if "async=" in line else "")
+    return f"not Python 3 ({why})" + ("; it looks like Python 2: port it to Python 3 first" if old else "")
+
+
+def _newer(line: str, message: str) -> tuple[int, int]:
+    """The release that first parses such a line, as far as that shows."""
+    for release, looks, says in _NEWER:
+        if message.startswith(says) and looks.search(line):
+            return release
+    return 0, 0

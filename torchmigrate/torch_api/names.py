@@ -1,0 +1,82 @@
+"""Names of torch: the documented name of an API, dtypes by tensor type, and what kind a string literal is."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+# where torch keeps what it documents one level up
+CANONICAL = (
+    ("torch.cuda.amp.autocast_mode.", "torch.cuda.amp."),
+    ("torch.cuda.amp.grad_scaler.", "torch.cuda.amp."),
+    ("torch.amp.autocast_mode.", "torch.amp."),
+    ("torch.amp.grad_scaler.", "torch.amp."),
+    ("torch.cuda.memory.", "torch.cuda."),
+    ("torch.cuda.random.", "torch.cuda."),
+    ("torch.cuda.streams.", "torch.cuda."),
+    ("torch.cuda.graphs.", "torch.cuda."),
+    ("torch.cuda.green_contexts.GreenContext", "torch.cuda.GreenContext"),
+    ("torch.xpu.memory.", "torch.xpu."),
+    ("torch.xpu.random.", "torch.xpu."),
+    ("torch.xpu.streams.", "torch.xpu."),
+    ("torch.xpu.graphs.", "torch.xpu."),
+    ("torch.mtia.memory.", "torch.mtia."),
+    ("torch.mtia.mtia_graph.", "torch.mtia."),
+    ("torch.mps.event.", "torch.mps."),
+    ("torch.accelerator.memory.", "torch.accelerator."),
+    ("torch.accelerator.graphs.", "torch.accelerator."),
+    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
+    ("torch.nn.parallel.data_parallel.", "torch.nn.parallel."),
+    ("torch.nn.parallel.DataParallel", "torch.nn.DataParallel"),
+    ("torch.distributed.distributed_c10d.", "torch.distributed."),
+    ("torch.utils.data.dataloader.", "torch.utils.data."),
+    ("torch.autograd.variable.", "torch.autograd."),
+    ("torch.serialization.", "torch."),
+    ("torch.random.", "torch."),
+)
+
+
+_LONG = tuple(prefix for prefix, _ in CANONICAL)
+
+
+def canonical(name: str) -> str:
+    if not name.startswith(_LONG):
+        return name
+    for prefix, short in CANONICAL:
+        if name.startswith(prefix):
+            return short + name[len(prefix) :]
+    return name
+
+
+DEVICE = re.compile(r"cuda(:(\d+)?)?")
+TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
+NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
+ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
+PROVIDER = re.compile(r"(CUDA|Tensorrt|NvTensorRTRTX)ExecutionProvider")
+BACKEND = re.compile(r"(mps|xpu|npu|hpu|mtia)(?::(\d+)?)?")
+SETTINGS = ("torch.backends.", "torch._inductor.config.")
+_STRINGS = {
+    "string:type": TYPE, "string:nccl": NCCL, "string:provider": PROVIDER, "string:environment": ENVIRONMENT,
+    "string:backend": BACKEND,
+}  # fmt: skip
+
+
+_PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r"cuda:?\{[^}]*\}"))
+
+
+def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
+    """Which table a string belongs to; a device string may be the first part of an f-string, `%`, `+` or `.format`."""
+    text = node.value
+    if not isinstance(text, str):
+        return None
+    if DEVICE.fullmatch(text) or any(p.fullmatch(text) for p in _PARTS):
+        if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
+            return None
+        return "string:device"
+    return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)
+
+
+DTYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8",
+    "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
+}  # fmt: skip

@@ -1,0 +1,146 @@
+"""A failed run's reports -> the project's line, the rules that touched it, and the likely cause in plain words."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.verify.diagnosis import causes, failures
+from torchmigrate.verify.diagnosis.case import Place, first_line
+from torchmigrate.verify.diagnosis.failures import Failure, Frame
+from torchmigrate.verify.workspace.line_map import Origin
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_ABOUT_CUDA = re.compile(r"cuda|nvidia|\bgpu", re.IGNORECASE)
+_EXITS = ("sys.exit", "exit", "quit", "SystemExit", "os._exit")
+_REFUSES = (ast.Raise, ast.Assert)
+Origins = Callable[[str, int], Origin | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """`path` (of the original project, relative to it, posix) and `line` are None if none of its lines took part."""
+
+    path: str | None
+    line: int | None
+    rules: tuple[str, ...]
+    cause: str
+    exception: str = ""
+
+    @property
+    def place(self) -> str:
+        """ "train.py:12", or "" where no line of the project is known."""
+        return "" if self.path is None else f"{self.path}:{self.line}"
+
+
+def diagnose(reports: list[dict[str, Any]], origin: Origins, project: Path, stderr: str = "") -> Diagnosis | None:
+    """What failed first in one run; None if neither the reports nor `stderr` tell of an exception.
+
+    `reports`: of the run's processes (simulated/witness.py). `origin`: (file, line) of the copy that ran -> of the
+    original, None for what is not the project's own. `project`: root of that copy. `stderr`: what the run wrote there,
+    for what no report holds.
+    """
+
+    def is_own(frame: Frame) -> bool:
+        installed = _INSTALLED & set(Path(frame.file).parts)
+        return not installed and origin(frame.file, frame.line) is not None
+
+    failure = failures.first(reports, is_own, stderr) or _refusal_of(stderr, project)
+    if failure is None:
+        return None
+    frame = next(filter(is_own, reversed(failure.frames)), None)
+    found = origin(frame.file, frame.line) if frame else None
+    cause = _cause(failure, frame, _named(origin))
+    exception = f"{failure.kind}: {first_line(failure.message)}".rstrip(": ")
+    if found is None:
+        return Diagnosis(None, None, (), cause, exception)
+    return Diagnosis(found.path, found.line, found.rules, cause, exception)
+
+
+def _named(origin: Origins) -> Place:
+    def place(file: str, line: int) -> str:
+        found = origin(file, line)
+        return f"{found.path}:{found.line}" if found else f"{Path(file).name}:{line}"
+
+    return place
+
+
+def _cause(failure: Failure, frame: Frame | None, place: Place) -> str:
+    """In order: a refusal by the program itself, a known class, that of what was being handled, its own words."""
+    code = str(failure.read("expression") or (linecache.getline(frame.file, frame.line).strip() if frame else ""))
+    handled = failure.handled
+    return (
+        (_refusal(frame) if frame and frame == failure.frames[-1] else None)
+        or causes.explain(failure, code, place)
+        or (causes.explain(handled, str(handled.read("expression") or ""), place) if handled else None)
+        or _own_words(failure)
+    )
+
+
+def _own_words(failure: Failure) -> str:
+    if failure.kind == "SystemExit" and failure.follows:
+        return f"the program itself ends with exit status {failure.message}"
+    return f"{failure.kind}: {first_line(failure.message)}".rstrip(": ")
+
+
+def _refusal(frame: Frame) -> str | None:
+    """Of a line of the program's own that raises, asserts or exits for want of CUDA."""
+    module = _tree(frame.file)
+    around = [node for node in ast.walk(module) if isinstance(node, ast.stmt) and _spans(node, frame.line)]
+    statement = max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
+    if statement is None or not (isinstance(statement, _REFUSES) or _exits(statement)):
+        return None
+    lacks = [node for node in around if _ABOUT_CUDA.search(_lack(node, frame.line))]
+    if not lacks and not _ABOUT_CUDA.search(ast.unparse(statement)):
+        return None
+    test = f", whose test is `{first_line(_lack(lacks[-1], frame.line))}`" if lacks else ""
+    return f"the program itself refuses to run without CUDA: a CUDA-only branch is left{test}"
+
+
+def _lack(node: ast.stmt, line: int) -> str:
+    """The test of an `if not ...`, an `else` or an `assert`, which has that line run if something is not there."""
+    if isinstance(node, ast.Assert):
+        return ast.unparse(node.test)
+    if not isinstance(node, ast.If):
+        return ""
+    negated = isinstance(node.test, ast.UnaryOp) or bool(re.search(r"!=|\bnot\b|== False", ast.unparse(node.test)))
+    in_body = any(_spans(inner, line) for inner in node.body)
+    return ast.unparse(node.test) if in_body == negated else ""
+
+
+def _exits(node: ast.AST) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else node
+    return isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
+
+
+def _spans(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _tree(file: str) -> ast.Module:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _refusal_of(stderr: str, project: Path) -> Failure | None:
+    """`raise SystemExit("text")` leaves no record and no traceback, only its text: the line that says it."""
+    said = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
+    if not said:
+        return None
+    for path in sorted(project.rglob("*.py")):
+        if said in path.read_text(encoding="utf-8", errors="replace") and not _INSTALLED & set(path.parts):
+            calls = (node for node in ast.walk(_tree(str(path))) if isinstance(node, ast.Call) and _says(node, said))
+            if call := next(calls, None):
+                return Failure("SystemExit", said, (Frame(str(path), call.lineno),))
+    return None
+
+
+def _says(call: ast.Call, text: str) -> bool:
+    return _exits(call) and any(isinstance(word, ast.Constant) and word.value == text for word in call.args)

@@ -1,0 +1,232 @@
+"""What a process of the verified program tells when it ends, however it does but by a signal: `<reports>/<pid>.json`.
+
+Nothing here may disturb the program: what it prints, raises and returns stays as it is, and a report that cannot be
+written is not written. A process that never imports torch reports only an exception.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from ..settings import Settings
+from . import children, failure
+
+_PYTEST = ("pytest", "py.test", "pytest.exe")
+_MOST = 20  # exceptions that one report holds
+
+
+class _Process:
+    """This process, from its start or from the fork that made it."""
+
+    def __init__(self, reports: str, project: str, facts: dict[str, str], inherited: dict[str, Any]) -> None:
+        self.reports, self.project, self.facts = reports, project, facts
+        self.inherited = inherited  # statistics of the process it was forked from
+        self.exception: dict[str, Any] | None = None
+        self.others: list[dict[str, Any]] = []  # did not end the process: in threads, workers, tests
+        self.notes: list[str] = []
+
+
+_process: _Process | None = None
+
+
+def install(settings: Settings) -> None:
+    """Reports on this process and those it forks, into `settings.reports`.
+
+    Once per process, before the program runs; torch need not be there, nor ever be imported.
+    """
+    global _process
+    if _process is not None:
+        return
+    project = os.path.realpath(settings.project) if settings.project else ""
+    facts = {"backend": settings.backend, "evidence": settings.evidence, "tier": settings.tier}
+    _process = _Process(os.path.abspath(settings.reports), project, facts, {})
+    atexit.register(_at_exit)  # the first one registered runs last
+    _watch_uncaught()
+    _watch_sys_exit()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+    command = getattr(sys, "orig_argv", sys.argv)
+    if "--multiprocessing-fork" in command:  # its "spawn"; under "fork" and "forkserver" _after_fork does it
+        import multiprocessing.util  # noqa: F401  about to be imported anyway
+
+        _watch_children()
+    if any(os.path.basename(word) in _PYTEST for word in command[:8]):
+        plugins = os.environ.get("PYTEST_PLUGINS")
+        os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, f"{__package__}.failing_tests")))
+    if "torch" in sys.modules:
+        torch_imported()
+
+
+def torch_imported() -> None:
+    """To be called once torch is there: sees what its threads and DataLoader workers pass on to another one."""
+    wrapper = getattr(sys.modules.get("torch._utils"), "ExceptionWrapper", None)
+    if wrapper is None or hasattr(wrapper.__init__, "__wrapped__"):
+        return
+    make = wrapper.__init__
+
+    @functools.wraps(make)
+    def wrap(self: Any, exc_info: Any = None, where: str = "in background") -> None:
+        remember((exc_info or sys.exc_info())[1], where)
+        make(self, exc_info, where)
+
+    wrapper.__init__ = wrap
+
+
+def remember(error: BaseException | None, where: str) -> None:
+    """An exception that does not end this process; `where` it was raised, in words."""
+    _add(error, where, ends=False)
+
+
+def note(text: str) -> None:
+    """A line for this process's report."""
+    if _process is not None and text not in _process.notes:
+        _process.notes.append(text)
+
+
+def write() -> None:
+    """Writes this process's report, in place of one written before."""
+    with contextlib.suppress(Exception):
+        if _process is not None and ("torch" in sys.modules or _process.exception or _process.others):
+            _write(_process)
+
+
+def _write(process: _Process) -> None:
+    import json
+
+    os.makedirs(process.reports, exist_ok=True)
+    place = os.path.join(process.reports, f"{os.getpid()}.json")
+    with open(place + ".part", "w", encoding="utf-8") as file:
+        json.dump(_report(process), file, default=str)
+    os.replace(place + ".part", place)
+
+
+def _report(process: _Process) -> dict[str, Any]:
+    torch = sys.modules.get("torch")
+    return {
+        "pid": os.getpid(),
+        "argv": list(getattr(sys, "argv", [])),
+        "torch": None if torch is None else str(getattr(torch, "__version__", "")),
+        **process.facts,
+        **_since(_statistics(), process.inherited),
+        "exception": process.exception,
+        "others": process.others,
+        "notes": process.notes,
+    }
+
+
+def _statistics() -> dict[str, Any]:
+    """Of the device, from the start of the process or of the one it was forked from."""
+    nothing: dict[str, Any] = {"kernels": None, "random_kernels": None, "operators": {}, "peak_bytes": []}
+    if "torch" not in sys.modules:
+        return nothing
+    try:
+        from ..activate import statistics
+
+        return {**nothing, **statistics()}
+    except Exception as error:
+        note(f"no statistics of the device: {type(error).__name__}: {error}")
+        return nothing
+
+
+def _since(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What was counted after a fork: the child has its parent's counters."""
+
+    def grown(key: str) -> Any:
+        return now[key] if now[key] is None else now[key] - (before.get(key) or 0)
+
+    old = before.get("operators", {})
+    operators = {name: count - old.get(name, 0) for name, count in now["operators"].items()}
+    counted = {"kernels": grown("kernels"), "random_kernels": grown("random_kernels")}
+    return {**now, **counted, "operators": {name: count for name, count in operators.items() if count}}
+
+
+def _add(error: BaseException | None, where: str, ends: bool) -> None:
+    with contextlib.suppress(Exception):
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            _keep(lambda process: failure.of_exception(error, process.project), where, ends)
+
+
+def _keep(make: Callable[[_Process], dict[str, Any]], where: str, ends: bool) -> None:
+    if _process is None:
+        return
+    record = {**make(_process), "where": where}
+    if not ends:
+        _process.others = [*_process.others, record][:_MOST]
+    elif not (record["type"] == "SystemExit" and _is_better(_process.exception)):
+        _process.exception = record
+    write()  # now: a worker or rank of a failing program is often killed before it ends
+
+
+def _is_better(record: dict[str, Any] | None) -> bool:
+    """Than the sys.exit that follows it: torch's and multiprocessing's children end by one."""
+    return record is not None and (record["type"] != "SystemExit" or record["cause"] is not None)
+
+
+def _at_exit() -> None:
+    if _process is not None and _process.exception is None:
+        # The program may have put another sys.excepthook in place of ours; pytest sets it for a failing test
+        last = getattr(sys, "last_value", None)
+        if isinstance(last, BaseException) and not _process.others:
+            _add(last, "", ends=True)
+    write()
+
+
+def _watch_uncaught() -> None:
+    of_main, of_threads = sys.excepthook, threading.excepthook
+
+    def excepthook(kind: Any, error: Any, traceback: Any) -> None:
+        _add(error, "", ends=True)
+        of_main(kind, error, traceback)
+
+    def thread_excepthook(uncaught: Any) -> None:
+        remember(uncaught.exc_value, f"in thread {getattr(uncaught.thread, 'name', '')}")
+        of_threads(uncaught)
+
+    sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+
+
+def _watch_sys_exit() -> None:
+    """`sys.excepthook` never sees a SystemExit. (`raise SystemExit("text")` is not seen here either.)"""
+    leave = sys.exit
+
+    @functools.wraps(leave)
+    def exit(status: Any = None, /) -> Any:
+        if status:
+            _add_exit(status, sys._getframe(1))
+        leave(status)
+
+    sys.exit = exit
+
+
+def _add_exit(status: Any, caller: FrameType) -> None:
+    with contextlib.suppress(Exception):
+        _keep(lambda process: failure.of_exit(status, caller, process.project), "", True)
+
+
+def _watch_children() -> None:
+    if children.watch(lambda error: _add(error, "", ends=True), write):
+        torch_imported()
+
+
+_at_fork: dict[str, Any] = {}
+
+
+def _before_fork() -> None:
+    global _at_fork
+    _at_fork = _statistics()  # here: in the child another thread's lock may be held for ever
+
+
+def _after_fork() -> None:
+    global _process
+    if _process is not None:
+        _process = _Process(_process.reports, _process.project, _process.facts, _at_fork)
+        with contextlib.suppress(Exception):
+            _watch_children()

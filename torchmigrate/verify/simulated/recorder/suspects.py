@@ -1,0 +1,214 @@
+"""The tensors that took part in what failed, and those of them that are where they should not be."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import re
+import sys
+import types
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from . import provenance
+from .frames import MISSING, Entry, evaluate, failed_expression, is_own, operands, parts, readable
+
+_MOST = 2000  # tensors found in one expression
+_VISITED = 5000  # objects looked at for that
+_WIDTH = 500  # of one container
+_LISTED, _SUSPECTED, _OUTWARD = 20, 5, 8
+_LONGEST = 200  # characters of an expression
+_DEEPEST = 3  # containers and objects inside one another; modules to any depth
+_WIDE = ("float64", "complex128")
+_SAYS_WIDE = re.compile(r"float64|double|fp64", re.IGNORECASE)
+_WANTS_HOST = re.compile(
+    r"to numpy|should be a 1D CPU|must be on (the )?CPU|ByteTensor|cannot pin|dense CPU", re.IGNORECASE
+)
+_SAYS_CPU = re.compile(r"\bcpu\b")
+_HOLDS_NONE = (str, bytes, int, float, type, types.ModuleType, types.FunctionType)
+_OFF_DEVICE = ("cpu", "meta", "numpy")
+
+
+class Found(NamedTuple):
+    """A tensor, generator or array: what it is called in the frame, and the variable it was found through."""
+
+    name: str
+    root: str
+    value: Any
+
+
+def find(entries: list[Entry], message: str, project: str) -> dict[str, Any]:
+    """`expression` and `tensors` of the project's innermost frame; `suspects`: of those, its callers' or torch's own.
+
+    Each as name, device ("numpy" for an array), dtype ("torch.Generator" for a generator), shape; a suspect also with
+    the file and line of its frame, where it was `made`, and `guard`: the statement that would have put it elsewhere.
+    `parts` is the number of tensors, where a whole module or container is suspected. `dtype` is "" where not known.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not entries:
+        return {"expression": None, "tensors": [], "suspects": []}
+    try:
+        with torch._C.DisableTorchFunctionSubclass():  # a tensor subclass's code stays out of it
+            return _find(entries, message, project)
+    except Exception:
+        return {"expression": None, "tensors": [], "suspects": []}
+
+
+def _find(entries: list[Entry], message: str, project: str) -> dict[str, Any]:
+    own = [i for i in range(len(entries)) if is_own(entries[i].file, project)][: -_OUTWARD - 1 : -1]
+    found = {i: list(_tensors_at(entries[i])) for i in own}
+    last = len(entries) - 1
+    inner = found.get(last) or list(_tensors_at(entries[last]))
+    listed = found[own[0]] if own else inner
+    return {
+        "expression": _text(entries[own[0]]) if own else None,
+        "tensors": [_described(each) for each in listed[:_LISTED]],
+        "suspects": _suspects(entries, found, inner, message, project),
+    }
+
+
+def _suspects(
+    entries: list[Entry], found: dict[int, list[Found]], inner: list[Found], message: str, project: str
+) -> list[dict[str, Any]]:
+    """In order: what the innermost frame holds, by the project's name; in the project's own frames, innermost first."""
+    last, here = len(entries) - 1, next(iter(found), None)
+    # Inside a module or container there may be something on the CPU that has nothing to do with it: later
+    named = {} if here is None else {here: [each for each in found[here] if each.name == each.root]}
+    suspects = _known_as(_odd(inner, message), found) or _first_odd(named, inner, message)
+    if not suspects and here is not None and (unnamed := _unnamed(entries[here], message)):
+        return [unnamed]
+    suspects = suspects or _first_odd(found, inner, message) or [(last, each) for each in _odd(inner, message)]
+    return [_suspect(*group, entries, project) for group in _grouped(suspects, {last: inner, **found})]
+
+
+def _unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
+    """The one operand that has no name, as in `self.embed(torch.arange(3))`, where all that have one are in order."""
+    node = failed_expression(entry)
+    unnamed = [each for each in operands(node) if _is_unnamed(each, entry.frame)] if node else []
+    if len(unnamed) != 1 or not _SAYS_CPU.search(message):
+        return None
+    place = {"file": entry.file, "line": unnamed[0].lineno}
+    tensor = {"name": ast.unparse(unnamed[0])[:_LONGEST], "device": "cpu", "dtype": "", "shape": [], "parts": 1}
+    return {**tensor, **place, "made": place, "guard": None}
+
+
+def _is_unnamed(node: ast.expr, frame: types.FrameType) -> bool:
+    """And made of nothing that is on the device."""
+    values = [value for _, value in readable(node, frame)]
+    on_device = any(_is_tensor(value) and str(value.device) not in _OFF_DEVICE for value in values)
+    return evaluate(node, frame) is MISSING and not on_device
+
+
+def _text(entry: Entry) -> str | None:
+    node = failed_expression(entry)
+    compound = isinstance(node, ast.stmt) and hasattr(node, "body")  # before Python 3.11
+    if node is None or compound:
+        return linecache.getline(entry.file, entry.line).strip()[:_LONGEST] or None
+    return ast.unparse(node)[:_LONGEST]
+
+
+def _known_as(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int, Found]]:
+    """What the innermost frame, which may be torch's, holds: as the project calls it."""
+    names = ((i, known) for each in odd for i in found for known in found[i] if known.value is each.value)
+    return list({id(known.value): (i, known) for i, known in reversed(list(names))}.values())[::-1]
+
+
+def _first_odd(found: dict[int, list[Found]], inner: list[Found], message: str) -> list[tuple[int, Found]]:
+    for i, tensors in found.items():
+        inside = {id(each.value) for each in tensors}
+        odd = [(i, each) for each in _odd([*tensors, *inner], message) if id(each.value) in inside]
+        if odd:
+            return odd
+    return []
+
+
+def _odd(tensors: list[Found], message: str) -> list[Found]:
+    """Those that explain the message; a number (a tensor without dimensions) may be on the CPU."""
+    shown = [(each, _described(each)) for each in tensors]
+    if _SAYS_WIDE.search(message):
+        return [each for each, it in shown if it["dtype"].rpartition(".")[2] in _WIDE]
+    if "generator" in message:
+        return [each for each, it in shown if it["dtype"] == "torch.Generator"]
+    devices = Counter(it["device"] for _, it in shown if it["device"] not in _OFF_DEVICE)
+    if _WANTS_HOST.search(message):
+        return [each for each, it in shown if it["device"] in devices]
+    if devices or "device" in message:
+        on_host = [(each, it) for each, it in shown if it["device"] == "cpu" and it["dtype"] != "torch.Generator"]
+        if on_host:
+            return [each for each, it in on_host if it["shape"]] or [each for each, _ in on_host]
+    usual = max(devices, key=lambda device: devices[device], default="")
+    return [each for each, it in shown if it["device"] in devices and it["device"] != usual]
+
+
+def _grouped(suspects: list[tuple[int, Found]], found: dict[int, list[Found]]) -> list[tuple[int, Found, int]]:
+    """One for all tensors of a variable, if all of them are where the suspects are."""
+    groups: dict[tuple[int, str], list[Found]] = {}
+    for i, each in suspects:
+        groups.setdefault((i, each.root), []).append(each)
+    result: list[tuple[int, Found, int]] = []
+    for (i, root), members in groups.items():
+        all_of_it = [each for each in found[i] if each.root == root]
+        whole = len(all_of_it) > 1 and len({(str(each.value.device), each.value.dtype) for each in all_of_it}) == 1
+        first = Found(root, root, members[0].value)
+        result += [(i, first, len(all_of_it))] if whole else [(i, member, 1) for member in members]
+    return result[:_SUSPECTED]
+
+
+def _suspect(i: int, each: Found, count: int, entries: list[Entry], project: str) -> dict[str, Any]:
+    place = {"file": entries[i].file, "line": entries[i].line, "parts": count}
+    return {**_described(each), **place, **provenance.where(each.name, each.value, entries, i, project)}
+
+
+def _described(each: Found) -> dict[str, Any]:
+    value, kind = each.value, type(each.value).__name__
+    device = "numpy" if kind == "ndarray" else str(value.device)
+    dtype = "torch.Generator" if kind == "Generator" else str(value.dtype)
+    return {"name": each.name, "device": device, "dtype": dtype, "shape": [int(n) for n in getattr(value, "shape", ())]}
+
+
+def _tensors_at(entry: Entry) -> Iterator[Found]:
+    node = failed_expression(entry)
+    if node is None:
+        return
+    seen: set[int] = set()
+    values = ((text, value) for text, value in readable(node, entry.frame))
+    found = (Found(name, text, it) for text, value in values for name, it in _tensors_in(text, value, _DEEPEST, seen))
+    yield from itertools.islice(found, _MOST)
+
+
+def _tensors_in(name: str, value: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if (
+        len(seen) > _VISITED
+        or id(value) in seen
+        or isinstance(value, (str, bytes, int, float, type, types.ModuleType, types.FunctionType))
+    ):
+        return
+    seen.add(id(value))
+    if _is_tensor(value):
+        yield name, value
+    elif depth:
+        module = _is_module(value)
+        for text, part in _children(name, value, module):
+            yield from _tensors_in(text, part, depth if module and _is_module(part) else depth - 1, seen)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch, array = sys.modules["torch"], getattr(sys.modules.get("numpy"), "ndarray", None)
+    return issubclass(type(value), (torch.Tensor, torch.Generator, *((array,) if array else ())))
+
+
+def _is_module(value: Any) -> bool:
+    return issubclass(type(value), sys.modules["torch"].nn.Module)
+
+
+def _children(name: str, value: Any, module: bool) -> Iterator[tuple[str, Any]]:
+    if issubclass(type(value), dict):
+        items = itertools.islice(dict.items(value), _WIDTH)
+        yield from ((f"{name}[{k!r}]" if isinstance(k, (str, int)) else f"{name}[...]", part) for k, part in items)
+    elif type(value) in (list, tuple):
+        yield from ((f"{name}[{k}]", part) for k, part in enumerate(value[:_WIDTH]))
+    else:
+        stored = itertools.islice(parts(value).items(), _WIDTH)
+        yield from ((f"{name}[{k}]" if str(k).isdigit() and module else f"{name}.{k}", part) for k, part in stored)

@@ -1,0 +1,218 @@
+"""What each backend's Python lacks on a CPU build: repairs, and the torch.npu that an NPU's own package would bring."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import sys
+import types
+from typing import Any
+
+from ..settings import Settings
+from . import unsupported
+from .c_module import SimulatedProperties, elapsed_time, timed
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def name_it(settings: Settings) -> None:
+    """Backends out of torch's tree take the PrivateUse1 type under their own name."""
+    if not settings.profile.in_tree:
+        torch = _torch()
+        torch.utils.rename_privateuse1_backend(settings.backend)
+        module = module_of(settings)
+        torch._register_device_module(settings.backend, module)
+        _package(f"torch_{settings.backend}", settings.backend, module)
+        torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+
+
+def _package(name: str, attribute: str, module: types.ModuleType) -> None:
+    """torch_npu, which a program for NPUs imports; in place of one that is installed, which finds no device."""
+    package = types.ModuleType(name, "Simulated by torchmigrate.")
+    package.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    setattr(package, attribute, module)
+    sys.modules[name] = package
+
+
+def patch(settings: Settings) -> None:
+    """In-tree backends: what else says that they are not there."""
+    repair = {"mps": _mps, "xpu": _xpu, "cuda": _cuda, "mtia": _mtia}.get(settings.backend)
+    if repair:
+        repair(settings)
+
+
+def _mps(settings: Settings) -> None:
+    C: Any = _torch()._C
+    C._has_mps = True
+    C._mps_get_name = lambda: "simulated mps device"
+    C._mps_get_core_count = lambda: 8
+    C._mps_isCaptureEnabled = C._mps_isCapturing = lambda: False
+    for name in ("compileShader", "loadMetalllib", "loadMetallibFromPath", "startCapture", "host_alias_storage"):
+        setattr(C, f"_mps_{name}", _no_metal)
+
+
+def _no_metal(*args: Any) -> Any:
+    raise RuntimeError("a simulated MPS device has no Metal")
+
+
+def _xpu(settings: Settings) -> None:
+    """On the CPU torch's LSTM asks oneDNN, whose stub has no entry for XPU: kept from it, unlike other kernels, which
+    would then give other last digits than on the other devices."""
+    torch = _torch()
+    plain = torch._VF.lstm
+
+    def lstm(*args: Any) -> Any:
+        before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            return plain(*args)
+        finally:
+            torch._C._set_mkldnn_enabled(before)
+
+    torch._VF.lstm = lstm
+
+
+def _cuda(settings: Settings) -> None:
+    major, minor = divmod(settings.profile.runtime_version // 10, 100)
+    _torch().version.cuda = f"{major}.{minor}"
+    _storages()
+
+
+def _storages() -> None:
+    """torch.UntypedStorage's methods for CUDA's memory, which a CPU build has not."""
+    torch = _torch()
+    resize = torch.UntypedStorage.resize_
+
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return resize(self, size)
+        holder = torch.empty(0, dtype=torch.uint8, device=self.device).set_(self)
+        torch.ops.torchmigrate_simulated.resize_storage(holder, size)
+        return self
+
+    torch.UntypedStorage.resize_ = resize_
+    torch.UntypedStorage._share_cuda_ = unsupported.refused("StorageBase._share_cuda_")
+
+
+def _mtia(settings: Settings) -> None:
+    """What the hooks of an MTIA device would give as Python objects."""
+    torch = _torch()
+    C, accelerator = torch._C, torch.accelerator
+
+    def memory_stats(index: int) -> dict[str, Any]:
+        stats = accelerator.memory_stats(index)
+        dram = {
+            "allocated_bytes": stats["allocated_bytes.all.current"],
+            "peak_bytes": stats["allocated_bytes.all.peak"],
+        }
+        return {**stats, "dram": {**dram, "total_bytes": accelerator.get_memory_info(index)[1]}}
+
+    C._mtia_memoryStats = memory_stats
+    C._mtia_resetPeakMemoryStats = accelerator.reset_peak_memory_stats
+    C._mtia_getDeviceCapability = lambda index: (0, 0)
+    C._mtia_getDeviceProperties = lambda index: {"total_memory": accelerator.get_memory_info(index)[1]}
+    C._mtia_getCurrentRawStream = lambda index: C._accelerator_getStream(index).stream_id
+    C._mtia_recordMemoryHistory = C._mtia_attachOutOfMemoryObserver = lambda *args: None
+    C._mtia_memorySnapshot = lambda *args: {}
+    C._mtia_graphPoolHandle = lambda: (0, 1)
+
+
+def module_of(settings: Settings) -> types.ModuleType:
+    """torch.npu: torch.cuda's names, as torch_npu has them."""
+    torch = _torch()
+    module = types.ModuleType(f"torch.{settings.backend}")
+    names = {**_everywhere(torch.accelerator), **_device_names(torch, settings), **_random_names(torch, settings)}
+    for name, value in names.items():
+        setattr(module, name, value)
+    return module
+
+
+def _everywhere(accelerator: Any) -> dict[str, Any]:
+    same = ("synchronize", "empty_cache", "current_stream", "set_stream", "memory_allocated", "max_memory_allocated")
+    more = (
+        "memory_reserved",
+        "max_memory_reserved",
+        "reset_peak_memory_stats",
+        "reset_accumulated_memory_stats",
+        "memory_stats",
+    )
+    return {
+        **{name: getattr(accelerator, name) for name in (*same, *more)},
+        "mem_get_info": accelerator.get_memory_info,
+    }
+
+
+def _device_names(torch: Any, settings: Settings) -> dict[str, Any]:
+    accelerator = torch.accelerator
+
+    class device(accelerator.device_index):  # type: ignore[misc, name-defined]
+        def __init__(self, where: Any) -> None:
+            super().__init__(_index(torch, where))
+
+    class Event(torch.Event):  # type: ignore[misc]
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+            return timed(super().__new__(cls, settings.backend, enable_timing=enable_timing), enable_timing)
+
+        elapsed_time = elapsed_time
+
+    class Stream(torch.Stream):  # type: ignore[misc]
+        def __new__(cls, device: Any = None, priority: int = 0, **data: int) -> Any:
+            here = torch.device(settings.backend, _index(torch, device))
+            return super().__new__(cls, **data) if data else super().__new__(cls, here, priority=priority)
+
+    def properties(where: Any = None) -> SimulatedProperties:
+        return SimulatedProperties(settings.backend, _index(torch, where))
+
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "_initialized": True,  # torch.utils.checkpoint keeps the random numbers of such a device only
+        "_is_in_bad_fork": lambda: torch.ops.torchmigrate_simulated.in_bad_fork(),
+        "_lazy_init": lambda: None,
+        "init": lambda: None,
+        "device_count": lambda: settings.count,
+        "current_device": accelerator.current_device_index,
+        "set_device": lambda where: accelerator.set_device_index(_index(torch, where)),
+        "device": device,
+        "Event": Event,
+        "Stream": Stream,
+        "stream": lambda stream: stream or contextlib.nullcontext(),  # a torch.Stream is its own context
+        "default_stream": lambda where=None: torch.Stream(
+            stream_id=0, device_index=_index(torch, where), device_type=20
+        ),
+        "get_device_name": lambda where=None: properties(where).name,
+        "get_device_properties": properties,
+        "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
+        "is_bf16_supported": lambda: True,
+    }
+
+
+def _random_names(torch: Any, settings: Settings) -> dict[str, Any]:
+    def generator(where: Any = None) -> Any:
+        return torch.ops.torchmigrate_simulated.default_generator(_index(torch, where))
+
+    def manual_seed_all(seed: int) -> None:
+        for i in range(settings.count):
+            generator(i).manual_seed(seed)
+
+    return {
+        "manual_seed": lambda seed: generator().manual_seed(seed) and None,
+        "manual_seed_all": manual_seed_all,
+        "seed": lambda: generator().seed() and None,
+        "seed_all": lambda: manual_seed_all(generator().seed()),
+        "initial_seed": lambda: generator().initial_seed(),
+        "get_rng_state": lambda device=None: generator(device).get_state(),
+        "set_rng_state": lambda new_state, device=None: generator(device).set_state(new_state) and None,
+        "get_rng_state_all": lambda: [generator(i).get_state() for i in range(settings.count)],
+        "set_rng_state_all": lambda states: [generator(i).set_state(state) for i, state in enumerate(states)] and None,
+    }
+
+
+def _index(torch: Any, where: Any) -> int:
+    """None and a device without an index: the current one."""
+    index = where if where is None or isinstance(where, int) else torch.device(where).index
+    return torch.accelerator.current_device_index() if index is None else index
