@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.formats.positions import Entry, utf16
+from torchmigrate.semantic.spelling import spelled
 from torchmigrate.helper import import_edits
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import placed
@@ -49,7 +50,7 @@ class Fixes:
             passes.append(drops)
             text = replace(text, utf8=compose(text.utf8, drops))
             after = SemanticModel(entry.path, text, self.facts)
-        torch = "torch" in fix.needs and not any(after.names["torch"] in scope.names for scope in after.scopes)
+        torch = "torch" in fix.needs and not any(spelled(after)["torch"] in scope.names for scope in after.scopes)
         if "accel" in fix.needs or torch:
             statement = placed(self.facts, entry.path, text).statement if "accel" in fix.needs else ""
             edit = with_import(text, entry.path, self.facts, statement, torch)
