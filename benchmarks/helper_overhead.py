@@ -96,9 +96,9 @@ def _environment(kind: str, evidence: str) -> dict[str, str]:
     if evidence != "simulated":
         return {**os.environ, "TORCH_ACCEL_DEVICE": kind}
     sys.path.insert(0, str(ROOT))
-    from torchmigrate.verify.workspace.activation import environment
+    from torchmigrate.verify.run import simulated_environment
 
-    return environment(kind)
+    return simulated_environment(kind)
 
 
 def _answer(code: str) -> str:

@@ -78,7 +78,7 @@ def _modules() -> list[Path]:
 
 
 def _statements(text: bytes) -> Iterator[bytes]:
-    from torchmigrate.symbols.scope import first_line
+    from torchmigrate.syntax.scope import first_line
 
     lines = text.splitlines(keepends=True)
     body = [node for node in ast.parse(text).body if getattr(node, "module", None) != "__future__"]
@@ -109,7 +109,7 @@ def triggers(tree: Path, listed: Path) -> None:
 
 def _rules() -> Any:
     sys.path.insert(0, str(ROOT))
-    from torchmigrate.rewriting.dispatch import dispatch_table
+    from torchmigrate.rewriting.visitor import dispatch_table
     from torchmigrate.rules import packs
 
     return dispatch_table(packs.load(cases=False))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.base.schema import Kind
-from torchmigrate.catalog import row, row_reader
 from torchmigrate.config.config_file import toml
 from torchmigrate.config.keys import KEYS, NAME
 from torchmigrate.fixers import registry
-from torchmigrate.project import project_helper
+from torchmigrate.project import helper_file
 from torchmigrate.rules import packs, reader
 from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE
+from torchmigrate.surveys import catalog_rows
 
 HERE = Path(__file__).resolve().parent
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -104,7 +104,7 @@ def config_schema() -> Json:
     for key in ("select", "ignore"):
         found[key]["items"] = {"$ref": "#/definitions/name"}
     found["per-file-ignores"]["additionalProperties"]["items"] = {"$ref": "#/definitions/name"}
-    helper = sorted(project_helper._vendored())
+    helper = sorted(helper_file._vendored())
     found["helper-map"] |= {"properties": {name: {"type": "string"} for name in helper}, "additionalProperties": False}
     more = {"dependencies": {"helper-map": ["helper"]}, "definitions": {"name": _name()}}
     return _schema("torchmigrate settings", "[tool.torchmigrate] of a pyproject.toml.", found, **more)
@@ -169,18 +169,18 @@ def _about_python() -> Json:
 
 def catalog_schema() -> Json:
     """`catalog/*.toml`."""
-    verdicts = {name: {"enum": list(row.VERDICTS)} for name in row.BACKENDS if name != "mlx"}
+    verdicts = {name: {"enum": list(catalog_rows.VERDICTS)} for name in catalog_rows.BACKENDS if name != "mlx"}
     some = {"type": "object", "properties": verdicts, "additionalProperties": False}
     every = {**some, "required": [name for name in verdicts if name != "rocm"]}
     text, names = {"type": "string"}, {"type": "array", "items": {"type": "string", "minLength": 1}}
     special: Json = {
         "name": {**text, "pattern": r"^torch(\.[A-Za-z_]\w*)*$"},
-        "kind": {"enum": list(row.KINDS)}, "action": {"enum": list(row.ACTIONS)},
+        "kind": {"enum": list(catalog_rows.KINDS)}, "action": {"enum": list(catalog_rows.ACTIONS)},
         "since": {**text, "pattern": r"^(\d+\.\d+)?$"}, "rule": {"anyOf": [text, names]}, "also": names,
         "verdicts": {"anyOf": [text, every]}, "but": some,
     }  # fmt: skip
-    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in row_reader._KEYS}
-    left = {"if": {"properties": {"action": {"const": row.LEFT}}}, "then": {"required": ["why"]}}
+    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in catalog_rows._KEYS}
+    left = {"if": {"properties": {"action": {"const": catalog_rows.LEFT}}}, "then": {"required": ["why"]}}
     left["then"] |= {"properties": {"why": {"pattern": r"\S"}, "rule": {"type": "array", "maxItems": 0}}}
     left["else"] = {"required": ["rule"], "properties": {"rule": {"minItems": 1, "minLength": 1}}}
     rows = _table(api, ["name", "kind", "action", "verdicts"], **left)

@@ -14,10 +14,10 @@ import hypothesis
 import pytest
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult
 from torchmigrate.engine import case_runner
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import decode

@@ -8,11 +8,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, Unchanged
-from torchmigrate.engine.model import Plan
+from torchmigrate.diagnostics.finding import (
+    Changed,
+    Failed,
+    FileResult,
+    Finding,
+    Fix,
+    Safety,
+    Skipped,
+    Status,
+    Unchanged,
+)
+from torchmigrate.engine.planner import Plan
 from torchmigrate.project import discovery
-from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.source import encoding
 from torchmigrate.source.edits import Edit, compose
 

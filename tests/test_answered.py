@@ -6,7 +6,7 @@ import pytest
 
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.engine.case_runner import migrate
-from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import DispatchTable
 
 HEAD = "import torch\nimport accel\n"
 GRAPH = "g = torch.cuda.CUDAGraph()"  # hazard/cuda-only

@@ -15,7 +15,7 @@ from conftest import ROOT, module
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchmigrate.diagnostics import results
+from torchmigrate.diagnostics import finding
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.source import edits, encoding
@@ -181,5 +181,5 @@ def test_a_comment_is_never_lost() -> None:
 
 def test_an_import_on_the_line_moves_the_columns_of_that_line_alone() -> None:
     here = Finding("a/b", Safety.DISPLAY, 12, 14, "m", line=1, column=13, end_line=2, end_column=2)
-    moved = next(results.shifted([here], Edit(10, 10, "import x; "), 1))
+    moved = next(finding.shifted([here], Edit(10, 10, "import x; "), 1))
     assert (moved.start, moved.line, moved.column, moved.end_line, moved.end_column) == (22, 1, 23, 2, 2)

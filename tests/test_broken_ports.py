@@ -16,11 +16,9 @@ import pytest
 pytest.importorskip("torch")
 
 from torchmigrate.verify import session
+from torchmigrate.verify.migration import Migration, Origins
+from torchmigrate.verify.sandbox import Sandbox
 from torchmigrate.verify.verdict import Kind, Verdict
-from torchmigrate.verify.workspace import activation
-from torchmigrate.verify.workspace.line_map import Origins
-from torchmigrate.verify.workspace.migration import Migration
-from torchmigrate.verify.workspace.sandbox import Sandbox
 
 PORTS = Path(__file__).parent / "broken_ports"
 
@@ -108,7 +106,9 @@ def verified(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         project.mkdir()
         shutil.copy(folder / "original.py", project / "train.py")
         if (weights := folder / "make_weights.py").exists():
-            subprocess.run([sys.executable, str(weights)], cwd=project, env=activation.environment("cuda"), check=True)
+            subprocess.run(
+                [sys.executable, str(weights)], cwd=project, env=run.simulated_environment("cuda"), check=True
+            )
 
         def careless(sandbox: Sandbox, settings: object) -> Migration:
             shutil.copy(folder / "port.py", sandbox.rewritten / "train.py")

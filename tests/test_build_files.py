@@ -13,12 +13,11 @@ import pytest
 from conftest import Ran, git, planned, write_tree
 from hypothesis import strategies
 
-from torchmigrate.base import safe_read
+from torchmigrate.base import file_io
 from torchmigrate.base.globs import Names
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.results import Failed, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import Failed, Finding, Skipped, Status, Unchanged
 from torchmigrate.engine.case_runner import SHAPES, check_case
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.rules.reader import PackError
@@ -151,12 +150,12 @@ def test_the_limit_is_for_what_is_larger(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tmp_path, {"requirements.txt": BAD})
 
-    def refuse(path: object, opened: Callable[..., object] = safe_read.opened) -> object:
+    def refuse(path: object, opened: Callable[..., object] = file_io.opened) -> object:
         if str(path).endswith("requirements.txt"):
             raise PermissionError(13, "Permission denied")
         return opened(path)
 
-    monkeypatch.setattr(safe_read, "opened", refuse)
+    monkeypatch.setattr(file_io, "opened", refuse)
     results = list(planned(tmp_path, "check").values())
     assert [r.error for r in results if isinstance(r, Failed)] == ["cannot be read: Permission denied"]
 

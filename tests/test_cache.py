@@ -17,11 +17,11 @@ from conftest import ROOT, Ran
 from torchmigrate.base import user_cache
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Failed
+from torchmigrate.diagnostics.finding import Failed
 from torchmigrate.engine import plan_cache, planner
-from torchmigrate.engine.model import Plan
+from torchmigrate.engine.planner import Plan
 from torchmigrate.project import discovery
-from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]

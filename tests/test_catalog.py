@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran, python, write_tree
 
-from torchmigrate.catalog import load, prose
-from torchmigrate.catalog.row import BACKENDS, VERDICTS, Row
 from torchmigrate.rules import packs
 from torchmigrate.rules.reader import PackError
+from torchmigrate.surveys import catalog_prose, catalog_rows
+from torchmigrate.surveys.catalog_rows import BACKENDS, VERDICTS, Row
 
 Cli = Callable[..., Ran]
 
@@ -58,9 +58,9 @@ rule = ["hazard/cuda-only", "stream/stream"]
 """
 
 
-def read(tmp_path: Path, text: str = ROWS) -> load.Catalog:
+def read(tmp_path: Path, text: str = ROWS) -> catalog_rows.Catalog:
     file = write_tree(tmp_path, {"catalog/zzz.toml": text}) / "catalog" / "zzz.toml"
-    return load.gather([file], packs.load(cases=False).rules)
+    return catalog_rows.gather([file], packs.load(cases=False).rules)
 
 
 def rows(tmp_path: Path) -> dict[str, Row]:
@@ -154,7 +154,7 @@ def test_an_error_says_where_and_how(tmp_path: Path, text: str, line: int, what:
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = write_tree(tmp_path, {"zzz.toml": b"\xff"}) / "zzz.toml"
     with pytest.raises(PackError, match=r"zzz\.toml:1: byte 0xff is not UTF-8\nhelp: save it as UTF-8"):
-        load.gather([file])
+        catalog_rows.gather([file])
 
 
 def test_the_command_lines_do_not_read_it(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_find_by_the_name_that_torch_documents(tmp_path: Path, name: str) -> Non
 
 
 def test_a_row_in_words(tmp_path: Path) -> None:
-    assert prose.paragraph(rows(tmp_path)["torch.zzz.figure"]) == (
+    assert catalog_prose.paragraph(rows(tmp_path)["torch.zzz.figure"]) == (
         "`torch.zzz.figure` is a function. It is rewritten by the rule memory/statistics. In a migrated project it "
         "works on CUDA; works through the helper (`accel.memory_allocated`) on MPS, XPU and NPU; behaves differently "
         "on ROCm and MTIA; does nothing on the CPU; is missing on HPU; MLX is no torch device. torch has it since 2.6. "
@@ -212,13 +212,13 @@ def test_a_row_in_words(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_left_alone_in_words(tmp_path: Path) -> None:
-    text = prose.paragraph(rows(tmp_path)["torch.zzz.flag"])
+    text = catalog_prose.paragraph(rows(tmp_path)["torch.zzz.flag"])
     assert text.startswith("`torch.zzz.flag` is an attribute. It is left alone because only cuDNN reads it. In a ")
     assert text.endswith("Source: torch/zzz.py")
 
 
 def test_a_part_and_two_rules_in_words(tmp_path: Path) -> None:
-    text = prose.paragraph(rows(tmp_path)["torch.zzz.Thing"], "torch.zzz.Thing.x")
+    text = catalog_prose.paragraph(rows(tmp_path)["torch.zzz.Thing"], "torch.zzz.Thing.x")
     assert text.startswith("`torch.zzz.Thing.x` belongs to `torch.zzz.Thing`, a class. ")
     assert "It is reported by the rules hazard/cuda-only and stream/stream." in text
     assert "it works on CUDA, ROCm, MPS, XPU, NPU, HPU, MTIA and the CPU; MLX is no torch device." in text
@@ -359,7 +359,7 @@ def test_a_row_may_name_the_users_own_rules(own: Path, cli: Cli) -> None:
 def test_explain_shows_the_row_and_then_the_rules(own: Path, cli: Cli) -> None:
     out = cli("explain", "torch.zzz.figure").out
     head, _, rest = out.partition("\n\n")
-    assert " ".join(head.split()) == prose.paragraph(rows(own / "mine")["torch.zzz.figure"])
+    assert " ".join(head.split()) == catalog_prose.paragraph(rows(own / "mine")["torch.zzz.figure"])
     assert max(map(len, head.splitlines())) <= 100
     assert rest.startswith("memory/statistics\n")
 
@@ -383,7 +383,7 @@ def test_explain_of_a_name_that_nobody_knows(own: Path, cli: Cli) -> None:
 
 
 def test_the_words_for_all_verdicts(tmp_path: Path) -> None:
-    text = " ".join(prose.verdicts(row) for row in rows(tmp_path).values())
+    text = " ".join(catalog_prose.verdicts(row) for row in rows(tmp_path).values())
     for said in ("works on", "works through the helper", "does nothing on", "behaves differently on", "is missing on"):
         assert said in text
     assert len(VERDICTS) == 6

@@ -21,9 +21,11 @@ import torch
 from conftest import ROOT, Ran
 
 from torchmigrate import runtime
-from torchmigrate.catalog import load
-from torchmigrate.catalog.prose import NAMES, paragraph
-from torchmigrate.catalog.row import (
+from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.rules import packs
+from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys.catalog_prose import NAMES, paragraph
+from torchmigrate.surveys.catalog_rows import (
     BACKENDS,
     DIFFERENT,
     HELPER,
@@ -36,8 +38,6 @@ from torchmigrate.catalog.row import (
     WORKS,
     Row,
 )
-from torchmigrate.diagnostics.finding import Safety
-from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 
@@ -52,7 +52,7 @@ SOURCE = re.compile(r"https://\S+|pytorch #\d+( .*)?|(torch|aten|c10|test|tools|
 
 @cache
 def rows() -> dict[str, Row]:
-    return dict(load.load().rows)
+    return dict(catalog_rows.load().rows)
 
 
 @cache
@@ -125,7 +125,7 @@ def test_a_row_that_is_deleted_from_its_file_is_missed(tmp_path: Path) -> None:
     shorter = tmp_path / chosen.path.name
     shorter.write_text("[[api]]".join([head, *kept]), encoding="utf-8")
     files = [shorter if path == chosen.path else path for path in {row.path for row in rows().values()}]
-    assert chosen.name in missing(walked(), load.gather(files).rows)
+    assert chosen.name in missing(walked(), catalog_rows.gather(files).rows)
 
 
 # ---- what rows name
@@ -422,7 +422,7 @@ def test_all_rows_as_text_and_markdown(cli: Cli) -> None:
 def test_loading_is_quick() -> None:
     def once() -> float:
         start = time.process_time()
-        load.load()
+        catalog_rows.load()
         return time.process_time() - start
 
     assert min(once() for _ in range(3)) < 1  # 0.15 s, if the machine is quiet

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran, write_tree
 
-from torchmigrate.catalog import load
-from torchmigrate.catalog.row import BACKENDS, Row
-from torchmigrate.catalog.usage import survey
 from torchmigrate.config.settings import Settings
+from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys.catalog_rows import BACKENDS, Row
+from torchmigrate.surveys.catalog_usage import survey
 
 Cli = Callable[..., Ran]
 
@@ -33,12 +33,12 @@ KINDS = {
 }
 
 
-def some_catalog() -> load.Catalog:
+def some_catalog() -> catalog_rows.Catalog:
     verdicts = dict.fromkeys(BACKENDS, "works")
     row = Row("", "", verdicts, "reported", ("stream/stream",), "", "", "", "torch", "", "", Path(), 1)
     from dataclasses import replace
 
-    return load.Catalog({name: replace(row, name=name, kind=kind) for name, kind in sorted(KINDS.items())})
+    return catalog_rows.Catalog({name: replace(row, name=name, kind=kind) for name, kind in sorted(KINDS.items())})
 
 
 def used(tmp_path: Path, text: str, **files: str) -> dict[str, int]:

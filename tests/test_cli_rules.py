@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran, git, python
 
-from torchmigrate.cli.progress import Progress
+from torchmigrate.cli.output import Progress
 from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
@@ -227,7 +227,7 @@ def test_the_bar_comes_on_a_terminal_and_after_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, seconds: float, shown: bool
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("torchmigrate.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("torchmigrate.cli.output.time.monotonic", lambda: now[0])
     if terminal:
         monkeypatch.setattr(sys, "stderr", _Terminal(sys.stderr))
     with Progress() as progress:

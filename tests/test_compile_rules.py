@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend
 
-from torchmigrate.fixers.compile.options import _BACKENDS
+from torchmigrate.fixers.api.compile import _BACKENDS
 
 
 @pytest.fixture(autouse=True)

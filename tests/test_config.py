@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import Ran
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
 from torchmigrate.config.settings import Settings
 from torchmigrate.project.builder import torch_floor
-from torchmigrate.torch_api.versions import version_of
+from torchmigrate.torch_api.names import version_of
 
 
 def write(directory: Path, text: str, name: str = "pyproject.toml") -> Path:

@@ -12,8 +12,7 @@ import torch
 from conftest import planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Status
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed, Status
 from torchmigrate.engine import planner
 from torchmigrate.project.process_facts import makes_default, sets_device
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchmigrate.verify.diagnosis.diagnose import Diagnosis, diagnose
-from torchmigrate.verify.workspace.line_map import Origin
+from torchmigrate.verify.migration import Origin
 
 Record = dict[str, Any]
 MIXED = "Expected all tensors to be on the same device, but got mat2 is on cpu, different from other tensors on mps:0"

@@ -11,8 +11,7 @@ import pytest
 from conftest import git
 
 from torchmigrate.base import limits
-from torchmigrate.diagnostics.finding import Finding, Safety
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed, Finding, Safety
 from torchmigrate.formats.diff import readable, unified
 
 

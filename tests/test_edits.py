@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.diagnostics.finding import Finding, Fix, Safety, choose
-from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Finding, Fix, Safety, Unchanged, choose
 from torchmigrate.source.edits import Edit, compose, flatten, original_offset
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"

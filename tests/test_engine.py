@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from conftest import planned, python, texts_after, write_plan, write_tree
 
-from torchmigrate.base import safe_read
+from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed, Failed, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Failed, Skipped, Unchanged
 from torchmigrate.engine import planner
 from torchmigrate.project import builder
 
@@ -104,14 +104,14 @@ def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_file_that_the_disk_does_not_give_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, read = write_tree(tmp_path, {"train.py": TRAIN, "other.py": TRAIN}), safe_read.read
+    root, read = write_tree(tmp_path, {"train.py": TRAIN, "other.py": TRAIN}), file_io.read
 
     def failing(path: str | Path, most: int = -1) -> bytes:
         if Path(path).name == "train.py":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(path, most)
 
-    monkeypatch.setattr(safe_read, "read", failing)
+    monkeypatch.setattr(file_io, "read", failing)
     found = planned(root)
     assert found["train.py"] == Failed(root / "train.py", "cannot be read: Input/output error")
     assert isinstance(found["other.py"], Changed)

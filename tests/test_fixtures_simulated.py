@@ -18,7 +18,7 @@ from test_fixtures import DEFAULTS, FIXTURES, SPEC, copy_project, expected_chang
 
 from torchmigrate.verify.compare import Tolerance, compare, reference
 from torchmigrate.verify.printed import Kind, Line, lines
-from torchmigrate.verify.workspace.activation import environment
+from torchmigrate.verify.run import simulated_environment
 
 BACKENDS = ("mps", "xpu", "npu")
 DEVICES = {"ddp": 2}
@@ -82,7 +82,7 @@ def prepare(job: Job, folder: Path) -> Path:
 
 
 def launch(command: list[str], job: Job, library: str, project: Path, reports: Path) -> Ran:
-    variables = environment(job.backend, count=job.devices, reports=reports)
+    variables = simulated_environment(job.backend, count=job.devices, reports=reports)
     words = [{"python": sys.executable}.get(word, word).replace("{fixtures}", str(FIXTURES)) for word in command]
     more = {"TORCHMIGRATE_LIBRARY": library, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(

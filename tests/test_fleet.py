@@ -20,10 +20,9 @@ import pytest
 from conftest import ROOT, Ran, git
 
 from torchmigrate import __version__
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.fleet import listing
-from torchmigrate.fleet.child import PATIENCE
-from torchmigrate.fleet.process import Workers, start_line
+from torchmigrate.fleet.processes import PATIENCE, Workers, start_line
 from torchmigrate.fleet.store import Store
 from torchmigrate.fleet.task import Outcome, Task
 from torchmigrate.verify import backends
@@ -461,7 +460,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_cluster_one_of_whose_workers_is_killed(
     six: list[str], here: Path, cli: Cli, cluster: Any, tmp_path: Path
 ) -> None:
-    from torchmigrate.fleet.cluster import Cluster
+    from torchmigrate.fleet.executors import Cluster
 
     assert cli("fleet", "repos.txt", "-o", "out", "-j1", "--no-score", "-q").status == 0
     tasks = [Task.decode(task(here / name, author=("torchmigrate", "torchmigrate@localhost"))) for name in six]
@@ -488,19 +487,19 @@ def test_a_cluster_one_of_whose_workers_is_killed(
 
 def test_no_scheduler(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
-    from torchmigrate.fleet import cluster
+    from torchmigrate.fleet import executors
 
-    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
     ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", "dask://127.0.0.1:9")
     assert ran.status == 2
     assert "no dask scheduler answers at tcp://127.0.0.1:9" in ran.err
 
 
 def test_a_scheduler_without_workers(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchmigrate.fleet import cluster
+    from torchmigrate.fleet import executors
 
     distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
-    monkeypatch.setattr(cluster, "_PATIENCE", 2)
+    monkeypatch.setattr(executors, "_PATIENCE", 2)
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, protocol="tcp") as made:
         where = made.scheduler_address.replace("tcp", "dask")
         ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", where)
@@ -509,7 +508,7 @@ def test_a_scheduler_without_workers(here: Path, cli: Cli, monkeypatch: pytest.M
 
 
 def test_a_worker_of_another_version(here: Path, cli: Cli, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchmigrate.fleet import cluster as module
+    from torchmigrate.fleet import executors as module
 
     monkeypatch.setattr(module, "__version__", "0.0")
     where = cluster.scheduler_address.replace("tcp", "dask")
@@ -519,7 +518,7 @@ def test_a_worker_of_another_version(here: Path, cli: Cli, cluster: Any, monkeyp
 
 
 def test_a_scheduler_that_goes_away(six: list[str], here: Path, cluster: Any) -> None:
-    from torchmigrate.fleet.cluster import Cluster
+    from torchmigrate.fleet.executors import Cluster
 
     outcomes = Cluster(cluster.scheduler_address)([Task.decode(task(here / name)) for name in six])
     next(outcomes)

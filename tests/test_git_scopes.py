@@ -11,9 +11,9 @@ import pytest
 from conftest import Ran, git, planned, write_tree
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Unchanged
+from torchmigrate.diagnostics.finding import Unchanged
 from torchmigrate.engine.planner import plan
-from torchmigrate.project.selection import Selection
+from torchmigrate.project.discovery import Selection
 from torchmigrate.vcs import git_tree
 
 Cli = Callable[..., Ran]

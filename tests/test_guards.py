@@ -8,7 +8,7 @@ import pytest
 
 from torchmigrate.diagnostics.finding import Status
 from torchmigrate.engine.case_runner import migrate
-from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import DispatchTable
 
 Migrated = Callable[..., str]
 HEAD = "import torch\n"

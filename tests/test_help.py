@@ -14,10 +14,10 @@ import pytest
 import typer
 from conftest import ROOT, Ran, git
 
-from torchmigrate.catalog import load
 from torchmigrate.cli import app as command_line
 from torchmigrate.cli import completion
 from torchmigrate.rules import packs
+from torchmigrate.surveys import catalog_rows
 
 Cli = Callable[..., Ran]
 GROUP = typer.main.get_command(command_line.app)
@@ -113,7 +113,7 @@ def test_rules_that_are_completed_are_those_that_there_are() -> None:
 
 
 def test_apis_that_are_completed_have_a_row() -> None:
-    named = {row.name for row in load.load().rows.values()}
+    named = {row.name for row in catalog_rows.load().rows.values()}
     for start in ("torch.cuda.", "torch.xpu.", "torch.Tensor.c"):
         offered = {name for name, _ in completion.apis(start)}
         assert offered and offered <= named

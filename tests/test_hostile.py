@@ -19,10 +19,10 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate.apply import journal, writer
-from torchmigrate.base import limits, lock, safe_read
+from torchmigrate.base import file_io, limits, lock
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed, Failed
+from torchmigrate.diagnostics.finding import Changed, Failed
 from torchmigrate.engine import pool
 from torchmigrate.engine.worker import Done, Job, Worker
 from torchmigrate.rules import packs, reader
@@ -163,9 +163,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
         with pytest.raises(OSError):
-            safe_read.read(path)
+            file_io.read(path)
     (tmp_path / "file").write_bytes(b"")
-    assert safe_read.read(tmp_path / "file") == b""
+    assert file_io.read(tmp_path / "file") == b""
 
 
 @posix

@@ -12,8 +12,7 @@ import pytest
 from conftest import write_tree
 
 from torchmigrate.helper.placement import vendored_place
-from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
-from torchmigrate.project.packaging import is_installable
+from torchmigrate.project.import_graph import Import, ImportIndex, is_installable, read_imports
 
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 

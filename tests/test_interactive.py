@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_choice, planner
 from torchmigrate.rules import packs
 

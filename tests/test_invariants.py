@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed, Finding, Status
 from torchmigrate.engine import pool
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project import discovery
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
 from torchmigrate.rewriting.rewrite import RewriteError, rewrite
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.source.edits import Edit, compose, flatten
 from torchmigrate.source.encoding import decode

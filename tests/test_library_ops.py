@@ -6,7 +6,7 @@ import pytest
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.engine.case_runner import migrate
-from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import DispatchTable
 
 HEAD = 'import torch\nfrom torch.library import Library, custom_op\nlib = Library("ns", "DEF")\n'
 FAKE = '@torch.library.register_fake("ns::op")\ndef _(x): return x\n'

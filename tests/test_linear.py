@@ -11,7 +11,7 @@ import pytest
 
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.engine.case_runner import migrate
-from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.source import encoding
 
 ASK = "torch.cuda.is_available()"

@@ -21,14 +21,14 @@ from pathlib import Path
 import pytest
 from messages import GOOD, ROWS, Row
 
-from torchmigrate.base.atomic_write import NotWritten
-from torchmigrate.base.errors import UserError
-from torchmigrate.catalog import load, row_reader
+from torchmigrate.base.file_io import NotWritten
+from torchmigrate.base.text import UserError
 from torchmigrate.cli import app
 from torchmigrate.rules import packs, reader
 from torchmigrate.rules.reader import PackError
 from torchmigrate.source.encoding import UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
+from torchmigrate.surveys import catalog_rows
 
 PACKAGE = Path(app.__file__).parent.parent
 EXPECTED = Path(__file__).with_name("messages.txt")
@@ -154,12 +154,14 @@ def environment(base: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
     """Our own rules and catalog are the same for each row."""
-    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), row_reader.read
+    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), catalog_rows.read
     read_ours = functools.cache(lambda path: read(path))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "load_rule", load_rule)
-        patch.setattr(load, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules))
+        patch.setattr(
+            catalog_rows, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
+        )
         yield
 
 

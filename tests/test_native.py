@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran, planned, texts_after, write_tree
 
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import case_runner
 from torchmigrate.rewriting import native_style
-from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.rules import packs
 
 CURRENT = "torch.accelerator.current_accelerator()"

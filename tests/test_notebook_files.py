@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Unchanged
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rules import packs

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate.source import magics
+from torchmigrate.source import notebook
 
 nbclient = pytest.importorskip("nbclient", reason="nbclient runs notebooks")
 nbformat = pytest.importorskip("nbformat", reason="nbformat reads notebooks for nbclient")
@@ -102,7 +102,7 @@ IPYTHON = [
 def test_what_is_masked_is_what_IPython_transforms(cell: str) -> None:
     """The lines that IPython rewrites, or that a `%%` line stands in, are the ones that stand in for something here."""
     manager = pytest.importorskip("IPython.core.inputtransformer2", reason="IPython").TransformerManager()
-    masked = magics.masked(cell)
+    masked = notebook.masked(cell)
     body = cell[masked.head :] if masked.head else cell
     own = {line for line in manager.transform_cell(body).split("\n") if "get_ipython()" not in line}
     hidden = set()

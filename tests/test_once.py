@@ -8,8 +8,8 @@ import pytest
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable
 from torchmigrate.rewriting.rewrite import rewrite
+from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.source.encoding import decode
 
 PROGRAM = b"""import torch

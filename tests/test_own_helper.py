@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, planned, texts_after, write_plan, write_tree
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Finding, Unchanged
 
 HELPER = """
 import functools

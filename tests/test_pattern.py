@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.matching.expression import Expression
-from torchmigrate.matching.pattern import Match, PatternError, admits, check_template, compile_pattern
-from torchmigrate.matching.template import identifiers, instantiate, spell
 from torchmigrate.source.edits import compose
+from torchmigrate.syntax.expression import Expression, identifiers, instantiate, spell
+from torchmigrate.syntax.pattern import Match, PatternError, admits, check_template, compile_pattern
 
 
 def resolve(chain: str) -> str | None:

@@ -14,12 +14,10 @@ from conftest import ROOT, Ran, planned, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Finding, Status, Unchanged
 from torchmigrate.formats.portability.markup import Markup, element, join
-from torchmigrate.portability.score import DEFINITION, percent
-from torchmigrate.portability.survey import grouped
 from torchmigrate.rules import packs
+from torchmigrate.surveys.portability import DEFINITION, grouped, percent
 
 Cli = Callable[..., Ran]
 FORMATS = ("text", "markdown", "json", "html")

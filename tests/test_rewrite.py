@@ -11,8 +11,8 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Safety, Status
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
 from torchmigrate.rewriting.rewrite import Outcome, inspect, rewrite
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.semantic.model import SemanticModel

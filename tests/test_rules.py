@@ -14,10 +14,10 @@ from conftest import ROOT
 from torchmigrate.diagnostics.finding import Safety
 from torchmigrate.engine.case_runner import SHAPES, check_case
 from torchmigrate.fixers import registry
-from torchmigrate.matching.pattern import check_template, compile_pattern
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Case, Rule, Ruleset
+from torchmigrate.syntax.pattern import check_template, compile_pattern
 
 RULES = packs.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]

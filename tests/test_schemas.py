@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate import catalog
-from torchmigrate.base.errors import UserError
-from torchmigrate.catalog import row_reader
-from torchmigrate.config import config_file, schemas
+from torchmigrate import surveys
+from torchmigrate.base.text import UserError
+from torchmigrate.config import config_file, resolve
 from torchmigrate.config.keys import KEYS
 from torchmigrate.rules import packs, reader
+from torchmigrate.surveys import catalog_rows
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
 NAMES = ("config", "pyproject", "rule", "catalog")
-SCHEMAS = {name: json.loads(schemas.read(name)) for name in NAMES}
+SCHEMAS = {name: json.loads(resolve.read(name)) for name in NAMES}
 
 
 def takes(name: str, data: object) -> bool:
@@ -64,7 +64,7 @@ def test_the_keys_are_those_of_the_readers() -> None:
     assert rule.keys() == reader.KEYS["rule"].keys()
     for table in ("rewrite", "case", "where", "pattern"):
         assert rule[table]["items"]["properties"].keys() == reader.KEYS[table].keys()
-    assert api.keys() == set(row_reader._KEYS)
+    assert api.keys() == set(catalog_rows._KEYS)
 
 
 # ---- what is right
@@ -290,7 +290,7 @@ def reads_rows(data: dict[str, Any], directory: Path) -> bool:
     file = directory / "rows.toml"
     file.write_text(toml_of(data), encoding="utf-8")
     try:
-        catalog.row_reader.read(file)
+        surveys.catalog_rows.read(file)
     except reader.PackError:
         return False
     return True

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from conftest import module
 
-from torchmigrate.symbols.resolver import chain_of
-from torchmigrate.symbols.scope import build
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import build_scopes
 from torchmigrate.torch_api.names import canonical
 
 MARK = "HERE"
@@ -20,8 +20,7 @@ def meaning(text: str, reexport: Callable[..., str | None] | None = None) -> str
     found = module(text)
     if reexport:
         found.resolver._reexport = reexport
-    from torchmigrate.rewriting.dispatch import dispatch_table
-    from torchmigrate.rewriting.visitor import Visitor
+    from torchmigrate.rewriting.visitor import Visitor, dispatch_table
     from torchmigrate.rules.model import Ruleset
 
     scan = Visitor(found, dispatch_table(Ruleset({})))
@@ -234,7 +233,7 @@ elif c:
     d
 """
     tree = ast.parse(text)
-    scopes = build(tree)
+    scopes = build_scopes(tree)
     statements = [n for n in ast.walk(tree) if isinstance(n, ast.stmt)]
     assert set(scopes.statements) == set(statements)
     assert all(n in scopes.scope_of and n in scopes.parent for n in statements)

@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT, planned, texts_after, write_tree
 
 from torchmigrate.engine.case_runner import migrate
-from torchmigrate.fixers.compile import graph_break
-from torchmigrate.fixers.hazard import mps_operator
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.fixers.api import compile
+from torchmigrate.fixers.hazard import mps
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
 
@@ -117,9 +117,9 @@ def test_what_starts_a_group(name: str, rules: DispatchTable) -> None:
 
 
 def test_names_in_tables_are_names() -> None:
-    assert set(mps_operator._SINCE) <= {*RULES["hazard/mps-operator"].on}
-    assert {*RULES["hazard/mps-operator"].on} >= mps_operator._FACTORIES
-    assert [n for n in (*graph_break.SKIPPED, *graph_break.ELSEWHERE) if not is_helped(n)] == []
+    assert set(mps._SINCE) <= {*RULES["hazard/mps-operator"].on}
+    assert {*RULES["hazard/mps-operator"].on} >= mps._FACTORIES
+    assert [n for n in (*compile.SKIPPED, *compile.ELSEWHERE) if not is_helped(n)] == []
 
 
 def test_both_switches_of_tf32_in_one_file(rules: DispatchTable) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git
 
-from torchmigrate.apply import journal, undo, writer
-from torchmigrate.base import atomic_write
-from torchmigrate.base.errors import UserError
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.apply import journal, writer
+from torchmigrate.base import file_io
+from torchmigrate.base.text import UserError
+from torchmigrate.diagnostics.finding import Changed
 
 
 def planned(root: Path, *names: str) -> list[Changed]:
@@ -39,7 +39,7 @@ def helper(root: Path) -> Changed:
 
 
 def outcomes(path: Path) -> dict[str, str]:
-    return {o.path.name: o.done or o.refused for o in undo.undo(path)}
+    return {o.path.name: o.done or o.refused for o in writer.undo(path)}
 
 
 @pytest.fixture(params=["git", "no git"])
@@ -67,7 +67,7 @@ def test_everything_comes_back(root: Path) -> None:
     assert (root / "a.py").stat().st_mode & 0o777 == 0o755
     assert not (root / "accel.py").exists()
     with pytest.raises(UserError, match="nothing to undo"):
-        undo.undo(root)
+        writer.undo(root)
 
 
 def test_what_was_committed_is_git_s_to_take_back(root: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_was_committed_is_git_s_to_take_back(root: Path) -> None:
         assert outcomes(root) == {"a.py": "restored"}
         return
     with pytest.raises(UserError, match=rf"committed \(0{{10}}\.\.{new[:10]} on b\)"):
-        undo.undo(root)
+        writer.undo(root)
     (saved.directory / "commits.json").write_text(json.dumps({"old": "0" * 40, "new": "f" * 40}))
     assert outcomes(root) == {"a.py": "restored"}  # on another branch
 
@@ -111,17 +111,17 @@ def test_a_part_of_the_tree(root: Path) -> None:
 def test_two_applies_are_undone_one_after_the_other(root: Path) -> None:
     apply(planned(root, "a.py"))
     apply(planned(root, "a.py"))
-    undo.undo(root)
+    writer.undo(root)
     assert (root / "a.py").read_bytes() == b"old a.py\r\nnew\n"
-    undo.undo(root)
+    writer.undo(root)
     assert (root / "a.py").read_bytes() == b"old a.py\r\n"
 
 
 def test_a_run_that_was_killed_in_the_middle(root: Path) -> None:
     changes = planned(root, "a.py", "b.py", "c.py")
     journal.begin(changes)
-    atomic_write.write(changes[0].path, changes[0].before, changes[0].after)
-    (root / f"{atomic_write.PREFIX}x{atomic_write.SUFFIX}").write_bytes(b"half")  # the temp file of b.py
+    file_io.write(changes[0].path, changes[0].before, changes[0].after)
+    (root / f"{file_io.PREFIX}x{file_io.SUFFIX}").write_bytes(b"half")  # the temp file of b.py
     assert outcomes(root) == {"a.py": "restored", "b.py": "was as before", "c.py": "was as before"}
     assert [c.path.read_bytes() for c in changes] == [c.before for c in changes]
     assert not list(root.glob(".torchmigrate-*"))
@@ -130,9 +130,9 @@ def test_a_run_that_was_killed_in_the_middle(root: Path) -> None:
 def test_a_run_that_was_killed_while_saving_is_no_run(root: Path) -> None:
     saved = apply(planned(root, "a.py"))
     shutil.copytree(saved.directory, saved.directory.with_name("new-xyz"))
-    undo.undo(root)
+    writer.undo(root)
     with pytest.raises(UserError, match="nothing to undo"):
-        undo.undo(root)
+        writer.undo(root)
 
 
 @pytest.mark.parametrize("size", [0, 3, 9, 12])

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.verify import backends
+from torchmigrate.base.text import UserError
+from torchmigrate.verify import backends, interpreter
 from torchmigrate.verify.backends import Compiler, Machine, Way, advice, build, way
-from torchmigrate.verify.process import interpreter
-from torchmigrate.verify.process.interpreter import Device, Interpreter, choose, probe, resolve
+from torchmigrate.verify.interpreter import Device, Interpreter, choose, probe, resolve
 
 Cli = Callable[..., Ran]
 CPU_BUILD = Interpreter("/bin/python", "3.11.0", "2.13.0+cpu")

@@ -18,11 +18,9 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate import __version__
-from torchmigrate.verify import backends
+from torchmigrate.verify import backends, interpreter, run, sandbox
 from torchmigrate.verify.backends import Compiler
-from torchmigrate.verify.process import interpreter
-from torchmigrate.verify.process.interpreter import Command, Device, Interpreter
-from torchmigrate.verify.workspace import activation, copying
+from torchmigrate.verify.interpreter import Command, Device, Interpreter
 
 Cli = Callable[..., Ran]
 
@@ -66,13 +64,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
     """A machine whose Python imports a torch that is nothing, and what it has besides."""
     write_tree(tmp_path / "modules", {"torch.py": TORCH})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
-    real = activation.environment
+    real = run.simulated_environment
 
     def environment(backend: str, *, evidence: str, **rest: object) -> dict[str, str]:
         made = real(backend, evidence=evidence, **rest)  # type: ignore[arg-type]
         return {**made, "WAY": evidence, "TORCHMIGRATE_EVIDENCE": "hardware"}
 
-    monkeypatch.setattr(activation, "environment", environment)
+    monkeypatch.setattr(run, "environment", environment)
 
     def make(compiler: bool = True, native: str | None = None, devices: dict[str, Device] | None = None) -> None:
         found = Interpreter(sys.executable, "3.11.0", "2.13.0+cpu", devices=devices or {})
@@ -484,13 +482,13 @@ except PermissionError as error:
 @needs_compiler
 def test_a_real_program_on_simulated_devices(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")  # the simulated device may be built already
-    write_tree(here, {"train.py": REAL + LINKED, "data.bin": b"\0" * (copying.LARGE + 1)})
+    write_tree(here, {"train.py": REAL + LINKED, "data.bin": b"\0" * (sandbox.LARGE + 1)})
     ran = cli("verify", ".", "--backends", "cuda,mps", "--output-format", "json", "--", sys.executable, "train.py")
     assert set(kinds(ran).values()) == {"PASS"}, ran.out + ran.err
     runs = json.loads(ran.out)["runs"]
     assert runs[0]["numbers"] == runs[1]["numbers"] and len(runs[0]["numbers"]) == 7
     assert [run["numbers"][-1] for run in runs] == [7.0] * 3
-    assert (here / "data.bin").read_bytes() == b"\0" * (copying.LARGE + 1)
+    assert (here / "data.bin").read_bytes() == b"\0" * (sandbox.LARGE + 1)
     assert [run["kernels"] > 20 for run in runs] == [True] * 3
     assert runs[0]["kernels"] == runs[1]["kernels"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from torchmigrate.verify.process import launch
-from torchmigrate.verify.process.launch import Ended, Stopped
+from torchmigrate.verify import interpreter
+from torchmigrate.verify.interpreter import Ended, Stopped
 
 # A child, one in a session of its own that ignores SIGTERM, and an orphan of a third session that does so, too.
 # Each adds its pid to a file.
@@ -35,7 +35,7 @@ LEAVE = "while open('pids').read().count('\\n') < 4: time.sleep(0.01)"
 def start(tmp_path: Path, code: str, timeout: float = 30, stop: threading.Event | None = None) -> Ended:
     command = [sys.executable, "-S", "-c", code]
     out, err = tmp_path / "out", tmp_path / "err"
-    return launch.run(command, tmp_path, dict(os.environ), out, err, timeout, stop or threading.Event())
+    return interpreter.run(command, tmp_path, dict(os.environ), out, err, timeout, stop or threading.Event())
 
 
 def family(finally_: str) -> str:
@@ -73,7 +73,7 @@ def test_a_run_that_ends_by_itself(tmp_path: Path) -> None:
 
 def test_a_signal_is_a_negative_status_and_what_cannot_start_is_127(tmp_path: Path) -> None:
     assert start(tmp_path, "import os; os.kill(os.getpid(), 9)").status == -9
-    nothing = launch.run(["./nowhere"], tmp_path, {}, tmp_path / "out", tmp_path / "err", 9, threading.Event())
+    nothing = interpreter.run(["./nowhere"], tmp_path, {}, tmp_path / "out", tmp_path / "err", 9, threading.Event())
     assert nothing.status == 127
     assert (tmp_path / "err").read_text() == "./nowhere: No such file or directory\n"
 
@@ -95,7 +95,7 @@ def test_nothing_survives_the_end_of_the_run(tmp_path: Path, monkeypatch: pytest
     text = (ROOT / "torchmigrate/verify/supervisor.py").read_text()
     hasty = tmp_path / "supervisor.py"
     hasty.write_text(text.replace("LINGER = 5.0", "LINGER = 0.1").replace("GRACE = 2.0", "GRACE = 0.1"))
-    monkeypatch.setattr(launch, "_SUPERVISOR", hasty)
+    monkeypatch.setattr(interpreter, "_SUPERVISOR", hasty)
     ended = start(tmp_path, family(LEAVE))
     assert (ended.status, ended.timed_out) == (0, False)
     assert len(pids(tmp_path)) == 4

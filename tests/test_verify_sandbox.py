@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from conftest import git, write_tree
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.verify.workspace import copying
-from torchmigrate.verify.workspace.line_map import Origin
-from torchmigrate.verify.workspace.migration import migrate
-from torchmigrate.verify.workspace.sandbox import Project, Sandbox
+from torchmigrate.verify import sandbox as sandbox_module
+from torchmigrate.verify.migration import Origin, migrate
+from torchmigrate.verify.sandbox import Project, Sandbox
 
-BIG = b"\0" * (copying.LARGE + 1)
+BIG = b"\0" * (sandbox_module.LARGE + 1)
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +106,7 @@ def test_a_failure_leaves_nothing(repository: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)) as sandbox, sandbox.fresh(sandbox.original):
         raise KeyboardInterrupt
     assert state(repository) == before
-    monkeypatch.setattr("torchmigrate.verify.workspace.sandbox.duplicate", interrupted)
+    monkeypatch.setattr("torchmigrate.verify.sandbox.duplicate", interrupted)
     with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)):
         pass
     assert state(repository) == before
@@ -168,7 +167,7 @@ def test_a_path_that_is_not_there() -> None:
 
 
 def test_large_files_are_linked_small_ones_and_source_are_copied(repository: Path) -> None:
-    (repository / "large.py").write_bytes(b"#" * (copying.LARGE + 1))
+    (repository / "large.py").write_bytes(b"#" * (sandbox_module.LARGE + 1))
     with Sandbox(Project.at(repository)) as sandbox, sandbox.fresh(sandbox.original) as place:
         assert sorted(sandbox.linked) == ["data/big.bin", "m.pt"]
         assert (place.root / "data/big.bin").resolve() == repository / "data/big.bin"
@@ -182,7 +181,7 @@ def test_large_files_are_linked_small_ones_and_source_are_copied(repository: Pat
 
 
 def test_directories_of_many_files_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "MANY", 3)
+    monkeypatch.setattr(sandbox_module, "MANY", 3)
     flat = {f"flat/{i}": "" for i in range(4)}
     deep = {f"deep/{i % 2}/{i}": "" for i in range(4)}
     code = {f"code/{i}.py": "" for i in range(5)}
@@ -220,7 +219,7 @@ def test_links_in_the_project(tmp_path: Path) -> None:
 
 
 def test_a_tracked_file_in_an_ignored_directory_is_a_copy(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "MANY", 1)
+    monkeypatch.setattr(sandbox_module, "MANY", 1)
     write_tree(repository, {"data/kept.txt": "1"})
     git(repository, "add", "-f", "data/kept.txt")
     with Sandbox(Project.at(repository)) as sandbox:
@@ -357,7 +356,7 @@ print(refused)
 def test_nothing_is_written_through_the_links(tmp_path: Path) -> None:
     write_tree(tmp_path, {"project/x": "1"})
     (tmp_path / "link").symlink_to("project/x")
-    simulated = Path(copying.__file__).parent / "simulated"
+    simulated = Path(sandbox.__file__).parent / "simulated"
     command = ["python3", "-c", GUARD, str(simulated)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("9\n", "")

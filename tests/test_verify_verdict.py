@@ -8,7 +8,7 @@ import pytest
 
 from torchmigrate.verify.backends import Way
 from torchmigrate.verify.printed import lines
-from torchmigrate.verify.process.run import Outcome, Run
+from torchmigrate.verify.run import Outcome, Run
 from torchmigrate.verify.verdict import (
     Baseline,
     Kind,

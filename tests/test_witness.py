@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify.workspace import activation
+from torchmigrate.verify import run
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -29,7 +29,7 @@ def ended(tmp_path: Path) -> Callable[..., list[Record]]:
     def run(text: str, *command: str, status: int | None = 1, **variables: str) -> list[Record]:
         reports = tmp_path / "reports"
         (tmp_path / "program.py").write_text(textwrap.dedent(text))
-        told = activation.environment("cpu", evidence="cpu", reports=reports, project=tmp_path)
+        told = run.simulated_environment("cpu", evidence="cpu", reports=reports, project=tmp_path)
         words = [sys.executable, *(command or ("program.py",))]
         done = subprocess.run(
             words, cwd=tmp_path, env={**told, **variables}, capture_output=True, text=True, timeout=120
@@ -131,7 +131,7 @@ def test_syntax_error_has_its_line(tmp_path, ended) -> None:
 
 def test_reports_that_cannot_be_written_disturb_nothing(tmp_path, ended) -> None:
     (tmp_path / "file").touch()
-    told = activation.environment("cpu", evidence="cpu", reports=tmp_path / "file" / "x", project=tmp_path)
+    told = run.simulated_environment("cpu", evidence="cpu", reports=tmp_path / "file" / "x", project=tmp_path)
     (tmp_path / "program.py").write_text("raise ValueError('x')")
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=told, capture_output=True, text=True)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "ValueError: x")
@@ -463,10 +463,10 @@ def blamed_again(blamed: Callable[..., Record], text: str) -> Record:
     sys.modules.pop("program", None)
     import linecache
 
-    from torchmigrate.verify.simulated.recorder import frames
+    from torchmigrate.verify.simulated.recorder import failure
 
     linecache.clearcache()
-    frames.tree.cache_clear()
+    failure.tree.cache_clear()
     return blamed(text)
 
 
@@ -516,18 +516,18 @@ combine(own, tricky, tricky["a"] if tricky.get("a") else None, tricky.get("b") a
 
 def test_statement_where_python_does_not_tell_the_expression(tmp_path) -> None:
     """Before Python 3.11."""
-    from torchmigrate.verify.simulated.recorder import frames
+    from torchmigrate.verify.simulated.recorder import failure
 
     (tmp_path / "program.py").write_text("for x in (1,):\n    z = combine(x, other.y)\n")
     code = types_module.SimpleNamespace(co_filename=str(tmp_path / "program.py"))
     scope = {"x": 1, "other": types_module.SimpleNamespace(y=2)}
     frame: Any = types_module.SimpleNamespace(f_code=code, f_locals=scope, f_globals={})
-    statement = frames.failed_expression(frames.Entry(frame, 2, 0))
+    statement = failure.failed_expression(failure.Entry(frame, 2, 0))
     assert statement is not None
-    assert dict(frames.readable(statement, frame)) == {"x": 1, "other.y": 2}
-    loop = frames.failed_expression(frames.Entry(frame, 1, 0))
+    assert dict(failure.readable(statement, frame)) == {"x": 1, "other.y": 2}
+    loop = failure.failed_expression(failure.Entry(frame, 1, 0))
     assert loop is not None
-    assert dict(frames.readable(loop, frame)) == {"x": 1}
+    assert dict(failure.readable(loop, frame)) == {"x": 1}
 
 
 def test_message_without_devices_blames_nobody(blamed) -> None:

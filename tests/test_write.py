@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchmigrate.apply import writer
-from torchmigrate.diagnostics.results import Changed, Failed
+from torchmigrate.diagnostics.finding import Changed, Failed
 
 
 def change(path: Path, after: bytes = b"new\n", before: bytes | None = None, new: bool = False) -> Changed:

@@ -17,19 +17,18 @@ from functools import cache
 from pathlib import Path
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Skipped
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.project.builder import cuda_classes
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
 from torchmigrate.rewriting.rewrite import Outcome, rewrite
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.source.edits import Edit, compose, flatten
 from torchmigrate.source.encoding import Source, UnreadableSource, decode
-from torchmigrate.symbols.scope import first_line
+from torchmigrate.syntax.scope import first_line
 
 warnings.simplefilter("ignore")  # `ast.parse` warns of escapes in what is generated
 

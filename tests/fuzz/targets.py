@@ -14,22 +14,21 @@ from functools import cache
 from pathlib import Path
 
 from torchmigrate.apply import baseline
-from torchmigrate.base.errors import UserError
-from torchmigrate.catalog import row_reader as catalog
+from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Unchanged
+from torchmigrate.diagnostics.finding import Finding, Unchanged
 from torchmigrate.engine.case_runner import migrate
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
 from torchmigrate.rewriting.rewrite import RewriteError
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.rules.reader import PackError
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import UnreadableSource, decode
 from torchmigrate.source.notebook import UnreadableNotebook
+from torchmigrate.surveys import catalog_rows as catalog
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT / "tests" / "data" / "fuzz"

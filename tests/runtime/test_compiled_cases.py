@@ -11,7 +11,7 @@ from runtime.surface.compiled import CASES
 
 from torchmigrate import runtime
 from torchmigrate.fixers import registry
-from torchmigrate.fixers.compile.graph_break import ELSEWHERE, SKIPPED
+from torchmigrate.fixers.api.compile import ELSEWHERE, SKIPPED
 from torchmigrate.rules import packs
 
 CASES_FILE = Path(__file__).parent / "surface" / "compiled.py"

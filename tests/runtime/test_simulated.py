@@ -16,7 +16,7 @@ import pytest
 from runtime.surface import BACKENDS, CAPACITY, load
 
 from torchmigrate import runtime
-from torchmigrate.verify.workspace.activation import environment
+from torchmigrate.verify.run import simulated_environment
 
 SURFACE = Path(__file__).parent / "surface"
 IMPORTED = os.pathsep.join(str(SURFACE.parents[i]) for i in (1, 2))
@@ -29,7 +29,7 @@ Outcomes = dict[str, str]
 def run(backend: str, count: int, library: str, folder: Path) -> tuple[Outcomes, str]:
     """Check -> "" or a traceback; and what the process said."""
     file = folder / f"{backend}-{count}.json"
-    variables = environment(backend, count=count, memory=CAPACITY)
+    variables = simulated_environment(backend, count=count, memory=CAPACITY)
     variables["PYTHONPATH"] += os.pathsep + IMPORTED
     more = {"TORCHMIGRATE_LIBRARY": library, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(

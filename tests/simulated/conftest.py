@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify.workspace.activation import environment
+from torchmigrate.verify.run import simulated_environment
 
 BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia")
 PROGRAMS = Path(__file__).parent / "programs"
@@ -43,7 +43,7 @@ class Ran:
 def variables(library: str, backend: str, count: int | None, memory: int | None) -> dict[str, str]:
     """One thread each: the tests are quicker, and the numbers the same everywhere."""
     own = {"TORCHMIGRATE_LIBRARY": library, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    return {**environment(backend, count=count, memory=memory), **own}
+    return {**simulated_environment(backend, count=count, memory=memory), **own}
 
 
 @pytest.fixture

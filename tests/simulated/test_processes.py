@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torchmigrate.verify.workspace.activation import environment
+from torchmigrate.verify.run import simulated_environment
 
 DEVICE = "from torch import accelerator as a; print(a.current_accelerator(), a.device_count())"
 
@@ -20,7 +20,7 @@ def python(library: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
     """Run Python with these arguments where a device is simulated."""
 
     def run(backend: str, *arguments: str, count: int | None = None, evidence: str = "simulated", **more: str):
-        known = environment(backend, count=count, evidence=evidence)
+        known = simulated_environment(backend, count=count, evidence=evidence)
         own = {"TORCHMIGRATE_LIBRARY": library, "OMP_NUM_THREADS": "1"}
         command, pipe = [sys.executable, *arguments], {"capture_output": True, "text": True, "timeout": 120}
         return subprocess.run(command, env={**known, **own, **more}, cwd=tmp_path, **pipe)
@@ -95,7 +95,7 @@ def test_a_sitecustomize_of_ones_own_has_its_turn(python: Callable, tmp_path: Pa
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import os; os.environ['OWN'] = 'ran'")
-    path = os.pathsep.join([environment("cuda")["PYTHONPATH"], str(own)])
+    path = os.pathsep.join([simulated_environment("cuda")["PYTHONPATH"], str(own)])
     told = "import os, sys; print(os.environ.get('OWN'), sys.modules['sitecustomize'].__file__)"
     assert out(python("cuda", "-c", told, PYTHONPATH=path)) == f"ran {own / 'sitecustomize.py'}"
 

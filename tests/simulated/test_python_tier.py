@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from torchmigrate.verify.run import simulated_environment
 from torchmigrate.verify.simulated import python_tier
-from torchmigrate.verify.workspace.activation import environment
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -44,7 +44,11 @@ MEMORY = {"memory": 64 << 20, "python_tier": 64 << 20}
 
 def run(program: Path | str, *arguments: str, memory: int | None = None, **options: Any) -> Any:
     """A program, a file or its text, that sees the simulated device."""
-    variables = {**environment("npu", tier="python", memory=memory), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    variables = {
+        **simulated_environment("npu", tier="python", memory=memory),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
     command = [sys.executable, *((str(program),) if isinstance(program, Path) else ("-c", program)), *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, **options)
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base import safe_read
-from torchmigrate.base.errors import UserError
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.results import FileResult
+from torchmigrate.base import file_io
+from torchmigrate.base.text import UserError
+from torchmigrate.diagnostics.finding import FileResult, Finding, Status
 from torchmigrate.diagnostics.source_lines import SourceLines
 
 _FORMAT = "torchmigrate-baseline"
@@ -53,7 +52,7 @@ def _digest(text: str) -> str:
 def read(file: Path) -> frozenset[Entry]:
     """What a baseline holds. Raises UserError where there is none, or where the file is something else."""
     try:
-        data = json.loads(safe_read.read(file))
+        data = json.loads(file_io.read(file))
     except FileNotFoundError:
         raise UserError(f"{file}: no such baseline", "--write-baseline makes it") from None
     except OSError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.engine.per_pack import Step
 from torchmigrate.vcs import git_tree
 from torchmigrate.vcs.git_tree import Repository

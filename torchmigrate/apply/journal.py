@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from torchmigrate.base import atomic_write, safe_read, user_cache
-from torchmigrate.base.errors import UserError
+from torchmigrate.base import file_io, user_cache
+from torchmigrate.base.text import UserError
 from torchmigrate.config.config_file import common_parent
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.vcs import git_tree
 
 KEPT = 10  # journals per project: undo can be repeated that often
@@ -61,14 +61,14 @@ class Journal:
     def _is_torn(self, entry: Entry) -> bool:
         """A file written in place that is not what it was, though writing failed."""
         with contextlib.suppress(OSError):
-            return bool(entry.in_place) and digest(safe_read.read(self.path(entry))) != entry.before
+            return bool(entry.in_place) and digest(file_io.read(self.path(entry))) != entry.before
         return False
 
     def note(self, name: str, data: bytes) -> None:
         """Something to know at undo. Raises UserError where it cannot be kept."""
         try:
             if self.directory.is_dir():
-                atomic_write.replace(self.directory / name, data)
+                file_io.replace(self.directory / name, data)
         except OSError as error:
             what = f"nothing was committed, for what undo has to know of it could not be saved: {error.strerror}"
             raise UserError(what, "`torchmigrate undo` puts back the files that were written") from None
@@ -83,7 +83,7 @@ class Journal:
         return self._bytes(entry.start + entry.size, entry.in_place)
 
     def _bytes(self, start: int, size: int) -> bytes:
-        with safe_read.opened(self.directory / "originals") as file:
+        with file_io.opened(self.directory / "originals") as file:
             file.seek(start)
             return file.read(size)
 
@@ -128,7 +128,7 @@ def places(paths: Sequence[Path]) -> list[Path]:
 def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
     store.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in store.glob(f"{_HALF}*"):
-        if atomic_write.is_left(left.name.removeprefix(_HALF)):
+        if file_io.is_left(left.name.removeprefix(_HALF)):
             shutil.rmtree(left, ignore_errors=True)
     directory = Path(tempfile.mkdtemp(prefix=f"{_HALF}{os.getpid()}-", dir=store))
     try:
@@ -158,7 +158,7 @@ def _store(file: object, change: Changed, base: Path) -> Entry:
         start=start,
         size=len(change.before),
     )
-    if not change.new and change.path.exists() and atomic_write.linked(change.path):
+    if not change.new and change.path.exists() and file_io.linked(change.path):
         file.write(change.after)  # type: ignore[attr-defined]
         entry = replace(entry, in_place=len(change.after))
     return entry
@@ -170,7 +170,7 @@ def _inside(path: Path, base: Path) -> str:
 
 def _manifest(directory: Path, base: Path, entries: Sequence[Entry]) -> None:
     data = {"version": 1, "base": os.fspath(base), "entries": [asdict(entry) for entry in entries]}
-    atomic_write.alone(directory / "manifest.json", json.dumps(data).encode())
+    file_io.alone(directory / "manifest.json", json.dumps(data).encode())
 
 
 def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
@@ -205,7 +205,7 @@ def _journals(store: Path) -> list[Path]:
 
 def _load(directory: Path, base: Path | None) -> Journal | None:
     try:
-        data = json.loads(safe_read.read(directory / "manifest.json"))
+        data = json.loads(file_io.read(directory / "manifest.json"))
         entries = tuple(Entry(**entry) for entry in data["entries"])
         return Journal(directory, base or Path(data["base"]), entries)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
+import os
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base.atomic_write import NotWritten, sweep, write
-from torchmigrate.diagnostics.results import Changed, Failed
+from torchmigrate.apply import journal as journal_
+from torchmigrate.apply.journal import Entry, Journal, digest
+from torchmigrate.base import file_io, lock
+from torchmigrate.base.file_io import NotWritten, sweep, write
+from torchmigrate.base.text import UserError
+from torchmigrate.diagnostics.finding import Changed, Failed
+from torchmigrate.vcs import git_tree
 
 
 def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
@@ -35,3 +45,120 @@ def _try(change: Changed, lost: Sequence[Path]) -> str | None:
             return "not written: the system protects it (another user's file in a shared folder, or `chattr`)"
         return f"not written: {(error.strerror or str(error)).lower()}"
     return None
+
+
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One file: `done` says what was done, else `refused` says why nothing was."""
+
+    path: Path
+    done: str = ""
+    refused: str = ""
+
+
+def undo(path: Path) -> list[Outcome]:
+    """Undo the last apply at or below `path`. Raises UserError where there is none."""
+    journal, here = _newest(path)
+    _refuse_committed(journal)
+    with lock.held(journal_.places([journal.path(entry) for entry in here])):
+        return _undo(*_newest(path))
+
+
+def _newest(path: Path) -> tuple[Journal, list[Entry]]:
+    found = journal_.newest(path)
+    if found is None:
+        where = "this directory" if str(path) == "." else f"`{path}`"
+        raise UserError(f"nothing to undo in {where}", "undo puts back what `torchmigrate apply` wrote on this machine")
+    return found
+
+
+def _undo(journal: Journal, here: Sequence[Entry]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for entry in sorted(here, key=lambda e: e.new):  # what still may import the helper decides over it
+        left = any(o.refused for o in outcomes)
+        outcomes.append(_keep(journal, entry) if entry.new and left else _restore(journal, entry))
+    here = sorted(here, key=lambda e: e.new)
+    for directory in {journal.path(entry).parent for entry in here}:
+        file_io.sweep(directory)
+    kept = {e.path for e, o in zip(here, outcomes, strict=True) if o.refused}
+    mine = {e.path for e in here}
+    with contextlib.suppress(OSError):  # the files are what counts; the next undo finds them as they were
+        journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
+    return outcomes
+
+
+def _refuse_committed(journal: Journal) -> None:
+    """What was committed is git's to take back."""
+    try:
+        record = json.loads(file_io.read(journal.directory / "commits.json"))
+        old, new = record["old"], record["new"]
+        if not all(map(_HASH.fullmatch, (old, new))):
+            return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return
+    repository = git_tree.repository(journal.base)
+    if repository is None:
+        return
+    from torchmigrate.apply import commits
+
+    if commits.is_in_head(repository, new):
+        old, new = old[:10], new[:10]
+        raise UserError(
+            f"the last apply was committed ({old}..{new} on {record.get('branch')})",
+            f"`git reset --keep {old}` takes the commits back, `git revert {old}..{new}` takes them back in new ones",
+        )
+
+
+def _keep(journal: Journal, entry: Entry) -> Outcome:
+    path = journal.path(entry)
+    with contextlib.suppress(OSError):
+        if digest(file_io.read(path)) != entry.after:
+            return _restore(journal, entry)
+    if not os.path.lexists(path):
+        return _restore(journal, entry)
+    return Outcome(path, refused="a file that was left as it is may import it; undo again once that is settled")
+
+
+def _restore(journal: Journal, entry: Entry) -> Outcome:
+    path = journal.path(entry)
+    try:
+        if not os.path.lexists(path):
+            return Outcome(path, done="was not there") if entry.new else Outcome(path, refused="deleted since")
+        if os.path.realpath(path) != os.fspath(path):
+            return Outcome(path, refused="a symbolic link leads there now")
+        return _put_back(path, journal, entry, file_io.read(path))
+    except OSError as error:
+        return Outcome(path, refused=(error.strerror or str(error)).lower())
+
+
+def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Outcome:
+    if entry.new:
+        if digest(current) != entry.after:
+            return Outcome(path, refused="changed since")
+        path.unlink()
+        return Outcome(path, done="removed")
+    if digest(current) == entry.before:
+        return Outcome(path, done="was as before")
+    original = journal.original(entry)
+    if digest(original) != entry.before:
+        return Outcome(path, refused="the saved original is damaged")
+    if digest(current) != entry.after and not _half(current, journal, entry, original):
+        return Outcome(path, refused="changed since")
+    (file_io.overwrite if file_io.linked(path) else file_io.replace)(path, original)
+    return Outcome(path, done="restored")
+
+
+def _half(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
+    """A hard link is written in place: was a run killed in the middle, an undo perhaps? Each byte is then the old one
+    or the new one, or zero where the file was grown."""
+    if not entry.in_place:
+        return False
+    new = journal.replacement(entry)
+    if len(current) not in (len(original), len(new)):
+        return False
+    size, grown = len(current), min(len(original), len(new))
+    mixed = zip(current, original.ljust(size, b"\0"), new.ljust(size, b"\0"), strict=False)
+    return all(byte in (old, after) or (byte == 0 and at >= grown) for at, (byte, old, after) in enumerate(mixed))

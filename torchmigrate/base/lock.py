@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 
 PATIENCE = 10.0  # seconds: a write phase takes milliseconds
 _PAUSE = 0.05

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from torchmigrate.base.errors import did_you_mean, short
+from torchmigrate.base.text import did_you_mean, short
 
 
 class Kind(NamedTuple):

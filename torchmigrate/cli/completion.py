@@ -45,7 +45,7 @@ def backends(incomplete: str) -> Offer:
 
 def catalog_backends(incomplete: str) -> Offer:
     """What `catalog --backend` takes."""
-    from torchmigrate.catalog.row import BACKENDS
+    from torchmigrate.surveys.catalog_rows import BACKENDS
 
     return _of_list(BACKENDS, incomplete)
 
@@ -88,7 +88,7 @@ def _first(pattern: re.Pattern[str], path: Path) -> str:
 
 def _roots() -> list[Path]:
     """Where rules are, those of the project among them. A settings file that is wrong is no matter here."""
-    from torchmigrate.base.errors import UserError
+    from torchmigrate.base.text import UserError
     from torchmigrate.config import config_file
     from torchmigrate.rules import packs
 

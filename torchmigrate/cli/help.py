@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base.text import UserError, did_you_mean
 
 # parameters by section, commands by purpose; what is not named here comes last
 _SECTIONS = {

@@ -1,23 +1,67 @@
-"""Where a report goes: stdout or a file, coloured or not, laid out as asked."""
+"""A bar on stderr for long work: on a terminal only, and only after a second."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO, cast
 
-from torchmigrate.base.errors import UserError, did_you_mean
-from torchmigrate.base.text import visible, visible_lines
+from torchmigrate.base.text import UserError, visible, visible_lines
 from torchmigrate.formats import diff
 from torchmigrate.formats.model import Report, place
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.request import Request
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from torchmigrate.cli.selection import Request
     from torchmigrate.config.settings import Settings
     from torchmigrate.project.context import ProjectContext
+
+
+DELAY = 1.0
+
+
+class Progress:
+    """`with Progress() as progress: ...progress(done, total)`."""
+
+    def __init__(self, shown: bool = True) -> None:
+        self._shown = shown and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = time.monotonic()
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        if not self._shown:
+            return
+        if self._bar is None:
+            if time.monotonic() - self._began < DELAY:
+                return
+            self._start(total)
+        assert self._bar is not None and self._task is not None
+        self._bar.update(self._task, completed=done, total=total)
+
+    def _start(self, total: int) -> None:
+        from rich.console import Console  # 45 ms, for long work only
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("files"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("files", total=total)
+        self._bar.start()
 
 
 _NAMED = 5
@@ -40,22 +84,6 @@ def columns(stream: TextIO) -> int | None:
     import shutil
 
     return max(shutil.get_terminal_size().columns, 40) - 1
-
-
-def reports(request: Request) -> Iterator[Request]:
-    """The request for each report: that of `--output-format`, then those of `--also`. Raises UserError."""
-    from torchmigrate.cli.parameters import Format
-
-    yield request
-    for given in request.also or ():
-        name, equals, file = given.partition("=")
-        if not equals or not file:
-            raise UserError(f"--also {given}: must be FORMAT=FILE", "for example --also junit=report.xml")
-        known = [each.value for each in Format]
-        if name not in known:
-            help = did_you_mean(name, known) or f"known: {', '.join(known)}"
-            raise UserError(f"--also {given}: no such format: {name}", help)
-        yield replace(request, output_format=Format(name), output=Path(file))
 
 
 def body(report: Report, request: Request, settings: Settings, facts: ProjectContext | None = None) -> Iterator[bytes]:
@@ -168,10 +196,10 @@ def unread(report: Report, verbose: bool) -> Iterator[str]:
 def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None) -> None:
     """To stdout, or another stream, as bytes (a diff has the encodings of its files), or to a file in one step."""
     if file is not None:
-        from torchmigrate.base import atomic_write
+        from torchmigrate.base import file_io
 
         try:
-            atomic_write.alone(file, b"".join(parts))
+            file_io.alone(file, b"".join(parts))
         except OSError as error:
             what = f"cannot write {file}: {(error.strerror or str(error)).lower()}"
             raise UserError(what, "name a file in a directory that is there and can be written") from None

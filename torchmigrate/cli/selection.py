@@ -1,20 +1,50 @@
-"""Options that choose what a run speaks about: which of them go together, and which files they name."""
+"""What a run was asked for, which options go together, and which files they choose."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.errors import UserError, did_you_mean
-from torchmigrate.base.text import counted, shorten
-from torchmigrate.cli.output import reports
-from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.base.text import UserError, counted, did_you_mean, shorten, visible_lines
+from torchmigrate.project.discovery import EVERYTHING, Selection
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.request import Request
+    from torchmigrate.cli.parameters import Format
     from torchmigrate.vcs.git_tree import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asked for, beside the settings."""
+
+    command: str  # check | apply | dry-run
+    paths: tuple[Path, ...]
+    output_format: Format
+    output: Path | None
+    jobs: int
+    quiet: bool
+    verbose: bool
+    exit_zero: bool
+    statistics: bool
+    allow_dirty: bool = False
+    since: str | None = None
+    staged: bool = False
+    baseline: Path | None = None
+    write_baseline: bool = False
+    stdin_filename: Path | None = None
+    commit: bool = False
+    branch: str | None = None
+    interactive: bool = False
+    also: Sequence[str] | None = None
+
+    def say(self, *lines: str) -> None:
+        """To stderr, unless `-q`."""
+        if lines and not self.quiet:
+            print(*map(visible_lines, lines), sep="\n", file=sys.stderr)
 
 
 STDIN = "-"
@@ -128,3 +158,19 @@ def _say_partial(request: Request, staged: Iterable[Path]) -> None:
         names = ", ".join(os.path.relpath(path) for path in partial[:_NAMED])
         more = f" and {len(partial) - _NAMED} more" if len(partial) > _NAMED else ""
         request.say(f"note: staged and changed again since; read as they are on disk: {names}{more}")
+
+
+def reports(request: Request) -> Iterator[Request]:
+    """The request for each report: that of `--output-format`, then those of `--also`. Raises UserError."""
+    from torchmigrate.cli.parameters import Format
+
+    yield request
+    for given in request.also or ():
+        name, equals, file = given.partition("=")
+        if not equals or not file:
+            raise UserError(f"--also {given}: must be FORMAT=FILE", "for example --also junit=report.xml")
+        known = [each.value for each in Format]
+        if name not in known:
+            help = did_you_mean(name, known) or f"known: {', '.join(known)}"
+            raise UserError(f"--also {given}: no such format: {name}", help)
+        yield replace(request, output_format=Format(name), output=Path(file))

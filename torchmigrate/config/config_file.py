@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchmigrate.base import limits, safe_read
-from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base import file_io, limits
+from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.config.settings import Settings
 
 TABLE = ("tool", "torchmigrate")
@@ -90,7 +91,7 @@ def _parsed(file: Path) -> tuple[str, Any]:
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
-        raw = safe_read.read(file, LARGEST + 1)
+        raw = file_io.read(file, LARGEST + 1)
         if len(raw) > LARGEST:
             raise UserError(f"{file}: larger than {LARGEST:,} bytes, so it was not read", without)
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig").read()
@@ -172,7 +173,6 @@ def tables(file: Path) -> list[str]:
 
 def places(file: Path, text: str | None = None) -> Places:
     """Gives `file:line` of a key of ours (a path: `per-file-ignores`, `tests/*`), else of what is nearest above it."""
-    from torchmigrate.config.positions import lines
 
     found = lines(_parsed(file)[0] if text is None else text)
     above = TABLE if ("tool",) in found or file.name == "pyproject.toml" else ()
@@ -187,3 +187,50 @@ def places(file: Path, text: str | None = None) -> Places:
 def place(file: Path, keys: Sequence[str] = (), text: str | None = None) -> str:
     """`file:line` of one key."""
     return places(file, text)(keys)
+
+
+_MOST = 2_000_000  # characters to parse, values over many lines again and again; what follows then has no place
+
+Keys = tuple[str, ...]
+
+
+def lines(text: str) -> Mapping[Keys, int]:
+    """The first line of each table and key, by its full path, of text that is valid TOML."""
+    found: dict[Keys, int] = {}
+    table: Keys = ()
+    for number, data, is_header in _statements(text):
+        for path in _paths(data):
+            found.setdefault(path if is_header else table + path, number)
+        if is_header:
+            table = max(_paths(data), key=len)
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
+    """Each header and each `key = value` with the line that it begins on: the least text that is TOML by itself."""
+    start, held, spent = 0, "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if not held:
+            start = number
+        held += line + "\n"
+        if number > start and line.rstrip().endswith(",") and "#" not in line:
+            continue  # of a list: it does not end here
+        spent += len(held)
+        if spent > _MOST:
+            return
+        try:
+            data = tomllib.loads(held)
+        except (tomllib.TOMLDecodeError, RecursionError):
+            continue
+        if data:
+            yield start, data, held.lstrip().startswith("[")
+        held = ""
+
+
+def _paths(data: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
+    for key, value in data.items():
+        yield (*above, key)
+        if isinstance(value, list) and value:
+            value = value[-1]
+        if isinstance(value, dict):
+            yield from _paths(value, (*above, key))

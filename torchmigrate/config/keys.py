@@ -7,10 +7,10 @@ from keyword import iskeyword
 from typing import Any, NamedTuple
 
 from torchmigrate.base import globs
-from torchmigrate.base.errors import short
 from torchmigrate.base.schema import BOOLEAN, STRING, Kind, matching, member, one_of, strings, table_of
+from torchmigrate.base.text import short
 from torchmigrate.torch_api.backends import BACKENDS
-from torchmigrate.torch_api.versions import SPEC
+from torchmigrate.torch_api.names import SPEC
 
 _NAME = r"[^/,*\s](?:[^/,*]*[^/,*\s])?"
 NAME = matching(rf"{_NAME}(?:/{_NAME})?", 'name packs or rules, as "device" or "device/tensor-cuda"')

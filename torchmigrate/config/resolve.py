@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file as config_
 from torchmigrate.config.keys import check
 
@@ -153,3 +154,8 @@ class Style(str, Enum):
 
     HELPER = "helper"
     NATIVE = "native"
+
+
+def read(name: str) -> bytes:
+    """The text of one: `config`, `pyproject`, `rule` or `catalog`."""
+    return resources.files("torchmigrate").joinpath("data", "schemas", f"{name}.json").read_bytes()

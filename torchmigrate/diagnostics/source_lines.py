@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 
-from torchmigrate.base import safe_read
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Changed, FileResult, Unchanged
+from torchmigrate.base import file_io
+from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Unchanged
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class SourceLines:
         if isinstance(self.result, Unchanged) and self.result.text is not None:
             return self.result.text
         try:
-            return safe_read.read(self.result.path)
+            return file_io.read(self.result.path)
         except OSError:
             return b""
 

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.errors import did_you_mean
+from torchmigrate.base.text import did_you_mean
 from torchmigrate.source.encoding import Source
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Unchanged
+from torchmigrate.diagnostics.finding import Finding, Unchanged
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.project.builder import cuda_classes
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
 from torchmigrate.rewriting.rewrite import RewriteError, rewrite
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Case, Rule, Ruleset
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import decode

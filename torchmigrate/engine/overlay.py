@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.diagnostics.results import Skipped
-from torchmigrate.project.selection import Selection
+from torchmigrate.diagnostics.finding import Skipped
+from torchmigrate.project.discovery import Selection
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan, Progress
+    from torchmigrate.engine.planner import Plan, Progress
 
 
 def selection(path: Path, raw: bytes) -> Selection:
@@ -30,7 +30,7 @@ def plan(
     """What a run for the path alone would find, did the file hold `raw`; excluded files stay so. `helpers`: texts of
     helpers that are not saved yet, by path. Raises PackError and UserError."""
     from torchmigrate.engine import planner
-    from torchmigrate.engine.model import Plan
+    from torchmigrate.engine.planner import Plan
     from torchmigrate.project import discovery
 
     if pattern := discovery.exclusion(path, settings):

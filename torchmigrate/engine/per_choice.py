@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchmigrate.diagnostics.finding import Finding, Safety, Status
-from torchmigrate.diagnostics.results import Changed, FileResult, Unchanged
+from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Safety, Status, Unchanged
 from torchmigrate.engine.worker import Done, Job, Worker
 from torchmigrate.helper.vendoring import Vendored
 from torchmigrate.project.context import ProjectContext

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.helper.vendoring import Vendored
 from torchmigrate.project.context import ProjectContext

@@ -15,12 +15,11 @@ from typing import Any
 from torchmigrate import __version__
 from torchmigrate.base import limits, user_cache
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
-from torchmigrate.diagnostics.results import Failed, FileResult, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Fix, Safety, Skipped, Status, Unchanged
 from torchmigrate.engine import planner
-from torchmigrate.engine.model import Input, Plan, Progress
+from torchmigrate.engine.planner import Input, Plan, Progress
 from torchmigrate.project.builder import project_root
-from torchmigrate.project.selection import EVERYTHING, Selection
+from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.source.edits import Edit
 

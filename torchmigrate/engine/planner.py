@@ -1,23 +1,47 @@
-"""From paths to a plan: discover, gather facts, rewrite each file (in processes if it pays), place the helper."""
-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base import safe_read
+from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped
-from torchmigrate.engine.model import Input, Plan, Progress, Read
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped
 from torchmigrate.project import discovery, helper_file
-from torchmigrate.project.selection import EVERYTHING, Selection
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.project.discovery import EVERYTHING, Selection
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
+from torchmigrate.rules.model import Ruleset
 
 if TYPE_CHECKING:
     from torchmigrate.project.context import ProjectContext
+
+
+Progress = Callable[[int, int], None]
+Read = tuple[str, bytes]  # a file's path and bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run found and would write. `results` are sorted by path. `others` were read and are not Python;
+    `files_seen` is without them."""
+
+    results: list[FileResult]
+    files_seen: int
+    notes: list[str]
+    others: frozenset[str] = frozenset()
+    facts: ProjectContext | None = None  # None: no file had work
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The rules of a run and the files that it finds."""
+
+    ruleset: Ruleset
+    rules: DispatchTable
+    found: Sequence[discovery.DiscoveredFile]
 
 
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
@@ -99,7 +123,7 @@ def _sort(
 ) -> None:
     if raw is None:
         try:
-            raw = safe_read.read(path)
+            raw = file_io.read(path)
         except OSError as error:
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return

@@ -14,8 +14,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from torchmigrate.base import limits
-from torchmigrate.diagnostics.results import Failed
-from torchmigrate.engine.model import Progress, Read
+from torchmigrate.diagnostics.finding import Failed
+from torchmigrate.engine.planner import Progress, Read
 from torchmigrate.engine.worker import Done, Job, Worker
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rules.model import Ruleset

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate.base import limits
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, Unchanged
 from torchmigrate.helper.vendoring import Unbound
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rewriting.dispatch import DispatchTable, dispatch_table
+from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.source import encoding
 from torchmigrate.source.encoding import UnreadableSource
@@ -103,7 +103,7 @@ class Worker:
         from torchmigrate.rewriting.rewrite import inspect, rewrite
         from torchmigrate.semantic.model import SemanticModel
         from torchmigrate.source import notebook
-        from torchmigrate.textcheck import shell_lines
+        from torchmigrate.textcheck import matcher
 
         book, rules = notebook.split(job.raw), self.rules(path)
         text = book.source
@@ -127,7 +127,7 @@ class Worker:
             else:
                 result = notebook_results.changed(path, job.raw, book, outcome, self.facts)
         after = notebook.split(result.after) if isinstance(result, Changed) else book
-        told = shell_lines.added(result.findings, after, rules.texts, path)
+        told = matcher.added(result.findings, after, rules.texts, path)
         findings = sorted(
             (*told, *notebook_results.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line)
         )

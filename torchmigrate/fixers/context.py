@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
-from torchmigrate.helper import project_calls
-from torchmigrate.matching.template import identifiers, spell
+from torchmigrate.helper import vendoring
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.symbols.scope import Scope
+from torchmigrate.syntax.expression import identifiers, spell
+from torchmigrate.syntax.scope import Scope
 
 if TYPE_CHECKING:
     from torchmigrate.rules.model import Rule
@@ -62,7 +62,7 @@ class RuleContext:
     def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
         """A finding with edits; what they need is read off their own text and `text`."""
         own = self.module.facts.own
-        if own and (why := project_calls.refusal(self.module, own, edits)):
+        if own and (why := vendoring.refusal(self.module, own, edits)):
             return self.note(f"{message or self.rule.message}; {why}")
         if any(self.module.loses_comment(edit) for edit in edits):
             return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
@@ -84,8 +84,8 @@ class RuleContext:
         where: Mapping[str, str] | None = None,
     ) -> Finding | None:
         """Rewrite `node` if it matches. A finding without a fix where it matches but cannot be edited safely."""
-        from torchmigrate.matching import pattern as p
-        from torchmigrate.matching.template import instantiate
+        from torchmigrate.syntax import pattern as p
+        from torchmigrate.syntax.expression import instantiate
 
         target = node or self.node
         joined = [up for up in self.module.ancestors(target) if isinstance(up, ast.JoinedStr)]

@@ -1,5 +1,7 @@
-"""Finds the fixer that a rule names. `fixer = "device/tensor_cuda"` is the function `tensor_cuda` of
-`fixers/device/tensor_cuda.py`, a generator of findings; there is no list of them."""
+"""Finds the fixer that a rule names; there is no list of them.
+
+`fixer = "device/tensor_cuda"` is the function `tensor_cuda` of `fixers/device/tensor_cuda.py`, a generator of findings;
+`fixer = "hazard/mps:sparse"` is the function `sparse` of `fixers/hazard/mps.py`."""
 
 from __future__ import annotations
 
@@ -10,41 +12,44 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate.base.errors import did_you_mean
+from torchmigrate.base.text import did_you_mean
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.rules.model import Rule
 from torchmigrate.rules.reader import PackError
 
 _HERE = Path(__file__).parent
-_PATH = re.compile(r"[a-z_0-9]+/[a-z][a-z_0-9]*")  # a rule file is data: it names a fixer that ships, no other module
+# A rule file is data: it names a fixer that ships, no other module.
+_PATH = re.compile(r"([a-z]\w*/([a-z]\w*))(?::([a-z]\w*))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Fixer:
     """A generator of findings. Its module is imported at the first call: a run without work for it does not pay."""
 
-    path: str
+    module: str
+    function: str
 
     @cached_property
     def _generator(self) -> Callable[[RuleContext], Iterator[Finding]]:
-        name = self.path.replace("/", ".")
-        return getattr(importlib.import_module(f"torchmigrate.fixers.{name}"), name.rpartition(".")[2])  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(self.module), self.function)  # type: ignore[no-any-return]
 
     def __call__(self, context: RuleContext) -> Iterator[Finding]:
         return self._generator(context)
 
 
-def find(rule: Rule) -> Callable[[RuleContext], Iterator[Finding]]:
-    """The generator that the rule's `fixer` names. Raises PackError if there is no such file."""
-    path = rule.fixer or ""
-    if not _PATH.fullmatch(path) or not (_HERE / f"{path}.py").is_file():
-        known = names()
-        near = did_you_mean(path, known) or f"known fixers: {', '.join(known)}"
+def find(rule: Rule) -> Fixer:
+    """The generator that the rule's `fixer` names. Raises PackError if there is no such file or function."""
+    named = _PATH.fullmatch(rule.fixer or "")
+    path, last, function = named.groups() if named else ("", "", "")
+    file = _HERE / f"{path}.py"
+    if not path or not file.is_file() or (function and f"\ndef {function}(" not in file.read_text(encoding="utf-8")):
+        known = modules()
+        near = did_you_mean(path or str(rule.fixer), known) or f"they are in: {', '.join(known)}"
         raise PackError(f"{rule.path}:1: there is no fixer {rule.fixer!r}\nhelp: {near}")
-    return Fixer(path)
+    return Fixer(f"torchmigrate.fixers.{path.replace('/', '.')}", function or last)
 
 
-def names() -> list[str]:
-    """All fixers that ship, by path."""
+def modules() -> list[str]:
+    """The modules that hold fixers, as rules name them: `device/tensor_cuda`."""
     return sorted(f.relative_to(_HERE).with_suffix("").as_posix() for f in _HERE.glob("*/[a-z]*.py"))

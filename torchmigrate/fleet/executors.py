@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.fleet.process import Workers
-from torchmigrate.fleet.task import Outcome, Task
+from torchmigrate import __version__
+from torchmigrate.base.text import UserError
+from torchmigrate.fleet.processes import Workers
+from torchmigrate.fleet.task import Outcome, Task, failure
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed import Future as DaskFuture
+
 
 DASK = "dask://"
 
@@ -49,6 +56,92 @@ def chosen(name: str, jobs: int | None, cores: Callable[[], int], scratch: Path)
         raise UserError(f"--executor {name}: there is no such executor", "`local`, or `dask://HOST:PORT`")
     if jobs is not None:
         raise UserError("-j is for --executor local", "a dask worker does as many at a time as it has threads")
-    from torchmigrate.fleet.cluster import Cluster
 
     return Cluster(f"tcp://{host}:{port}")
+
+
+_PATIENCE = 10  # seconds for a scheduler to answer, and for a first worker to come
+_GONE = "run the same command again once it is back: what is done stays done"
+
+
+class Cluster:
+    """The cluster of the scheduler at `address`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __call__(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        client = _connected(self._address)
+        try:
+            _same_version(client, self._address)
+            yield from _outcomes(client, tasks, self._address)
+        finally:
+            client.close(timeout=2)
+
+
+def _connected(address: str) -> Client:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        what = f"--executor dask:// needs dask.distributed, which is not installed ({error.name})"
+        raise UserError(what, "pip install 'torchmigrate[fleet]'") from None
+    try:
+        return Client(address, timeout=_PATIENCE, set_as_default=False, heartbeat_interval=5000)
+    except (OSError, TimeoutError) as error:
+        what = f"no dask scheduler answers at {address}: {error}"
+        raise UserError(what, "start one there: dask scheduler --port PORT") from None
+
+
+def _same_version(client: Client, address: str) -> None:
+    """Raises UserError where there is no worker, or one that would do other work than this process."""
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        what = f"the scheduler at {address} has no workers"
+        raise UserError(what, f"start some: dask worker {address} --nthreads 1") from None
+    said: dict[str, Any] = client.run(_version, on_error="return")
+    for worker, version in sorted(said.items()):
+        if version != __version__:
+            what = f"has torchmigrate {version}" if isinstance(version, str) else "has no torchmigrate of today"
+            help = f"pip install 'torchmigrate[fleet]=={__version__}' there, and start the worker again"
+            raise UserError(f"the worker at {worker} {what}; this is {__version__}", help)
+
+
+def _version() -> str:
+    return __version__
+
+
+def _outcomes(client: Client, tasks: Sequence[Task], address: str) -> Iterator[Outcome]:
+    from distributed import as_completed
+
+    waiting = {client.submit(_work, task.encode(), pure=False): task for task in tasks}
+    try:
+        for future in as_completed(list(waiting), loop=client.loop):
+            outcome = _outcome(future, waiting.pop(future), address)
+            future.release()
+            yield outcome
+    finally:
+        client.cancel(list(waiting))
+
+
+def _outcome(future: DaskFuture, task: Task, address: str) -> Outcome:
+    from distributed import KilledWorker
+
+    if future.status == "cancelled" or future.status == "lost":
+        raise UserError(f"the dask scheduler at {address} is gone", _GONE)
+    error = future.exception()
+    if error is None:
+        return Outcome.decode(future.result())
+    if isinstance(error, KilledWorker):
+        return failure(task, "each dask worker that took it died; most likely for lack of memory")
+    return failure(task, f"its dask worker failed: {type(error).__name__}: {error}")
+
+
+def _work(data: bytes) -> bytes:
+    """At a worker, in one of its threads: the work itself is in a process of its own."""
+    return _workers()(data)
+
+
+@functools.cache
+def _workers() -> Workers:
+    return Workers()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 
 _TOKEN = re.compile(r'\s*(?:"([^"]*)"(?=\s|$)|([^\s"#]\S*)|(#.*))')
 _URL = re.compile(r"(?P<url>(?P<scheme>[A-Za-z][\w+.-]*)://[^/]*/.+?)(?:@(?P<rev>[^@]+))?")

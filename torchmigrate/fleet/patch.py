@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack
-from torchmigrate.engine.model import Plan
 from torchmigrate.engine.per_pack import Step
+from torchmigrate.engine.planner import Plan
 from torchmigrate.fleet.task import Task
 from torchmigrate.fleet.tree import Tree, git, scratch_repository
 from torchmigrate.rules import packs

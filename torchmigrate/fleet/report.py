@@ -14,10 +14,9 @@ from typing import Any
 from torchmigrate import __version__
 from torchmigrate.base.text import counted
 from torchmigrate.fleet.task import FAILED, Summary
-from torchmigrate.formats.markdown_escape import cell, code, plain
+from torchmigrate.formats.markdown import cell, code, plain
 from torchmigrate.formats.portability.markup import Markup, element, prose
-from torchmigrate.portability.score import percent
-from torchmigrate.portability.survey import clean
+from torchmigrate.surveys.portability import clean, percent
 
 HEADS = ("Repository", "Files", "Edits", "Fixable", "Unsafe", "Needs you", "Sites", "Portable", "Seconds", "Status")
 LEGEND = (

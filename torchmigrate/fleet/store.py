@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from torchmigrate.base import atomic_write, lock
-from torchmigrate.base.errors import UserError
+from torchmigrate.base import file_io, lock
+from torchmigrate.base.text import UserError
 from torchmigrate.fleet.task import FAILED, Outcome, Summary
 
 FILES = ("changes.patch", "changes.bundle", "findings.json", "verify.json", "log.txt")
@@ -50,7 +50,7 @@ class Store:
             if any(self.top.iterdir()):
                 raise UserError(f"{self.top} has other things in it", "name a new folder: --output DIR")
             (self.top / _MARK).write_bytes(b"")
-        atomic_write.sweep(self.top)
+        file_io.sweep(self.top)
 
     def summary(self, name: str) -> Summary | None:
         """What is known of a repository; None where that is not whole."""
@@ -77,11 +77,11 @@ class Store:
         try:
             folder.mkdir(exist_ok=True)
             (folder / "summary.json").unlink(missing_ok=True)
-            atomic_write.sweep(folder)
+            file_io.sweep(folder)
             for name in set(FILES) - outcome.files.keys():
                 (folder / name).unlink(missing_ok=True)
             self._write(folder, outcome.files)
-            atomic_write.replace(folder / "summary.json", json.dumps(summary, indent=2).encode() + b"\n")
+            file_io.replace(folder / "summary.json", json.dumps(summary, indent=2).encode() + b"\n")
         except OSError as error:
             what = f"cannot write to {folder}: {(error.strerror or str(error)).lower()}"
             raise UserError(what, "make room there, and run the same command again: what is done stays done") from None
@@ -90,12 +90,12 @@ class Store:
     def _write(self, folder: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             if name in FILES:  # a worker chooses no path
-                atomic_write.replace(folder / name, data)
+                file_io.replace(folder / name, data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Reports over all. Raises UserError."""
         try:
             for name, data in files.items():
-                atomic_write.replace(self.top / name, data)
+                file_io.replace(self.top / name, data)
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.fleet.listing import masked
 from torchmigrate.fleet.task import Task
 from torchmigrate.vcs import git_tree

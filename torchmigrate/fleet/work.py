@@ -12,22 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate import __version__
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import counted
+from torchmigrate.base.text import UserError, counted
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import Status
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Status, Unchanged
 from torchmigrate.engine import planner
-from torchmigrate.engine.model import Input
+from torchmigrate.engine.planner import Input
 from torchmigrate.fleet import patch, tree
-from torchmigrate.fleet.digest import digest_of
-from torchmigrate.fleet.task import Outcome, Summary, Task, failure
+from torchmigrate.fleet.task import Outcome, Summary, Task, digest_of, failure
 from torchmigrate.fleet.tree import Origin, Tree
 from torchmigrate.formats import json as findings_json
 from torchmigrate.formats.model import Report
-from torchmigrate.portability import survey
-from torchmigrate.portability.score import Apart, Stage, Survey
+from torchmigrate.surveys import portability
+from torchmigrate.surveys.portability import Apart, Stage, Survey
 
 
 def work(task: Task, scratch: Path) -> Outcome:
@@ -191,7 +188,7 @@ class Verified:
 
 def verify(task: Task, root: Path, settings: Settings) -> Verified:
     """With the settings of the migration, on those of its backends that can be run on."""
-    from torchmigrate.formats.tables import verify_json
+    from torchmigrate.formats import verify
     from torchmigrate.verify import backends, session
     from torchmigrate.verify.verdict import exit_status
 
@@ -201,7 +198,7 @@ def verify(task: Task, root: Path, settings: Settings) -> Verified:
     except UserError as error:
         return Verified(f"{_WORDS[2]}: {error.message}", None)
     status, reason = exit_status(result.verdicts), result.verdicts[0].reason
-    report = json.loads(verify_json.render(result)) | {"root": task.shown}  # not a place that is gone
+    report = json.loads(verify.render(result)) | {"root": task.shown}  # not a place that is gone
     told = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
     return Verified(told, json.dumps(report, indent=2).encode() + b"\n")
 
@@ -215,7 +212,7 @@ def score(paths: Sequence[Path], settings: Settings, given: Input) -> dict[str, 
     if held:
         unsafe = planner.plan(paths, replace(settings, unsafe_fixes=True), 1, "survey", given=given).results
     root = config_file.common_parent(paths)
-    sites = survey.sites(safe, unsafe, root)
+    sites = portability.sites(safe, unsafe, root)
     found = Survey(root, "", None, 0, sites, {}, Apart(), (), tuple(settings.backends))
     stages = {stage.value: stage for stage in Stage}
     runs = {

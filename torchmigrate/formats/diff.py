@@ -9,8 +9,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import PurePath
 
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed, Finding
 from torchmigrate.source import json_text
 
 _CONTEXT = 3

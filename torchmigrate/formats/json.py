@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from torchmigrate import __version__
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.results import Changed, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Finding, Status, Unchanged
 from torchmigrate.formats.model import Report
 
 

@@ -9,8 +9,17 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base.text import counted, visible
-from torchmigrate.diagnostics.finding import Finding, Safety, Status
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, Unchanged, failures
+from torchmigrate.diagnostics.finding import (
+    Changed,
+    Failed,
+    FileResult,
+    Finding,
+    Safety,
+    Skipped,
+    Status,
+    Unchanged,
+    failures,
+)
 
 
 @dataclass(frozen=True)

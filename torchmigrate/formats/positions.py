@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate.base import safe_read
+from torchmigrate.base import file_io
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.diagnostics.source_lines import split_lines
 from torchmigrate.formats.model import Report
@@ -107,7 +107,7 @@ class FileText:
     @cached_property
     def _raw(self) -> bytes:
         try:
-            return safe_read.read(self.path)
+            return file_io.read(self.path)
         except OSError:
             return b""
 

@@ -12,7 +12,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
-from torchmigrate.symbols.scope import FUNCTIONS, first_line
+from torchmigrate.syntax.scope import FUNCTIONS, first_line
 
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import Import, ImportIndex, Use
-from torchmigrate.project.packaging import ASIDE, is_installable
+from torchmigrate.project.import_graph import ASIDE, Import, ImportIndex, Use, is_installable
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import import_statement
 from torchmigrate.source.encoding import Source

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
-from torchmigrate.base import safe_read
+from torchmigrate.base import file_io
 from torchmigrate.base.text import counted
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Skipped, shifted
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, shifted
 from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.helper_file import is_ours, is_untouched, public, runtime_source, unix_lines
-from torchmigrate.source.edits import compose
+from torchmigrate.project.helper_file import ProjectHelper, is_ours, is_untouched, public, runtime_source, unix_lines
+from torchmigrate.semantic.spelling import imported_by, spelled
+from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
+
+if TYPE_CHECKING:
+    from torchmigrate.semantic.model import SemanticModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def _write(path: Path, content: bytes, text: bytes | None) -> FileResult | None:
         return Failed(path, "is a symbolic link; the helper is not written through it: put a file there")
     if not is_ours(path, text):
         return Failed(path, "exists and was not written by torchmigrate; rename it, or use --runtime package")
-    before = safe_read.read(path) if text is None else text
+    before = file_io.read(path) if text is None else text
     if is_untouched(before):
         return Changed(path, before, content, ()) if unix_lines(before) != content else None
     if lacks := sorted({*public(content)} - {*public(before)}):
@@ -110,3 +115,48 @@ def _write(path: Path, content: bytes, text: bytes | None) -> FileResult | None:
 
 def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:
     return isinstance(result, Changed) and result.path.suffix == ".ipynb" and f"{helper}.".encode() in result.after
+
+
+def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) -> str:
+    """Why edits cannot call the helper, or ""."""
+    used = dict(_used(module, (e.text for e in edits)))
+    if not used:
+        return ""
+    if str(module.path) in module.facts.of_own_helper:
+        is_itself = str(module.path) == own.path
+        return f"`{own.name}` {'is' if is_itself else 'imports'} this file, and so cannot be called from here"
+    missing = sorted(theirs for theirs in used.values() if theirs not in own.offers)
+    if missing:
+        return f"`{own.name}` has no `{missing[0]}`: add it, or name yours in `helper-map`"
+    try:
+        tree = ast.parse(compose(module.source.utf8, edits))
+    except (SyntaxError, ValueError):
+        return ""  # told by whoever applies them
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+        theirs = used.get(ast.unparse(call.func), "") if isinstance(call.func, (ast.Name, ast.Attribute)) else ""
+        parameters = own.offers.get(theirs)
+        if parameters is not None and not _takes(parameters, call):
+            return f"`{own.name}.{theirs}` does not take the arguments of `{ast.unparse(call)}`"
+    return ""
+
+
+def _used(module: SemanticModel, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each function that texts call, as it is spelled, with the helper's name for it."""
+    text, alias = " ".join(texts), spelled(module)["accel"]
+    yield from ((f"{alias}.{name}", name) for name in re.findall(rf"(?<![\w.]){re.escape(alias)}\.(\w+)", text))
+    imported = {n: i for n, i in imported_by(module, module.facts.own) if i} if module.facts.own else {}
+    yield from ((n, i) for n, i in imported.items() if re.search(rf"(?<![\w.]){re.escape(n)}\b", text))
+
+
+def _takes(parameters: ast.arguments, call: ast.Call) -> bool:
+    """Whether Python would accept the call."""
+    names = [a.arg for a in (*parameters.posonlyargs, *parameters.args)]
+    given = {k.arg for k in call.keywords}
+    if None in given or any(isinstance(a, ast.Starred) for a in call.args):
+        return True
+    left = names[len(call.args) :]
+    required = [n for n in names[: len(names) - len(parameters.defaults)] if n in left]
+    required += [a.arg for a, d in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if d is None]
+    known = {*left, *(a.arg for a in parameters.kwonlyargs)}
+    fits = len(call.args) <= len(names) or parameters.vararg is not None
+    return fits and given >= set(required) and (given <= known or parameters.kwarg is not None)

@@ -1,23 +1,117 @@
-"""What the editor offers at a place: a fix for each finding there, one for all safe ones, a comment that ignores it."""
+"""Findings as diagnostics."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import attrs
-from lsprotocol.types import CodeAction, CodeActionKind, CodeActionParams, Position, Range, WorkspaceEdit
+from lsprotocol.types import (
+    CodeAction,
+    CodeActionKind,
+    CodeActionParams,
+    CodeDescription,
+    Diagnostic,
+    DiagnosticSeverity,
+    Position,
+    Range,
+    TextEdit,
+    WorkspaceEdit,
+)
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.diagnostics.finding import Finding, Safety, Status
-from torchmigrate.diagnostics.results import FileResult
+from torchmigrate.base.text import UserError
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import FileResult, Finding, Safety, Status
 from torchmigrate.formats.model import kind
-from torchmigrate.lsp import suppress_action
 from torchmigrate.lsp.analysis import Analysis
-from torchmigrate.lsp.diagnostics import diagnostic
+from torchmigrate.lsp.documents import File
+from torchmigrate.lsp.positions import Text
 from torchmigrate.lsp.workspace_edit import Client, edit_of, made, of_document
+from torchmigrate.source.encoding import Source
+from torchmigrate.source.text_file import TextFile
+
+SOURCE = "torchmigrate"
+
+
+def by_document(analysis: Analysis) -> Mapping[str, list[Diagnostic]]:
+    """By the URI of the text or cell. All of a file's documents are in it: those without diagnostics, too."""
+    found: dict[str, list[Diagnostic]] = {document.uri: [] for document in analysis.file.documents.values()}
+    for finding in analysis.findings:
+        if document := analysis.file.documents.get(finding.cell):
+            found[document.uri].append(diagnostic(finding, analysis))
+    return found
+
+
+def diagnostic(finding: Finding, analysis: Analysis) -> Diagnostic:
+    """The severity says how sure it is that the line is of concern, not who mends it: an unsafe fix rests on what the
+    code does not show, so the finding does; what a person must decide breaks on some backend for certain."""
+    unsafe = kind(finding) == "unsafe"
+    matters = f"\nMatters on: {', '.join(finding.backends)}" if finding.backends else ""
+    return Diagnostic(
+        range=analysis.file.documents[finding.cell].text.of(finding),
+        message=finding.message + matters,
+        severity=DiagnosticSeverity.Information if unsafe else DiagnosticSeverity.Warning,
+        code=finding.rule,
+        code_description=CodeDescription(finding.see) if finding.see.startswith("https://") else None,
+        source=SOURCE,
+    )
+
+
+_MARKS = {"cu": "//", "cuh": "//", "json": "", "bat": ""}  # no comments in JSON; those of cmd are not looked into
+
+
+def suppression_edits(file: File, finding: Finding) -> Sequence[TextEdit]:
+    """To the finding's document. None where a comment would not do: within JSON, behind a line that goes on."""
+    found = _in_python(file, finding) if file.is_python else _in_text(file, finding)
+    if found is None:
+        return ()
+    line, comment = found
+    text = file.documents[finding.cell].text
+    start = text.start(line)
+    return (TextEdit(text.range(start, start), comment),)
+
+
+def _in_python(file: File, finding: Finding) -> tuple[int, str] | None:
+    """The number of the line above which it goes, and the comment."""
+    module, _ = file.module(finding.cell)
+    number = module.position(finding.start)[0]
+    above = suppressions.place(module, number)
+    start = module.line_starts[above - 1]
+    comment = _comment(module.line_at(start).decode(), "#", finding, module.newline)
+    after = Source(module.utf8[:start] + comment.encode() + module.utf8[start:])
+    if not _parses(after) or not suppressions.find(after).status(finding.rule, number + 1):
+        return None
+    return finding.line - (number - above), comment
+
+
+def _parses(text: Source) -> bool:
+    try:
+        ast.parse(text.utf8)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _in_text(file: File, finding: Finding) -> tuple[int, str] | None:
+    whole = file.documents[None].text.text.removeprefix("\ufeff")
+    before = TextFile(file.path.name, whole)
+    mark = _MARKS.get(before.kind, "#")
+    above = next((first for first, last in before.spans if first <= finding.line <= last), None)
+    if not mark or above is None:
+        return None
+    start = Text(whole).start(above)
+    comment = _comment(whole[start:], mark, finding, Source(whole.encode("utf-8", "replace")).newline)
+    after = TextFile(before.name, whole[:start] + comment + whole[start:])
+    return (above, comment) if suppressions.find_in_text(after).status(finding.rule, finding.line + 1) else None
+
+
+def _comment(line: str, mark: str, finding: Finding, newline: str) -> str:
+    indent = line[: len(line) - len(line.lstrip(" \t"))]
+    return f"{indent}{mark} torchmigrate: ignore[{finding.rule}]{newline}"
+
 
 FIX_ALL = f"{CodeActionKind.SourceFixAll.value}.torchmigrate"
 KINDS = (CodeActionKind.QuickFix, FIX_ALL)
@@ -109,7 +203,7 @@ class Menu:
         return edit_of(results, self.analysis.file, self.client)
 
     def _comment(self, finding: Finding) -> WorkspaceEdit | None:
-        edits = suppress_action.edits(self.analysis.file, finding)
+        edits = suppression_edits(self.analysis.file, finding)
         if not edits:
             raise UserError("no comment can stand there", "name the rule in per-file-ignores")
         return made([of_document(self.analysis.file, finding.cell, edits)], self.client)

@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.config.resolve import pack_errors, settings_for
-from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Unchanged
 from torchmigrate.engine import overlay
 from torchmigrate.engine.per_choice import Choices, Group, Key
 from torchmigrate.formats.model import Report
@@ -22,7 +21,7 @@ from torchmigrate.rules import packs
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan
+    from torchmigrate.engine.planner import Plan
     from torchmigrate.rules.model import Ruleset
 
 

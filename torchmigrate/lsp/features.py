@@ -11,7 +11,7 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from torchmigrate import __version__
-from torchmigrate.base.errors import UserError
+from torchmigrate.base.text import UserError
 from torchmigrate.lsp import hover
 from torchmigrate.lsp.actions import KINDS, Menu
 from torchmigrate.lsp.documents import Documents

@@ -9,17 +9,16 @@ from pathlib import Path
 from lsprotocol.types import Hover, MarkupContent, MarkupKind, Position
 
 from torchmigrate.base.text import listed
-from torchmigrate.catalog import load, prose
-from torchmigrate.catalog.load import Catalog
-from torchmigrate.catalog.lookup import Found, Lookup
-from torchmigrate.catalog.row import HELPER, LEFT, VERDICTS, Row
 from torchmigrate.config.resolve import pack_errors
-from torchmigrate.formats.markdown_escape import code, plain
+from torchmigrate.formats.markdown import code, plain
 from torchmigrate.lsp.analysis import Analysis
 from torchmigrate.project.builder import project_root
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import Source
+from torchmigrate.surveys import catalog_prose, catalog_rows
+from torchmigrate.surveys.catalog_rows import HELPER, LEFT, VERDICTS, Catalog, Row
+from torchmigrate.surveys.catalog_usage import Found, Lookup
 
 
 def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> Hover | None:
@@ -40,7 +39,7 @@ def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> H
     above = source.position(start)[0] - 1
     places = (source.position(offset) for offset in (found.start, found.end))
     first, last = ((line - above, column) for line, column in places)
-    told = "\n".join(_lines(found, analysis)) if markdown else prose.paragraph(found.row, found.name)
+    told = "\n".join(_lines(found, analysis)) if markdown else catalog_prose.paragraph(found.row, found.name)
     kind = MarkupKind.Markdown if markdown else MarkupKind.PlainText
     return Hover(MarkupContent(kind, told), text.between(first, last))
 
@@ -56,7 +55,7 @@ def _found(analysis: Analysis, source: Source, offset: int) -> Found | None:
 @cache
 def rows(rule_paths: tuple[Path, ...]) -> Catalog:
     """The catalog with that of the project's own packs, kept: to read it takes a moment."""
-    return load.load(rule_paths)
+    return catalog_rows.load(rule_paths)
 
 
 def _lines(found: Found, analysis: Analysis) -> Iterator[str]:
@@ -66,7 +65,9 @@ def _lines(found: Found, analysis: Analysis) -> Iterator[str]:
     yield f"**{code(found.name)}**{part}, {row.kind}, in a migrated project:"
     yield ""
     for verdict in VERDICTS:
-        if names := [prose.NAMES[name].removeprefix("the ") for name, each in row.backends.items() if each == verdict]:
+        if names := [
+            catalog_prose.NAMES[name].removeprefix("the ") for name, each in row.backends.items() if each == verdict
+        ]:
             helped = f" ({code(f'accel.{row.helper}')})" if verdict == HELPER else ""
             yield f"- {verdict}{helped}: {', '.join(names)}"
     yield ""

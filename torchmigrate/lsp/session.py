@@ -12,8 +12,8 @@ from typing import TypeVar
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.lsp import diagnostics
+from torchmigrate.base.text import UserError
+from torchmigrate.lsp import actions
 from torchmigrate.lsp.analysis import Analysis, analyse
 from torchmigrate.lsp.documents import Documents, File
 from torchmigrate.lsp.workspace_edit import Client
@@ -86,7 +86,7 @@ class Session:
             if analysis.failed.startswith("internal error"):
                 self._log(f"{file.path}: {analysis.failed}")
             return
-        found = diagnostics.by_document(analysis) if analysis else {}
+        found = actions.by_document(analysis) if analysis else {}
         for document in file.documents.values():
             params = types.PublishDiagnosticsParams(document.uri, found.get(document.uri, []), document.version)
             self.server.text_document_publish_diagnostics(params)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lsprotocol import types
 from pygls import uris
 
-from torchmigrate.diagnostics.results import Changed, FileResult
+from torchmigrate.diagnostics.finding import Changed, FileResult
 from torchmigrate.lsp.documents import File
 from torchmigrate.lsp.positions import Text
 from torchmigrate.source import encoding

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from torchmigrate.base import safe_read
-from torchmigrate.base.errors import UserError
+from torchmigrate.base import file_io
+from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
-from torchmigrate.project import discovery, helper_file, project_helper
+from torchmigrate.project import discovery, helper_file
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.helper_file import MARKER, NAMES
 from torchmigrate.source import notebook
-from torchmigrate.torch_api import versions
+from torchmigrate.torch_api import names
 
 HELPER_FLOOR = (2, 1)
 NATIVE_FLOOR = (2, 9)
@@ -33,8 +33,8 @@ def facts(
     if floor is None and (inferred := torch_floor(root)):
         floor = inferred[0]
         notes.append(f"torch {floor} inferred from {inferred[1]}")
-    own = project_helper.load(settings, inside)
-    if own is None and (versions.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
+    own = helper_file.load(settings, inside)
+    if own is None and (names.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
         notes.append("the helper needs torch >=2.1, which is more than this project asks for: raise the floor there")
     known = ProjectContext(
         root=root,
@@ -52,7 +52,7 @@ def facts(
 
 def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:
     """Raises UserError where `torch.accelerator` may not be there."""
-    if (versions.version_of(floor) or HELPER_FLOOR) >= NATIVE_FLOOR:
+    if (names.version_of(floor) or HELPER_FLOOR) >= NATIVE_FLOOR:
         return
     asks = f"this project asks for torch {floor}" if floor else "nothing says which torch this project asks for"
     where = next((f" ({note.rpartition(' ')[2]})" for note in notes if " inferred from " in note), "")
@@ -105,7 +105,7 @@ def telling(paths: Iterable[str], has_work: Callable[[bytes], bool]) -> Iterator
     """The texts of files that this run does not rewrite, where facts are made of what they say."""
     for path in sorted(paths):
         try:
-            raw = safe_read.read(path)
+            raw = file_io.read(path)
         except OSError:
             continue
         mentions = b"cuda" in raw or NAMES[0].encode() in raw  # most do not: cheaper than to look for work
@@ -130,7 +130,7 @@ def torch_floor(root: Path) -> tuple[str, str] | None:
     """(`>=X.Y`, the file and line that say so) from the project's own dependencies."""
     for name in ("pyproject.toml", "setup.cfg", "setup.py", *sorted(p.name for p in root.glob("requirements*.txt"))):
         try:
-            text = safe_read.text(root / name)
+            text = file_io.text(root / name)
         except OSError:
             continue
         if found := _FLOOR.search(text):

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.project import process_facts
-from torchmigrate.project.helper_file import PACKAGED
+from torchmigrate.project.helper_file import PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
-from torchmigrate.project.project_helper import ProjectHelper
-from torchmigrate.symbols.resolver import Resolver
-from torchmigrate.symbols.scope import Scope, build
-from torchmigrate.torch_api.names import canonical
-from torchmigrate.torch_api.versions import version_of
+from torchmigrate.syntax.resolver import Resolver
+from torchmigrate.syntax.scope import Scope, build_scopes
+from torchmigrate.torch_api.names import canonical, version_of
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -91,7 +89,7 @@ class ProjectContext:
         """Whether the module binds the name to that alone: no fallback, no function of the same name."""
         if target not in self._scopes:
             try:
-                self._scopes[target] = build(ast.parse(self.index.read(target))).module
+                self._scopes[target] = build_scopes(ast.parse(self.index.read(target))).module
             except (OSError, SyntaxError, ValueError, RecursionError):
                 self._scopes[target] = None
         scope = self._scopes[target]

@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-from torchmigrate.base import safe_read
+from torchmigrate.base import file_io
 
 # what default_type.py and precision.py ask of all files
 WORDS = SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -61,7 +61,7 @@ class ImportIndex:
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
         text = self.texts.get(path)
-        return safe_read.read(path) if text is None else text
+        return file_io.read(path) if text is None else text
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:
@@ -176,7 +176,7 @@ class Import:
 def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
     """The imports of one file, or of the text that stands in for it; a file that cannot be read has none."""
     try:
-        raw = b"\n" + (safe_read.read(path) if text is None else text)
+        raw = b"\n" + (file_io.read(path) if text is None else text)
     except OSError:
         return
     if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
@@ -189,3 +189,40 @@ def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
                 yield Import(0, word[0], "", alias)
             else:
                 yield Import(len(dots), module.decode(errors="replace"), word[0], alias)
+
+
+_PACKAGING = {
+    "setup.py": r"setup\(",
+    "setup.cfg": r"^\[metadata\]",
+    "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
+}
+# folders that are not installed
+ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
+_LISTED = re.compile(r"^\[tool\.(setuptools\.packages|poetry)|^(packages|py-modules)\s*=", re.M)
+_BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
+
+
+@cache
+def is_installable(root: str) -> bool:
+    """Whether a folder says how to install what it holds (a pyproject.toml may hold tools' settings alone)."""
+    folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
+    return any(map(_says_so, folders))
+
+
+def _says_so(folder: str) -> bool:
+    for name, sign in _PACKAGING.items():
+        try:
+            text = file_io.text(Path(folder, name))
+        except OSError:
+            continue
+        if re.search(sign, text, re.M):
+            return name != "pyproject.toml" or not _is_refused(folder, text)
+    return False
+
+
+def _is_refused(folder: str, text: str) -> bool:
+    """Whether it lists no packages and there is more than one: setuptools, which builds where nothing else is named,
+    refuses that, or leaves one out (setuptools/discovery.py). All is run from that folder then, as for uv."""
+    if _LISTED.search(text) or _BACKEND.search(text):
+        return False
+    return sum(1 for p in Path(folder).glob("*/__init__.py") if not ASIDE.fullmatch(p.parent.name)) > 1

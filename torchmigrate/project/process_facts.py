@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.project.helper_file import MARKER, NAMES
 from torchmigrate.project.import_graph import SETTER, TF32
-from torchmigrate.symbols.resolver import Resolver, chain_of
-from torchmigrate.symbols.scope import Scope, build
+from torchmigrate.syntax.resolver import Resolver, chain_of
+from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api.names import TYPE
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def makes_default(raw: bytes) -> bool:
     if SETTER not in raw:
         return False
     try:
-        scopes = build(ast.parse(raw))
+        scopes = build_scopes(ast.parse(raw))
     except (SyntaxError, ValueError, RecursionError):
         return False
     for statement in scopes.statements:
@@ -156,7 +156,7 @@ def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
     if raw.startswith(MARKER):
         return None
     try:
-        scopes = build(ast.parse(raw))
+        scopes = build_scopes(ast.parse(raw))
     except (SyntaxError, ValueError, RecursionError):
         return None
     resolver = Resolver()

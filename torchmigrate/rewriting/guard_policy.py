@@ -14,11 +14,10 @@ from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.semantic import vendor_calls
-from torchmigrate.semantic.guard_regions import GuardRegion, cover_branch
+from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.portable_selection import PORTABLE
-from torchmigrate.source.spans import Around, Inside, Span
+from torchmigrate.source.edits import Around, Inside, Span
 
 _ASKS = "device/is-available"
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from torchmigrate.matching.template import spell
-from torchmigrate.rewriting.dispatch import DispatchTable
+from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
-from torchmigrate.source.edits import Edit, flatten
-from torchmigrate.source.spans import Around
+from torchmigrate.source.edits import Around, Edit, flatten
+from torchmigrate.syntax.expression import spell
 
 _TOTAL = ("is_available", "device_count")
 _TYPE = "torch.accelerator.current_accelerator().type"

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import listed
-from torchmigrate.diagnostics.finding import Finding, Safety, Status
-from torchmigrate.diagnostics.results import Changed, shifted
+from torchmigrate.diagnostics.finding import Changed, Finding, Safety, Status, shifted
 from torchmigrate.helper import import_edits
 from torchmigrate.helper.placement import Placement, placed
 from torchmigrate.project.context import ProjectContext
@@ -19,7 +18,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import notebook
 from torchmigrate.source.edits import Edit, flatten
 from torchmigrate.source.notebook import Notebook, Unread
-from torchmigrate.symbols.scope import first_line
+from torchmigrate.syntax.scope import first_line
 
 if TYPE_CHECKING:
     from torchmigrate.rewriting.rewrite import Outcome

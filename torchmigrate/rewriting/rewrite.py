@@ -12,8 +12,7 @@ from torchmigrate.diagnostics.finding import Finding, Safety, Status, choose
 from torchmigrate.helper import import_edits
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import guard_policy
-from torchmigrate.rewriting.dispatch import DispatchTable
-from torchmigrate.rewriting.visitor import Visitor
+from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_function, spelled
 from torchmigrate.source.edits import Edit, compose, original_offset

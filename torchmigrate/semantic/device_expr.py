@@ -6,10 +6,10 @@ import ast
 import re
 from dataclasses import dataclass
 
-from torchmigrate.matching.template import spell
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.expression import spell
 from torchmigrate.torch_api.names import DEVICE
 
 DEVICE_NAME = re.compile(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_function
-from torchmigrate.symbols.resolver import chain_of
-from torchmigrate.symbols.scope import children
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import children
 
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
 _COUNT = {"torch.cuda.device_count", "torch.accelerator.device_count"}

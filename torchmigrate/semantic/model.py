@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source, comments
-from torchmigrate.symbols import scope
-from torchmigrate.symbols.resolver import Resolver
-from torchmigrate.symbols.scope import FUNCTIONS, Binding, Function, Scope, children
+from torchmigrate.syntax import scope
+from torchmigrate.syntax.resolver import Resolver
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
 
 if TYPE_CHECKING:
-    from torchmigrate.matching.expression import Expression
     from torchmigrate.project.context import ProjectContext
+    from torchmigrate.syntax.expression import Expression
 
 
 class SemanticModel:
@@ -30,7 +30,7 @@ class SemanticModel:
         self.path, self.source, self.facts = path, source, facts
         self.original = original or source.utf8  # before the first pass
         self.tree = ast.parse(source.text)
-        self.scopes = scope.build(self.tree, b":=" in source.utf8)
+        self.scopes = scope.build_scopes(self.tree, b":=" in source.utf8)
         self.gets_torch = gets_torch
         if gets_torch:
             self.scopes.module.bind("torch", Binding(ast.Import([ast.alias("torch")], lineno=1, col_offset=0), "torch"))
@@ -92,8 +92,8 @@ class SemanticModel:
 
     def island(self, node: ast.AST) -> Expression | None:
         """`node` parsed by LibCST, or None where it does not come out as it went in."""
-        from torchmigrate.matching.expression import Expression
-        from torchmigrate.matching.pattern import PatternError
+        from torchmigrate.syntax.expression import Expression
+        from torchmigrate.syntax.pattern import PatternError
 
         span = self.span(node)
         if span not in self._islands:

@@ -9,8 +9,8 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.symbols.resolver import chain_of
-from torchmigrate.symbols.scope import FUNCTIONS, Binding, Function, Scope
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope
 
 Seen = set[object]  # names, attributes and functions that are followed already
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from torchmigrate.project.project_helper import ProjectHelper
+from torchmigrate.project.helper_file import ProjectHelper
 from torchmigrate.semantic.model import query
-from torchmigrate.symbols.resolver import chain_of
-from torchmigrate.symbols.scope import Binding
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import Binding
 
 if TYPE_CHECKING:
     from torchmigrate.semantic.model import SemanticModel

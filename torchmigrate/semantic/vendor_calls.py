@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from torchmigrate.semantic.guard_regions import GuardRegion
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.source.spans import Inside, Span
-from torchmigrate.symbols.scope import Binding
+from torchmigrate.source.edits import Inside, Span
+from torchmigrate.syntax.scope import Binding
 from torchmigrate.torch_api.libraries import CUDA_ONLY
 
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base import limits, safe_read
+from torchmigrate.base import file_io, limits
 from torchmigrate.base.globs import Names
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
-from torchmigrate.diagnostics.results import Failed, FileResult, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import Failed, FileResult, Skipped, Unchanged
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.source.encoding import UTF16
@@ -100,7 +100,7 @@ class TextRules:
 
 
 def _first_bytes(path: Path) -> bytes:
-    return safe_read.read(path, LIMIT + 1)
+    return file_io.read(path, LIMIT + 1)
 
 
 NONE = TextRules((), (), (), Names(()), Names(()))

@@ -1,9 +1,11 @@
-"""Names of torch: the documented name of an API, dtypes by tensor type, and what kind a string literal is."""
+"""Names of torch: the documented name of an API, dtypes by tensor type, kinds of string literals, version specifiers."""
 
 from __future__ import annotations
 
 import ast
 import re
+
+from torchmigrate.base.schema import matching
 
 # where torch keeps what it documents one level up
 CANONICAL = (
@@ -80,3 +82,19 @@ DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8",
     "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
 }  # fmt: skip
+
+
+_CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"
+
+
+SPEC = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifier such as ">=2.1"')
+
+
+def version_of(spec: str | None) -> tuple[int, ...] | None:
+    """The least release that a specifier takes; None where it names no floor: `<3.0`, `!=2.4`."""
+    found = [_BOUND.fullmatch(clause.strip()) for clause in (spec or "").split(",")]
+    return max(((int(m[1]), int(m[2] or 0)) for m in found if m), default=None)
+
+
+# no version has more digits; Python refuses to read thousands of them
+_BOUND = re.compile(r"(?:>=?|={2,3}|~=)?\s*(\d{1,9})(?:\.(\d{1,9}))?(?:[.*][\d.*]*)?")

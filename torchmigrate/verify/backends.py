@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from torchmigrate.verify.process.interpreter import Interpreter
+from torchmigrate.verify.interpreter import Interpreter
 from torchmigrate.verify.simulated import build as device
 
 KNOWN = ("cuda", "mps", "xpu", "npu", "mtia", "cpu")

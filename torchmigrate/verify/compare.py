@@ -11,7 +11,7 @@ from pathlib import Path
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import shorten
 from torchmigrate.verify.printed import Kind, Line, Number, is_poison, lines
-from torchmigrate.verify.workspace.copying import LARGE
+from torchmigrate.verify.sandbox import LARGE
 
 _TEXT_LIMIT = 8 * LARGE  # bytes: larger written files are compared by digest
 _QUOTED = 72  # characters of a line in a report

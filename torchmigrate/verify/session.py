@@ -16,12 +16,11 @@ from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
-from torchmigrate.verify.process.interpreter import Command, resolve
-from torchmigrate.verify.process.run import Outcome, Run, Task, execute
+from torchmigrate.verify.interpreter import Command, resolve
+from torchmigrate.verify.migration import Migration, Origins, migrate
+from torchmigrate.verify.run import Outcome, Run, Task, execute
+from torchmigrate.verify.sandbox import Project, Sandbox
 from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
-from torchmigrate.verify.workspace.line_map import Origins
-from torchmigrate.verify.workspace.migration import Migration, migrate
-from torchmigrate.verify.workspace.sandbox import Project, Sandbox
 
 Say = Callable[[str], None]
 _LONG = 80  # characters of an error in a line of progress

@@ -9,7 +9,7 @@ from enum import Enum
 from torchmigrate.base.text import counted
 from torchmigrate.verify.compare import Comparison, Reference, Tolerance, comparable, compare, compare_files, reference
 from torchmigrate.verify.printed import is_poison, shape
-from torchmigrate.verify.process.run import Outcome, Run, told
+from torchmigrate.verify.run import Outcome, Run, told
 
 _POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"
 

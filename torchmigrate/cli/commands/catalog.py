@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.errors import UserError, did_you_mean
-from torchmigrate.base.text import counted
-from torchmigrate.catalog import load
-from torchmigrate.catalog.row import BACKENDS, MISSING, Row
+from torchmigrate.base.text import UserError, counted, did_you_mean
 from torchmigrate.cli.output import columns, emit
 from torchmigrate.config import config_file as config_
 from torchmigrate.config.resolve import pack_errors, split_names
-from torchmigrate.formats.tables import catalog as report
+from torchmigrate.formats import catalog as report
+from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys.catalog_rows import BACKENDS, MISSING, Row
 
 if TYPE_CHECKING:
-    from torchmigrate.catalog.usage import Usage
     from torchmigrate.cli.parameters import CatalogFormat
+    from torchmigrate.surveys.catalog_usage import Usage
 
 
 def run(
@@ -35,16 +34,16 @@ def run(
     settings = config_.load([project or Path()])
     backends = _backends(backend or ())
     with pack_errors():
-        found = load.load(settings.rule_paths)
+        found = catalog_rows.load(settings.rule_paths)
     rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
     here = Path(os.path.realpath(os.curdir))
     if project is None:
         emit(_laid_out(report.Selection(rows, report.every(backends)), output_format, output), output)
         print(counted(len(rows), "API"), file=sys.stderr)
         return 0
-    from torchmigrate.catalog import usage
+    from torchmigrate.surveys import catalog_usage
 
-    used = usage.survey(project, settings, found)
+    used = catalog_usage.survey(project, settings, found)
     rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
     selection = report.Selection(rows, report.every(backends), used.places, here)
     emit(_laid_out(selection, output_format, output), output)
@@ -65,7 +64,7 @@ def _known() -> str:
     return f"known: {', '.join(BACKENDS)}"
 
 
-def _matching(found: load.Catalog, names: Sequence[str]) -> list[Row]:
+def _matching(found: catalog_rows.Catalog, names: Sequence[str]) -> list[Row]:
     """Raises UserError for a name that covers no row."""
     for name in names:
         if not found.matching([name]):

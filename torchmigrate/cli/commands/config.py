@@ -60,9 +60,9 @@ def config(
 
     given = {name: value for name, value in given.items() if name not in ("paths", "schema", "output_format", "output")}
     if schema:
-        from torchmigrate.config import schemas
+        from torchmigrate.config import resolve
 
-        emit([schemas.read(schema.value)], output)
+        emit([resolve.read(schema.value)], output)
     else:
         emit([_shown(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output)
     return 0
@@ -71,14 +71,14 @@ def config(
 def _shown(paths: list[Path], given: dict[str, object], output_format: ConfigFormat, to_stdout: bool) -> str:
     from torchmigrate.cli.output import colours
     from torchmigrate.config.resolve import pack_errors, settings_for
-    from torchmigrate.effective_config import survey
-    from torchmigrate.formats.tables import config as report
+    from torchmigrate.formats import effective_config as report
+    from torchmigrate.surveys import effective_config
 
     settings = settings_for(paths, **given)  # type: ignore[arg-type]
     chosen, isolated = given["config"], bool(given["isolated"])
-    asked = survey.Asked(paths, chosen if isinstance(chosen, Path) else None, isolated, given)
+    asked = effective_config.Asked(paths, chosen if isinstance(chosen, Path) else None, isolated, given)
     with pack_errors():
-        found = survey.gather(asked, settings)
+        found = effective_config.gather(asked, settings)
     if output_format is ConfigFormat.JSON:
         return report.render(found) + "\n"
     is_terminal = to_stdout and sys.stdout.isatty() and colours(sys.stdout)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from torchmigrate.base.errors import Interrupted, UserError
+from torchmigrate.base.text import Interrupted, UserError
 from torchmigrate.cli import parameters as options
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _kept(outcome: Outcome, store: Store) -> Summary:
 def _told(summary: Summary) -> str:
     from torchmigrate.base.text import counted
     from torchmigrate.fleet.task import FAILED
-    from torchmigrate.portability.survey import clean
+    from torchmigrate.surveys.portability import clean
 
     if summary["status"] == FAILED:
         return clean(f"{FAILED}: {summary['reason']}")

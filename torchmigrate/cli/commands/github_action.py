@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import shorten
-from torchmigrate.formats.github import command
-from torchmigrate.formats.markdown_escape import plain
+from torchmigrate.base.text import UserError, shorten
+from torchmigrate.formats.ci import command
+from torchmigrate.formats.markdown import plain
 
 _FAILS = {"findings": (1, 2), "error": (2,), "never": ()}
 _FILES = ("report.json", "checked.md", "rewritten.md", "torchmigrate.patch")

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import visible
+from torchmigrate.base.text import UserError, visible
 from torchmigrate.cli import completion
 from torchmigrate.cli import parameters as options
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan
-    from torchmigrate.portability.score import Survey
+    from torchmigrate.engine.planner import Plan
+    from torchmigrate.surveys.portability import Survey
 
 
 _READ = {
@@ -69,8 +68,7 @@ def report(
       torchmigrate report src --output-format html -o report.html
     """
     given = {name: value for name, value in locals().items() if name in _READ}
-    from torchmigrate.cli.output import emit
-    from torchmigrate.cli.progress import Progress
+    from torchmigrate.cli.output import Progress, emit
     from torchmigrate.config.resolve import cores, pack_errors, settings_for
 
     named = tuple(paths or [Path()])
@@ -89,7 +87,7 @@ def report(
 
 def _columns(wanted: Sequence[str]) -> tuple[str, ...]:
     """Those of the backends asked for that the rules speak about. None asked for means all."""
-    from torchmigrate.portability.score import SCORED
+    from torchmigrate.surveys.portability import SCORED
 
     scored = tuple(name for name in wanted if name in SCORED)
     if wanted and not scored:
@@ -103,8 +101,7 @@ def _columns(wanted: Sequence[str]) -> tuple[str, ...]:
 
 def _plans(paths: Sequence[Path], settings: Settings, jobs: int, progress: object) -> tuple[Plan, Plan]:
     """With the safe fixes, and with the unsafe ones too; one and the same where there are none of those."""
-    from torchmigrate.diagnostics.finding import Status
-    from torchmigrate.diagnostics.results import Unchanged
+    from torchmigrate.diagnostics.finding import Status, Unchanged
     from torchmigrate.engine import planner
 
     def plan(unsafe: bool) -> Plan:
@@ -119,16 +116,16 @@ def _survey(
     paths: Sequence[Path], settings: Settings, plans: tuple[Plan, Plan], shown: tuple[str, ...], command: str
 ) -> Survey:
     from torchmigrate.config import config_file
-    from torchmigrate.portability import survey
-    from torchmigrate.portability.score import Survey
     from torchmigrate.project import builder
     from torchmigrate.rules import packs
+    from torchmigrate.surveys import portability
+    from torchmigrate.surveys.portability import Survey
 
     root = config_file.common_parent(paths)
     safe, unsafe = plans[0].results, plans[1].results
-    sites = survey.sites(safe, unsafe, root)
-    apart = survey.apart(safe, root, sites, list(_left_out(settings)))
-    errors = survey.errors(safe, unsafe, root)
+    sites = portability.sites(safe, unsafe, root)
+    apart = portability.apart(safe, root, sites, list(_left_out(settings)))
+    errors = portability.errors(safe, unsafe, root)
     inferred = builder.torch_floor(builder.project_root(paths))
     return Survey(
         root=root,

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import typer
 
-from torchmigrate.base.errors import UserError, did_you_mean
-from torchmigrate.base.text import counted
-from torchmigrate.catalog import load, prose
-from torchmigrate.catalog.row import Row
+from torchmigrate.base.text import UserError, counted, did_you_mean
 from torchmigrate.cli.output import coloured, colours, columns
 from torchmigrate.config import config_file as config_
 from torchmigrate.config.resolve import check_folders, known, pack_errors
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.formats import diff
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
+from torchmigrate.surveys import catalog_prose, catalog_rows
+from torchmigrate.surveys.catalog_rows import Row
 
 
 def _load() -> Ruleset:
@@ -78,7 +77,7 @@ def explain(name: str) -> int:
         print(_shown([rule]))
         return 0
     with pack_errors():
-        rows = load.load(config_.load([Path()]).rule_paths)
+        rows = catalog_rows.load(config_.load([Path()]).rule_paths)
     api = _api(name)
     row = rows.find(api)
     unknown = row is None and _is_public_torch(api, rows)
@@ -86,7 +85,7 @@ def explain(name: str) -> int:
         _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
     )
     if row:
-        print(_wrapped(prose.paragraph(row, row.name if rows.row(api) else api)))
+        print(_wrapped(catalog_prose.paragraph(row, row.name if rows.row(api) else api)))
     elif found:
         print(f"{name}: see {counted(len(found), 'rule')}")
     else:
@@ -121,7 +120,7 @@ def _api(name: str) -> str:
     return f"torch.Tensor{bare}" if bare.startswith(".") else bare
 
 
-def _is_public_torch(api: str, rows: load.Catalog) -> bool:
+def _is_public_torch(api: str, rows: catalog_rows.Catalog) -> bool:
     """Whether it would have a row, if torch had it: patterns such as `torch.cuda.*` then say nothing of it."""
     module, _, last = api.rpartition(".")
     return rows.row(module) is not None and not last.startswith("_")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from torchmigrate.base.errors import UserError, did_you_mean
+from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.cli import completion
 
 if TYPE_CHECKING:
@@ -142,13 +142,13 @@ def _variables(settings: list[str] | None) -> dict[str, str]:
 
 def _report(result: Result, output_format: VerifyFormat) -> None:
     from torchmigrate.cli.output import colours
-    from torchmigrate.formats.tables import verify_text as report
+    from torchmigrate.formats import verify as report
 
     here = Path(os.path.realpath(os.curdir))
     if output_format is VerifyFormat.JSON:
-        from torchmigrate.formats.tables import verify_json
+        from torchmigrate.formats import verify
 
-        print(verify_json.render(result))
+        print(verify.render(result))
     elif output_format is VerifyFormat.MARKDOWN:
         print(report.markdown(result, here), end="")
     else:
@@ -166,9 +166,9 @@ def backends(
       torchmigrate backends
       torchmigrate backends --python .venv/bin/python
     """
-    from torchmigrate.formats.tables import backends as report
+    from torchmigrate.formats import backends as report
     from torchmigrate.verify.backends import machine
-    from torchmigrate.verify.process.interpreter import choose
+    from torchmigrate.verify.interpreter import choose
 
     found = machine(choose(python))
     if output_format is BackendsFormat.JSON:

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.apply import baseline
 from torchmigrate.apply.baseline import Entry
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import counted
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.results import FileResult, Unchanged, failures
+from torchmigrate.base.text import UserError, counted
+from torchmigrate.diagnostics.finding import FileResult, Finding, Status, Unchanged, failures
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.request import Request
+    from torchmigrate.cli.selection import Request
     from torchmigrate.config.settings import Settings
-    from torchmigrate.project.selection import Selection
+    from torchmigrate.project.discovery import Selection
 
 
 _NAMED = 3
@@ -82,13 +80,13 @@ def _is_told(finding: Finding, settings: Settings) -> bool:
 
 
 def _write(known: Collection[Entry], old: Collection[Entry], request: Request) -> None:
-    from torchmigrate.base import atomic_write
+    from torchmigrate.base import file_io
 
     assert request.baseline is not None
     target, data = request.baseline, baseline.render(known)
     try:
         if not target.is_file() or target.read_bytes() != data:
-            atomic_write.alone(target, data)
+            file_io.alone(target, data)
     except OSError as error:
         what = f"cannot write {request.baseline}: {(error.strerror or str(error)).lower()}"
         raise UserError(what, "name a file in a directory that is there and can be written") from None

@@ -1,4 +1,4 @@
-"""`apply --commit`: the checks before, the commits, and what is said of them."""
+"""What stands between a plan and the files: changes that would be lost, or get into a commit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.apply import commits
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import counted
-from torchmigrate.cli.migration.dirty import refuse_changed
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.base.text import UserError, counted
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack
 from torchmigrate.helper.placement import placement
 from torchmigrate.project.helper_file import is_ours
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from torchmigrate.apply.commits import Made, Target
     from torchmigrate.apply.journal import Journal
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan
+    from torchmigrate.engine.planner import Plan
     from torchmigrate.project.context import ProjectContext
 
 

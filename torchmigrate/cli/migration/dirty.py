@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import visible
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.base.text import UserError, visible
+from torchmigrate.diagnostics.finding import Changed
 
 if TYPE_CHECKING:
     from torchmigrate.apply.commits import Target
-    from torchmigrate.cli.request import Request
+    from torchmigrate.cli.selection import Request
     from torchmigrate.vcs.git_tree import Dirty
-
 
 _LISTED = 20  # files that the dirty guard names
 

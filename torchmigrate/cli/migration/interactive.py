@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.errors import UserError
-from torchmigrate.base.text import visible_lines
+from torchmigrate.base.text import UserError, visible_lines
 from torchmigrate.cli.output import coloured, colours, columns
-from torchmigrate.diagnostics.results import Changed
+from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack
 from torchmigrate.engine.per_choice import Choices, Group, Key, answered
 from torchmigrate.formats import diff
@@ -20,7 +19,7 @@ from torchmigrate.rules import packs
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan
+    from torchmigrate.engine.planner import Plan
     from torchmigrate.rules.model import Ruleset
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from torchmigrate.base.text import visible
-from torchmigrate.cli import output
-from torchmigrate.cli.progress import Progress
-from torchmigrate.cli.request import Request
+from torchmigrate.cli import output, selection
+from torchmigrate.cli.output import Progress
+from torchmigrate.cli.selection import Request
 from torchmigrate.config.resolve import pack_errors
-from torchmigrate.diagnostics.results import Failed, FileResult
+from torchmigrate.diagnostics.finding import Failed, FileResult
 from torchmigrate.formats.model import Report
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan
-    from torchmigrate.project.selection import Selection
+    from torchmigrate.engine.planner import Plan
+    from torchmigrate.project.discovery import Selection
 
 
 def planned(request: Request, settings: Settings, only: Selection) -> Plan:
@@ -26,7 +26,7 @@ def planned(request: Request, settings: Settings, only: Selection) -> Plan:
     from torchmigrate.engine import planner
 
     plan: Callable[..., Plan] = planner.plan
-    is_sarif = any(each.output_format.value == "sarif" for each in output.reports(request))
+    is_sarif = any(each.output_format.value == "sarif" for each in selection.reports(request))
     if not is_sarif and any(path.is_dir() for path in request.paths):
         from torchmigrate.engine import plan_cache
 
@@ -56,7 +56,7 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
     if plan.notes:
         request.say(*(f"note: {note}" for note in plan.notes))
     standing = None
-    for each in output.reports(request):
+    for each in selection.reports(request):
         shown, facts = report, plan.facts
         if request.command != "check" and each.output_format.value in output.STANDING:
             standing = standing or _standing(report, request, settings, only)

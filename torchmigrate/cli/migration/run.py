@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchmigrate.base.errors import Interrupted, UserError
-from torchmigrate.base.text import visible
+from torchmigrate.base.text import Interrupted, UserError, visible
 from torchmigrate.cli import selection
-from torchmigrate.cli.migration import dirty, precommit
+from torchmigrate.cli.migration import dirty
 from torchmigrate.cli.migration.render import planned, tell
-from torchmigrate.cli.request import Request
+from torchmigrate.cli.selection import Request
 from torchmigrate.config.resolve import cores, settings_for
-from torchmigrate.diagnostics.results import Changed, Failed, FileResult
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult
 from torchmigrate.formats.model import Report
 
 if TYPE_CHECKING:
     from torchmigrate.apply.commits import Target
     from torchmigrate.apply.journal import Journal
     from torchmigrate.cli.migration.commit import Commits
+    from torchmigrate.project.discovery import Selection
 
 
 def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
@@ -55,7 +57,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     status = tell(replace(plan, results=list(results)), request, settings, only)
     if commits:
         request.say(*commits.told())
-    precommit.refuse_lost_helper(request, only)
+    refuse_lost_helper(request, only)
     return status
 
 
@@ -116,9 +118,9 @@ def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Fail
 
 def put_back(path: Path) -> int:
     """`undo`; its exit status."""
-    from torchmigrate.apply import undo
+    from torchmigrate.apply import writer
 
-    outcomes = undo.undo(path)
+    outcomes = writer.undo(path)
     here = Path(os.path.realpath(os.curdir))
     for outcome in outcomes:
         name = visible(str(outcome.path.relative_to(here) if outcome.path.is_relative_to(here) else outcome.path))
@@ -131,3 +133,48 @@ def put_back(path: Path) -> int:
     sys.stdout.flush()
     print(f"Put back {len(outcomes) - refused} of {len(outcomes)} files{left}.", file=sys.stderr)
     return 2 if refused else 0
+
+
+# a statement on one line, as we write it: behind `;` and `:` too, and in the JSON text of a notebook
+_IMPORTED = rb"(?:^|[\"';:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[^\n#]*\b(%s)\b"
+
+
+def refuse_lost_helper(request: Request, only: Selection) -> None:
+    """Raises UserError for a helper that files of the next commit import, and that git does not track."""
+    is_gate = os.environ.get("PRE_COMMIT") or (request.staged and request.command == "check")
+    if request.command == "dry-run" or not is_gate:
+        return
+    names = only.paths if only.paths is not None else map(os.path.realpath, request.paths)
+    users = {helper: path for path in map(Path, sorted(names, reverse=True)) for helper in _helpers(path)}
+    if not users:
+        return
+    from torchmigrate.vcs import git_tree
+
+    lost = [dirty.path for dirty in git_tree.dirty(sorted(users)) if dirty.why == "untracked"]
+    if lost:
+        helpers = [os.path.relpath(path) for path in lost]
+        what = f"{os.path.relpath(users[lost[0]])} imports {helpers[0]}, which the commit would be without"
+        raise UserError(what, f"git add {shlex.join(helpers)}")
+
+
+def _helpers(path: Path) -> Sequence[Path]:
+    """Helpers that a file of this text and place may import; clean files cost one search."""
+    from torchmigrate.project.helper_file import NAMES, is_ours
+
+    try:
+        raw = path.read_bytes() if path.is_file() else b""
+    except OSError:
+        return []
+    found = {name.decode() for name in re.findall(_IMPORTED % "|".join(NAMES).encode(), raw, re.M)}
+    return [file for name in sorted(found) for file in _above(path, f"{name}.py") if is_ours(file)]
+
+
+def _above(path: Path, name: str) -> Iterator[Path]:
+    """From the file's directory up to the top of the work tree."""
+    from torchmigrate.vcs import git_tree
+
+    top = git_tree.marker(path.parent)
+    for directory in path.parents if top else ():
+        yield directory / name
+        if directory == top:
+            return

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from torchmigrate.cli import output
 from torchmigrate.cli.migration import render
-from torchmigrate.cli.progress import Progress
+from torchmigrate.cli.output import Progress
 from torchmigrate.config.resolve import pack_errors, settings_for
-from torchmigrate.diagnostics.results import Changed, FileResult, Unchanged
+from torchmigrate.diagnostics.finding import Changed, FileResult, Unchanged
 from torchmigrate.engine import overlay
-from torchmigrate.project.selection import Selection
+from torchmigrate.project.discovery import Selection
 
 if TYPE_CHECKING:
-    from torchmigrate.cli.request import Request
+    from torchmigrate.cli.selection import Request
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.model import Plan
+    from torchmigrate.engine.planner import Plan
 
 
 _UNNAMED = Path("stdin.py")  # in the current directory, where nobody says

@@ -1,4 +1,4 @@
-"""`"cuda"`, `"cuda:1"`, f"cuda:{i}", "cuda:%d" % i, ... in device positions, and nowhere else (T1, T14, T20)."""
+"""A device string as an argument: whether the call wants a device there, and whether a `torch.device` will do (T20)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,171 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
-from torchmigrate.fixers import device_defaults
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.device.device_idiom import is_idiom
-from torchmigrate.fixers.device_arguments import argument, is_default, is_foreign, keyword, replaced
-from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, is_cpu, parse
+from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.torch_use import uses_torch
-from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of
+
+_OWN_RULES = re.compile(
+    r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
+)
+# words that are printed, searched, stored or looked up: no devices
+_TEXT = re.compile(
+    r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr"
+    r"|replace|startswith|endswith|split|find|count|index|strip|add_scalar|set_postfix|skip|open|register|isinstance"
+    r"|Path|\w*(Error|Exception|Warning))$"
+)
+# where "cuda" is another library's word, or none at all
+_FOREIGN = {
+    "os", "sys", "re", "json", "logging", "pathlib", "subprocess", "shutil", "importlib", "unittest", "mock",
+    "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
+    "chainer", "onnxruntime", "taichi", "tvm", "warp",
+}  # fmt: skip
+# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_FORKS = ("torch.fork_rng", "device_type")
+# takes a device type, of those that it knows; "auto" would look for TPUs first
+_LIGHTNING = re.compile(r"(lightning|pytorch_lightning|lightning_fabric)\.(\w+\.)*(Trainer|Fabric)$")
+_NO_DEVICE = {
+    "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
+}  # fmt: skip
+
+
+def is_foreign(site: RuleContext, call: ast.Call) -> bool:
+    """A call of the helper, or of a library that has nothing to do with torch."""
+    root = (chain_of(call.func) or "").partition(".")[0]
+    return root == spelled(site.module)["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in _FOREIGN
+
+
+def is_default(call: ast.Call, value: ast.AST) -> bool:
+    """`config.get("device", "cuda")`, `os.getenv("DEVICE", "cuda")`, `getattr(args, "device", "cuda")`."""
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    key = call.args[-2] if name in ("get", "getenv", "getattr", "pop", "setdefault") and len(call.args) > 1 else None
+    return isinstance(key, ast.Constant) and call.args[-1] is value and bool(DEVICE_NAME.search(str(key.value)))
+
+
+def replaced(
+    site: RuleContext, node: ast.AST, device: Device, typed: bool, safety: Safety = Safety.SAFE, why: str = ""
+) -> Finding:
+    template = device.as_device if typed else device.as_type
+    if _beside_cpu(site.module, node):
+        safety, why = Safety.SAFE, ""
+    return site.replace(node, template, safety, f"{site.rule.message}; {why}" if why else "")
+
+
+def _beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
+    """`"cuda" if flag else "cpu"` is a device, whatever it is called."""
+    up = module.parent(node)
+    return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
+
+
+_TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
+_MESHES = ("init_device_mesh", "DeviceMesh")  # a device type, a `str`
+_TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
+
+
+def keyword(
+    site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call, name: str | None
+) -> Iterator[Finding]:
+    callee = site.module.resolve(call.func) or chain_of(call.func) or ""
+    last = callee.rpartition(".")[2] or getattr(call.func, "attr", "")
+    if _OWN_RULES.match(callee) or name is None:
+        return
+    if last in ("add_argument", "option", "add_option"):
+        if name == "default":
+            yield from device_defaults.option_default(site, whole, device, call)
+    elif (callee, name) == _FORKS and device.index is None:
+        yield site.replace(whole, "accel.autocast_type()")
+    elif name == "accelerator" and _LIGHTNING.match(callee):
+        yield site.replace(whole, device.as_type)
+    elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
+        torchy = (
+            last == "to"
+            or callee.startswith("torch.")
+            or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
+        )
+        yield replaced(site, whole, device, typed=torchy and name != "device_type")
+    elif callee == "torch.device":
+        yield from _torch_device(site, whole, outer, device, call)
+    elif name == "default" and device_defaults.is_field(call):
+        yield from device_defaults.field_default(site, whole, device, call)
+    elif name not in _NO_DEVICE:
+        yield replaced(site, whole, device, False, Safety.UNSAFE, f"`{name}=` may not be a device")
+
+
+def argument(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    module = site.module
+    callee = module.resolve(call.func) or chain_of(call.func) or ""
+    last = callee.rpartition(".")[2] or getattr(call.func, "attr", "")
+    if outer not in call.args or _OWN_RULES.match(callee):
+        return
+    position = call.args.index(outer)
+    moves = isinstance(call.func, ast.Attribute) and last in ("to", "to_empty")
+    if callee == "torch.device":
+        yield from _torch_device(site, whole, outer, device, call)
+    elif (moves and position == 0) or (callee, position) in _TYPED:
+        yield replaced(site, whole, device, typed=True)
+    elif _parameter_is_device(site, call, position) or (last in _MESHES and position == 0):
+        yield replaced(site, whole, device, typed=False)
+    elif last == "cuda" or _TEXT.match(last):
+        return
+    elif last in ("field", "Field") or callee.startswith("torch."):
+        yield replaced(site, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
+    elif re.search(r"device", last, re.I):
+        yield replaced(site, whole, device, typed=False)
+    else:
+        yield replaced(site, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
+
+
+def _torch_device(
+    site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
+) -> Iterator[Finding]:
+    """`torch.device("cuda", i)`; under a flag (`"cuda" if args.cuda else "cpu"`) only the string goes."""
+    if outer is not whole:
+        yield site.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
+        return
+    up = site.module.parent(call)
+    if isinstance(up, ast.Compare) and len(call.args) == 1 and not call.keywords and not in_fstring(site.module, call):
+        yield _compared(site, call, device, up)
+        return
+    forms = [(f"torch.device({kind}$string)", device.as_device) for kind in ("", "type=")]
+    if device.index is None:
+        pairs = ("$string, $index", "$string, index=$index", "type=$string, index=$index")
+        forms += [(f"torch.device({pair})", "accel.device($index)") for pair in pairs]
+    found = next((f for form in forms if (f := site.rewrite(*form, call))), None)
+    if found and found.fix:
+        yield found
+    else:  # a comment stands in the way, or arguments that torch does not have
+        alone = len(call.args) == 1 and not call.keywords
+        yield site.replace(whole, device.as_device if alone else "accel.device_type()", Safety.SAFE)
+
+
+def _compared(site: RuleContext, call: ast.Call, device: Device, up: ast.Compare) -> Finding:
+    """`x.device == torch.device("cuda")` holds for nothing on the CPU, and must not begin to."""
+    if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq):
+        parts = [device.as_device, 'torch.device("cpu")']
+        return site.replace(call, " != ".join(parts if up.left is not call else reversed(parts)))
+    moves = isinstance(site.module.parent(up), ast.If)  # `if x.device != torch.device("cuda"): x = x.to(...)`
+    if moves:
+        return site.replace(call, device.as_device)
+    return site.replace(
+        call, device.as_device, Safety.UNSAFE, f"{site.rule.message}; on the CPU this changes its answer"
+    )
+
+
+def _parameter_is_device(site: RuleContext, call: ast.Call, position: int) -> bool:
+    """Whether the function of this file that is called has a parameter named device there."""
+    if not isinstance(call.func, ast.Name):
+        return False
+    found = site.scope.find(call.func.id)
+    target = found[1][0].node if found and len(found[1]) == 1 else None
+    if isinstance(target, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        names = [a.arg for a in (*target.args.posonlyargs, *target.args.args)]
+        return position < len(names) and bool(DEVICE_NAME.search(names[position]))
+    return False
 
 
 def device_string(site: RuleContext) -> Iterator[Finding]:

@@ -12,8 +12,8 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.guard_regions import refuses
 from torchmigrate.semantic.model import SemanticModel, query, unparsed
-from torchmigrate.symbols.resolver import chain_of
-from torchmigrate.symbols.scope import Binding
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import Binding
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
 _CAPABILITY = re.compile(

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.api.memory import seeded_beside
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.memory.manual_seed import seeded_beside
 from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
+from torchmigrate.semantic.guard_regions import mentions_others, portable_chain, portable_expression
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.portable_selection import mentions_others, portable_chain, portable_expression
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.torch_use import uses_torch
 from torchmigrate.semantic.values import is_annotation, type_test

@@ -6,6 +6,7 @@ What is compared where it is asked for is told by device/properties.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
@@ -63,3 +64,22 @@ def _first_name(node: ast.expr) -> str:
 def _is_written(node: ast.expr) -> bool:
     items = node.elts if isinstance(node, ast.Tuple) else [node]
     return all(isinstance(item, ast.Constant) for item in items)
+
+
+_GATE = re.compile(r"\.(major|minor|multi_processor_count|gcnArchName)\b")
+
+
+def properties(site: RuleContext) -> Iterator[Finding]:
+    assert site.qualified is not None
+    name = site.qualified.rpartition(".")[2]
+    if _is_gate(site, name):
+        yield site.note("a capability is NVIDIA's: keep it behind `accel.is_nvidia()`, or ask for what it stands for")
+        return
+    yield site.rewrite(site.qualified, f"accel.{name}", site.ref) or site.note()
+
+
+def _is_gate(site: RuleContext, name: str) -> bool:
+    if any(isinstance(up, ast.Compare) for up in site.module.ancestors(site.node)):
+        return True
+    owner = site.module.function(site.node) or site.module.statement(site.node)
+    return name == "get_device_properties" and bool(_GATE.search(site.module.text(owner)))

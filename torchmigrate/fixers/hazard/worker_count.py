@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.device.count import STARTS, divides_or_spawns, is_asked
+from torchmigrate.fixers.device.device_index import STARTS, divides_or_spawns, is_asked
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.symbols.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of
 
 _PROCESSES = {"nprocs", "num_processes", "processes"}
 _NOTHING = "is 0 without an accelerator: no process is started, nothing is done, and the exit status is 0"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchmigrate import __version__
-from torchmigrate.portability.score import SCORED, Entry, Reason, Site, State, Survey
+from torchmigrate.surveys.portability import SCORED, Entry, Reason, Site, State, Survey
 
 
 def render(survey: Survey) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from torchmigrate.verify.diagnosis.case import Case, Place, first_line, on
-from torchmigrate.verify.diagnosis.failures import Failure
+from torchmigrate.verify.diagnosis.failures import Case, Failure, Place, first_line, on
 
 _CUDA_PACKAGES = (
     *("amp_C", "apex", "bitsandbytes", "cuda", "cudf", "cugraph", "cuml", "cupy", "deepspeed", "flash_attn", "nvidia"),

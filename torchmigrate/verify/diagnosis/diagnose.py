@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.verify.diagnosis import causes, failures
-from torchmigrate.verify.diagnosis.case import Place, first_line
-from torchmigrate.verify.diagnosis.failures import Failure, Frame
-from torchmigrate.verify.workspace.line_map import Origin
+from torchmigrate.verify.diagnosis.failures import Failure, Frame, Place, first_line
+from torchmigrate.verify.migration import Origin
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _ABOUT_CUDA = re.compile(r"cuda|nvidia|\bgpu", re.IGNORECASE)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .settings import Settings
-from .torch_c import batch_norm, composites, devices, tensor_types
+from .profiles import Settings
+from .torch_c import batch_norm, composites, devices, module
 
 _kept: list[Any] = []  # a torch.library.Library takes its kernels along when it goes
 _statistics: list[Callable[[], dict[str, Any]]] = []
@@ -31,7 +31,7 @@ def statistics() -> dict[str, Any]:
 
 
 def _native(settings: Settings) -> None:
-    from . import native_tier
+    from .torch_c import native_tier
 
     devices.name_it(settings)
     ops = native_tier.configure(settings)
@@ -40,7 +40,7 @@ def _native(settings: Settings) -> None:
     _kept.extend([*composites.register(key, profile.backend), *batch_norm.register(key)])
     devices.patch(settings)
     if profile.backend == "cuda":
-        tensor_types.allow()
+        module.allow()
     _statistics.append(lambda: _read(ops, settings.count))
 
 

@@ -10,7 +10,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from . import write_protection
-from .settings import Settings
+from .profiles import Settings
 
 Step = Callable[[], None]
 
@@ -34,8 +34,7 @@ def _report(settings: Settings) -> None:
 def _before(settings: Settings) -> dict[str, Step]:
     if not settings.native:
         return {}
-    from . import native_tier
-    from .torch_c import distributed
+    from .torch_c import distributed, native_tier
 
     steps = {
         "torch": lambda: native_tier.start(settings),

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from ..settings import Settings
-from ..torch_c import composites, devices, operators, untraced
-from . import accelerator, autocast, kernels, streams
-from .device import Device
+from ..profiles import Settings
+from ..torch_c import composites, devices, operators
+from . import autocast, kernels, streams
+from .calls import Device
 from .generators import Generators
 from .memory import Memory
 
@@ -39,9 +39,9 @@ def activate(name: str, count: int, memory: int) -> Any:
     device = Device(name, Memory(name, memory), Generators(name), operators.facts().no_check)
     streams.install()
     device.generators.install()
-    accelerator.install(device)
+    streams.install_accelerator(device)
     _announce(device, memory)
-    untraced.hide(*(module for name, module in sys.modules.items() if name.startswith(__name__)))
+    operators.hide(*(module for name, module in sys.modules.items() if name.startswith(__name__)))
     _kept.extend([*kernels.register(device), *autocast.register(name), *composites.register("PrivateUse1", name)])
     return torch.ops.torchmigrate_simulated
 

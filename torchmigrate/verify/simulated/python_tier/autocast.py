@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..torch_c.composites import Library
-from .overloads import overload
+from .calls import overload
 
 _KEY = "AutocastPrivateUse1"
 _HEADER = Path("include") / "ATen" / "autocast_mode.h"

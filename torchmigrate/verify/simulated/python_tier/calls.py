@@ -1,17 +1,157 @@
-"""One call of one operator: its arguments as the CPU's kernel takes them, and what comes back as the device's."""
+"""What has to be known of an operator to run it, read off its schema and tags."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .host import CPU, as_strided, give, host_storage, host_view
-from .overloads import Overload
+from .generators import Generators
+from .memory import CPU, Memory, as_strided, give, host_storage, host_view, is_simulated
 
-if TYPE_CHECKING:
-    from .device import Device
+_CPU = torch._C.DispatchKey.CPU
+# Their CPU kernels read no bytes, and take over their argument's keys: they run on the device's tensors as they are.
+_METADATA = frozenset(
+    {
+        *("aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfold"),
+        *("aten::view_as_real", "aten::view_as_complex", "aten::_local_scalar_dense", "aten::is_set_to"),
+        *("aten::set_", "aten::set_.source_Tensor", "aten::set_.source_Storage"),
+        "aten::set_.source_Storage_storage_offset",
+    }
+)
+_INDEXING = ("aten::index", "aten::_index_put_impl_", "aten::_unsafe_index")
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One of an operator's overloads: "aten::add.Tensor". Sets hold names of arguments."""
+
+    name: str
+    run: Callable[..., Any]
+    """On CPU tensors."""
+    arguments: tuple[str, ...]
+    """The positional ones."""
+    written: frozenset[str]
+    out: frozenset[str]
+    no_numbers: frozenset[str]
+    """Tensors for which Python may pass no number, though C++ may, and then it arrives here as one."""
+    metadata: bool
+    checked: bool
+    """torch checks that its tensors are on one device; else it does so itself, and may let a CPU scalar in."""
+    indexing: bool
+    random: bool
+    takes_generator: bool
+    """By that name."""
+
+    @classmethod
+    def of(cls, op: Any, no_check: frozenset[str]) -> Overload:
+        """`op` is torch's OpOverload."""
+        name, arguments = op.name(), op._schema.arguments
+        written = {a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write}
+        return cls(
+            name=name,
+            run=_cpu_kernel(op, name),
+            arguments=tuple(a.name for a in arguments if not a.kwarg_only),
+            written=frozenset(written),
+            out=frozenset(a.name for a in arguments if a.kwarg_only and a.name in written),
+            no_numbers=_no_numbers(name, arguments),
+            metadata=name in _METADATA,
+            checked=name not in no_check,
+            indexing=name.startswith(_INDEXING),
+            random=torch.Tag.nondeterministic_seeded in op.tags,
+            takes_generator=any(a.name == "generator" for a in arguments),
+        )
+
+    @property
+    def method(self) -> str:
+        """As torch names it in messages: "add"."""
+        return self.name.split("::")[1].split(".")[0]
+
+
+def overload(name: str) -> Any:
+    """torch's OpOverload of "conv2d" or "pow.Scalar"."""
+    operator, _, variant = name.partition(".")
+    return getattr(getattr(torch.ops.aten, operator), variant or "default")
+
+
+def _cpu_kernel(op: Any, name: str) -> Callable[..., Any]:
+    # Called for a key that has no kernel of its own, but a composite, torch crashes.
+    direct = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
+    return functools.partial(op._op_dk, _CPU) if direct else op
+
+
+def _no_numbers(name: str, arguments: Any) -> frozenset[str]:
+    if torch._C._should_allow_numbers_as_tensors(name.split("::")[1].split(".")[0]):
+        return frozenset()
+    return frozenset(a.name for a in arguments if str(a.type) == "Tensor")
+
+
+@dataclass
+class Device:
+    """Its name, memory and random numbers; what has run on it."""
+
+    name: str
+    memory: Memory
+    generators: Generators
+    no_check: frozenset[str]
+    counts: Counter[str] = field(default_factory=Counter)
+    random_kernels: int = 0
+    _overloads: dict[Any, Overload] = field(default_factory=dict)
+
+    def kernel(self, op: Any, *args: Any, **kwargs: Any) -> Any:
+        """The kernel of all operators that have none of their own."""
+        overload = self._overloads.get(op)
+        if overload is None:
+            overload = self._overloads[op] = Overload.of(op, self.no_check)
+        self.counts[overload.name] += 1
+        if overload.metadata:
+            return overload.run(*args, **kwargs)
+        try:
+            return self._launch(overload, args, kwargs)
+        except RuntimeError as error:
+            # Frames hold on to tensors, tracebacks to frames, and torch's backward thread to the last exception.
+            del args, kwargs
+            raise error.with_traceback(None) from None
+
+    def _launch(self, overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self._run(Call(self, overload), args, kwargs)
+        except RuntimeError as error:
+            if not overload.out or "storage that is not resizable" not in str(error):
+                raise
+            # An out= argument of the wrong size: torch has warned, and would now give it other memory.
+            return self._run(Call(self, overload, fresh_out=True), args, kwargs)
+
+    def _run(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        overload = call.overload
+        host_args = [call.lower(value, name) for value, name in zip(args, overload.arguments)]
+        host_kwargs = {name: call.lower(value, name) for name, value in kwargs.items()}
+        if overload.random:
+            result = self._run_random(overload, host_args, host_kwargs)
+        else:
+            result = overload.run(*host_args, **host_kwargs)
+        if overload.written:
+            call.write_back()
+        return call.raise_(result)
+
+    def _run_random(self, overload: Overload, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        self.random_kernels += 1
+        if not overload.takes_generator:
+            with self.generators.borrowed():
+                return overload.run(*args, **kwargs)
+        given = dict(zip(overload.arguments, args), **kwargs).get("generator")
+        if given is None:
+            kwargs["generator"] = self.generators.default
+        return overload.run(*args, **kwargs)
+
+    def is_mine(self, value: torch.device) -> bool:
+        """Whether this is the device. RuntimeError for another one of its type."""
+        return is_simulated(value, self.name)
 
 
 class Call:

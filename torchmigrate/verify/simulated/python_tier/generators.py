@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .host import is_simulated
+from .memory import is_simulated
 
 _Base = torch._C.Generator
 

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from ..torch_c.composites import Library
 from ..torch_c.operators import facts
-from .device import Device
-from .host import give, host_bytes, host_storage, host_view
-from .overloads import overload
+from .calls import Device, overload
+from .memory import give, host_bytes, host_storage, host_view
 
 _KEY = "PrivateUse1"
 # Composites of torch that pick a kernel which only a backend's own build has: the CPU's kernel is taken whole.

@@ -1,8 +1,4 @@
-"""What a process of the verified program tells when it ends, however it does but by a signal: `<reports>/<pid>.json`.
-
-Nothing here may disturb the program: what it prints, raises and returns stays as it is, and a report that cannot be
-written is not written. A process that never imports torch reports only an exception.
-"""
+"""A pytest plugin: the exceptions of failing tests, which pytest keeps to itself."""
 
 from __future__ import annotations
 
@@ -16,8 +12,53 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from ..settings import Settings
-from . import children, failure
+from ..profiles import Settings
+from . import failure
+
+
+def pytest_exception_interact(node: Any, call: Any) -> None:
+    """pytest's hook for an exception that a test did not expect."""
+    remember(call.excinfo.value, f"in test {getattr(node, 'nodeid', '')}")
+
+
+def watch(ended: Callable[[BaseException | None], None], write: Callable[[], None]) -> bool:
+    """In a child: tells `ended` its exception, and calls `write` last of all. False where that is so already, or where
+    the process has no multiprocessing."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is None or hasattr(util._exit_function, "__wrapped__"):
+        return False
+    leave = util._exit_function
+
+    @functools.wraps(leave)
+    def exit_function(*args: Any, **options: Any) -> None:
+        ended(sys.exc_info()[1])  # up to Python 3.12 it is called in a `finally`
+        try:
+            leave(*args, **options)
+        finally:
+            write()
+
+    util._exit_function = exit_function
+    if sys.version_info >= (3, 13):
+        _watch_printing(ended)
+    return True
+
+
+def _watch_printing(ended: Callable[[BaseException | None], None]) -> None:
+    """Of the exception that ends the child: nothing else of ours runs before multiprocessing prints it."""
+    import traceback
+    from multiprocessing.process import BaseProcess
+
+    bootstrap: Any = BaseProcess._bootstrap  # type: ignore[attr-defined]
+    print_exc = traceback.print_exc
+
+    @functools.wraps(print_exc)
+    def printing(*args: Any, **options: Any) -> None:
+        if sys._getframe(1).f_code is bootstrap.__code__:
+            ended(sys.exc_info()[1])
+        print_exc(*args, **options)
+
+    traceback.print_exc = printing
+
 
 _PYTEST = ("pytest", "py.test", "pytest.exe")
 _MOST = 20  # exceptions that one report holds
@@ -212,7 +253,7 @@ def _add_exit(status: Any, caller: FrameType) -> None:
 
 
 def _watch_children() -> None:
-    if children.watch(lambda error: _add(error, "", ends=True), write):
+    if watch(lambda error: _add(error, "", ends=True), write):
         torch_imported()
 
 

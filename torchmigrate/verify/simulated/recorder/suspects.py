@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from . import provenance
-from .frames import MISSING, Entry, evaluate, failed_expression, is_own, operands, parts, readable
+from .failure import MISSING, Entry, evaluate, failed_expression, is_own, operands, parts, readable
 
 _MOST = 2000  # tensors found in one expression
 _VISITED = 5000  # objects looked at for that

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import untraced
+from . import operators
 
 Library: Any = torch.library.Library  # untyped in torch
 KEYS = ("CUDA", "XPU", "PrivateUse1")  # MPS has none
@@ -21,7 +21,7 @@ def register(dispatch_key: str) -> list[Any]:
     """Registers them under `dispatch_key`; they last as long as the libraries that are returned."""
     if dispatch_key not in KEYS:
         return []
-    untraced.hide(sys.modules[__name__])
+    operators.hide(sys.modules[__name__])
     library = Library("aten", "IMPL")
     for kernel in (stats, gather_stats_with_counts, elemt, backward_reduce, backward_elemt):
         library.impl(f"batch_norm_{kernel.__name__}", kernel, dispatch_key)

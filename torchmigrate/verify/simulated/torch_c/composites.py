@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import untraced
+from . import operators
 
 Library: Any = torch.library.Library  # untyped in torch
 
@@ -25,7 +25,7 @@ def register(dispatch_key: str, device_type: str) -> list[torch.library.Library]
 
     The registrations last as long as the libraries that are returned.
     """
-    untraced.hide(sys.modules[__name__])
+    operators.hide(sys.modules[__name__])
     library = Library("aten", "IMPL")
     for name, kernel in _kernels(dispatch_key).items():
         library.impl(name, kernel, dispatch_key)

@@ -1,17 +1,153 @@
-"""torch.distributed on simulated devices: each backend's own library by name (nccl, xccl, hccl), carried by gloo.
+"""What torch.nn.DataParallel and torch.cuda.nccl call in `torch._C` of a CUDA build: copies between the devices.
 
-What the libraries refuse is in native/communication.h. MPS and MTIA have none, in torch as here.
+As torch/csrc/cuda/comm.cpp and python_comm.cpp. Devices are indices, -1 the CPU; results are on the simulated devices.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import time
 import types
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..settings import Settings
+from ..profiles import Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """Name in `torch._C` -> function. Other backends have none of them, so that DataParallel fails there as it does."""
+    made = (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out)
+    nccl = (all_reduce, reduce, all_gather, reduce_scatter)
+    return {
+        **{f"_{function.__name__}": function for function in made},
+        **{f"_nccl_{function.__name__}": function for function in nccl},
+        "_nccl_broadcast": lambda inputs, root, streams, comms: broadcast_out(inputs[root], inputs),
+    }
+
+
+def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
+    """One per device; the first is `tensor` itself if that is on a device, which then has to be the first."""
+    if not tensor.is_cuda:
+        return [_copy(tensor, i) for i in devices]
+    if tensor.get_device() != devices[0]:
+        raise RuntimeError("device of broadcasted tensor must appear as the first on devices list")
+    return [tensor, *(_copy(tensor, i) for i in devices[1:])]
+
+
+def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Into tensors of the same size."""
+    for i, each in enumerate(out):
+        if not each.is_cuda:
+            wrong = f"output tensor at index {i} has device '{each.device}'"
+            raise RuntimeError(f"Expected all output tensors to be CUDA tensors, but {wrong}")
+        if each is not tensor:
+            each.copy_(tensor)
+    return out
+
+
+def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
+    """Per device; on the first the tensors themselves, elsewhere new ones, each with its own version counter."""
+    if any(tensor.get_device() != devices[0] for tensor in tensors):
+        raise RuntimeError("All tensors must be on devices[0]: " + str(devices[0]))
+    return [list(tensors), *([_copy(tensor.detach(), i).contiguous() for tensor in tensors] for i in devices[1:])]
+
+
+def scatter(
+    tensor: Tensor, devices: Sequence[int], chunk_sizes: Sequence[int] | None, dim: int, streams: Any
+) -> list[Tensor]:
+    """Chunks along `dim`, each copied on its stream; fewer than devices where the tensor is too short."""
+    if chunk_sizes is None:
+        chunks = tensor.chunk(len(devices), dim)
+    elif sum(chunk_sizes) != tensor.size(dim):
+        raise RuntimeError(
+            "given chunk sizes don't sum up to the tensor's size "
+            f"(sum(chunk_sizes) == {sum(chunk_sizes)}, but expected {tensor.size(dim)})"
+        )
+    else:
+        chunks = tensor.split_with_sizes(list(chunk_sizes), dim)
+    return [_moved(chunk, devices[i], streams and streams[i]) for i, chunk in enumerate(chunks)]
+
+
+def _moved(chunk: Tensor, device: int, stream: Any) -> Tensor:
+    with stream or contextlib.nullcontext():
+        return chunk.to(f"cuda:{device}", non_blocking=True)
+
+
+def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int, streams: Any) -> Sequence[Tensor]:
+    """Into tensors whose sizes along `dim` sum to the tensor's."""
+    total = sum(each.size(dim) for each in out)
+    if total != tensor.size(dim):
+        raise RuntimeError(f"Total size of the outputs along dim {dim} is {total}, the tensor's is {tensor.size(dim)}")
+    for each, chunk in zip(out, tensor.split_with_sizes([each.size(dim) for each in out], dim)):
+        each.copy_(chunk)
+    return out
+
+
+def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:
+    """One tensor, on the current device where no destination is given."""
+    import torch
+
+    if not tensors:
+        raise RuntimeError("Expected at least one tensor to gather from")
+    if not all(tensor.is_cuda for tensor in tensors):
+        raise RuntimeError("Gather expects all inputs to have CUDA type")
+    device = (
+        "cpu" if destination == -1 else f"cuda:{torch.cuda.current_device() if destination is None else destination}"
+    )
+    return torch.cat([tensor.to(device) for tensor in tensors], dim)
+
+
+def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
+    """Into a tensor of the right size."""
+    if out.size(dim) != sum(tensor.size(dim) for tensor in tensors):
+        raise RuntimeError(f"Expected out tensor to have size {sum(t.size(dim) for t in tensors)} at dim {dim}")
+    return out.copy_(gather(tensors, dim, out.get_device()))
+
+
+def _copy(tensor: Tensor, device: int) -> Tensor:
+    return tensor.to(f"cuda:{device}", non_blocking=True, copy=True)
+
+
+# NCCL in one process: torch.cuda.nccl has checked that there is one tensor per device. Its constants of reductions:
+_REDUCTIONS = {0: "add", 1: "mul", 2: "maximum", 3: "minimum"}  # ncclRedOp_t
+
+
+def _reduced(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
+    import torch
+
+    total, *rest = (tensor.to(device) for tensor in tensors)
+    for each in rest:
+        total = getattr(torch, _REDUCTIONS[op])(total, each)
+    return total
+
+
+def all_reduce(inputs: Sequence[Tensor], outputs: Sequence[Tensor], op: int, streams: Any, comms: Any) -> None:
+    """torch.cuda.nccl.all_reduce."""
+    for output, total in zip(outputs, [_reduced(inputs, op, output.device) for output in outputs]):
+        output.copy_(total)
+
+
+def reduce(inputs: Sequence[Tensor], output: Tensor, root: int, op: int, streams: Any, comms: Any) -> None:
+    """torch.cuda.nccl.reduce."""
+    output.copy_(_reduced(inputs, op, output.device))
+
+
+def all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor], streams: Any, comms: Any) -> None:
+    """torch.cuda.nccl.all_gather."""
+    for output in outputs:
+        output.view(-1).copy_(gather([each.flatten() for each in inputs], 0, output.get_device()))
+
+
+def reduce_scatter(inputs: Sequence[Tensor], outputs: Sequence[Tensor], op: int, streams: Any, comms: Any) -> None:
+    """torch.cuda.nccl.reduce_scatter."""
+    for i, output in enumerate(outputs):
+        output.copy_(_reduced(inputs, op, output.device).flatten().chunk(len(outputs))[i].view_as(output))
+
 
 LIBRARIES = {"cuda": "nccl", "xpu": "xccl", "npu": "hccl"}
 _IN_TREE = {"nccl": "ProcessGroupNCCL", "xccl": "ProcessGroupXCCL"}

@@ -1,0 +1,125 @@
+"""`torch.backends.cuda.sdp_kernel(...)` by its successor; choices of attention kernels that only CUDA has.
+
+sdp_kernel enables exactly what its four flags say, all True by default (torch/backends/cuda/__init__.py). Its fourth,
+`enable_cudnn`, is younger than the successor, so the project's floor decides.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.project.process_facts import first_old
+from torchmigrate.semantic.model import SemanticModel
+
+_FLAGS = ("enable_flash", "enable_math", "enable_mem_efficient", "enable_cudnn")
+# in the order in which torch collects them
+_BACKENDS = {
+    "enable_flash": "FLASH_ATTENTION", "enable_mem_efficient": "EFFICIENT_ATTENTION", "enable_math": "MATH",
+    "enable_cudnn": "CUDNN_ATTENTION",
+}  # fmt: skip
+_FLOOR = ">=2.6"
+_ONLY_CUDA = {"EFFICIENT_ATTENTION", "CUDNN_ATTENTION"}
+_FLASH_OFF = re.compile(r"\benable_flash_sdp\(\s*(enabled\s*=\s*)?False")
+_NONE_LEFT = (
+    'no kernel of these runs on the CPU, which raises RuntimeError ("No viable backend for '
+    'scaled_dot_product_attention was found"): keep MATH among them, or choose only `if accel.is_nvidia():`'
+)
+
+
+def sdp_kernel(site: RuleContext) -> Iterator[Finding]:
+    if site.call is None:
+        yield from _named_only(site)
+        return
+    if site.qualified == "torch.backends.cuda.enable_math_sdp":
+        if _is_off(site.call) and _FLASH_OFF.search(site.module.source.text):
+            yield site.note(_NONE_LEFT, blocks=False)
+        return
+    if site.qualified == "torch.nn.attention.sdpa_kernel":
+        chosen = _named(site.module, site.call)
+        if chosen and chosen <= _ONLY_CUDA:
+            yield site.note(_NONE_LEFT, blocks=False)
+        return
+    yield _successor(site, site.call)
+
+
+def _named_only(site: RuleContext) -> Iterator[Finding]:
+    """`partial(torch.backends.cuda.sdp_kernel, **options)`."""
+    if site.qualified != "torch.backends.cuda.sdp_kernel" or isinstance(site.parent, ast.alias):
+        return
+    if "nn.attention" in site.module.source.text:
+        yield site.left("its successor stands beside it")
+    else:
+        yield site.note("deprecated: torch.nn.attention.sdpa_kernel takes a list of SDPBackend", blocks=False)
+
+
+def _successor(site: RuleContext, call: ast.Call) -> Finding:
+    flags = _flags(call)
+    if flags is None:
+        return site.note(
+            "deprecated, and what it chooses is not written out: use `torch.nn.attention.sdpa_kernel([...])`, with "
+            "SDPBackend.MATH among them, as the CPU has no kernel for the memory-efficient one or cuDNN's",
+            blocks=False,
+        )
+    names = [name for flag, name in _BACKENDS.items() if flags[flag]]
+    if set(names) <= _ONLY_CUDA:
+        return site.note(_NONE_LEFT, blocks=False)
+    listed = ", ".join(f"torch.nn.attention.SDPBackend.{name}" for name in names)
+    if not site.module.facts.torch_at_least(_FLOOR) or "#" in site.module.text(call):
+        short = ", ".join(f"SDPBackend.{name}" for name in names)
+        return site.note(
+            f"deprecated: `torch.nn.attention.sdpa_kernel([{short}])` is the same from torch 2.6 on", blocks=False
+        )
+    return site.replace(call, f"torch.nn.attention.sdpa_kernel([{listed}])")
+
+
+def _is_off(call: ast.Call) -> bool:
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value is False
+
+
+def _flags(call: ast.Call) -> dict[str, bool] | None:
+    """What each flag is, if all are written out."""
+    given = dict(zip(_FLAGS, call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
+    if len(call.args) + len(call.keywords) != len(given) or not given.keys() <= set(_FLAGS):
+        return None
+    values = {name: node.value for name, node in given.items() if isinstance(node, ast.Constant)}
+    if len(values) != len(given) or not all(isinstance(value, bool) for value in values.values()):
+        return None
+    return dict.fromkeys(_FLAGS, True) | {str(name): bool(value) for name, value in values.items()}
+
+
+def _named(module: SemanticModel, call: ast.Call) -> set[str] | None:
+    """The backends that an `sdpa_kernel(...)` names, if all are names of torch's."""
+    first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backends"), None)
+    items = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
+    names = [module.resolve(item) if isinstance(item, ast.Attribute) else None for item in items]
+    prefix = "torch.nn.attention.SDPBackend."
+    if not all(name and name.startswith(prefix) for name in names):
+        return None
+    return {str(name).removeprefix(prefix) for name in names}
+
+
+def tf32(site: RuleContext) -> Iterator[Finding]:
+    place = _old_beside(site.module)
+    if place:
+        yield site.note(f"`fp32_precision` here, and {place}: {site.rule.message}")
+
+
+def _old_beside(module: SemanticModel) -> str:
+    for statement in module.scopes.statements:
+        found = first_old(statement, module.resolve)
+        if found is not None:
+            return f"`{module.text(found)}` in line {found.lineno}"
+    path, found = module.facts.old_precision.get(str(module.path), ("", None))
+    if found is None:
+        return ""
+    try:
+        path = Path(path).relative_to(module.facts.root).as_posix()
+    except ValueError:
+        path = Path(path).name
+    return f"the old switch in {path}, line {found.lineno}"

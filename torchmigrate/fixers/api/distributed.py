@@ -1,0 +1,97 @@
+"""Fully sharded models: the device that FSDP moves a module to, and where there is no FSDP at all."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.hazard.float64 import names_device
+from torchmigrate.semantic.device_expr import wrapped
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.torch_use import first_call
+from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.resolver import chain_of
+
+_INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
+_MPS = "MPS has no collectives and raises AttributeError"
+_WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
+
+
+def fsdp(site: RuleContext) -> Iterator[Finding]:
+    call = site.call
+    name = (site.qualified or "").rpartition(".")[2]
+    if call is None or (name != "fully_shard" and any(k.arg is None for k in call.keywords)):
+        return
+    if name == "ShardedGradScaler":
+        if not call.args and not any(k.arg == "device" for k in call.keywords):
+            yield site.note("its `device` is CUDA's: elsewhere it warns and scales nothing; name it, `device=...`")
+        return
+    given = next((k.value for k in call.keywords if k.arg == "device_id"), None)
+    if name == "FullyShardedDataParallel" and given is not None:
+        yield from _device_id(site, given)
+    elif first_call(site.module, {site.qualified or ""}) is call:
+        yield site.note(_WITHOUT if name == "FullyShardedDataParallel" else f"{_MPS}: leave `fully_shard` out there")
+
+
+def _device_id(site: RuleContext, given: ast.expr) -> Iterator[Finding]:
+    """An index is an accelerator's; None means where the module is, and must stay None."""
+    edits = wrapped(site.module, given, "accel.device(")
+    if _is_index(site.module, given):
+        yield site.fix(edits)
+    elif _INDEX.search((chain_of(given) or "").rpartition(".")[2]):
+        why = f"{site.rule.message}; where `{site.module.text(given)}` is None, this moves what stayed"
+        yield site.fix(edits, Safety.UNSAFE, why)
+
+
+def _is_index(module: SemanticModel, node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(int()):
+            return True
+        case ast.Call(func):
+            own = chain_of(func) == spell("accel.current_device", spelled(module))
+            return own or (module.resolve(func) or chain_of(func)) in ("int", "torch.cuda.current_device")
+    return False
+
+
+def sharing(site: RuleContext) -> Iterator[Finding]:
+    call = site.call
+    if call is None or call.args or call.keywords or not isinstance(call.func, ast.Attribute):
+        return
+    if _on_device(site.module, call.func.value, call):
+        yield site.note()
+
+
+def _on_device(module: SemanticModel, node: ast.expr, call: ast.Call) -> bool:
+    """`x.cuda()`, or a name that this function (or the module) moves to a device."""
+    chain: ast.expr = node
+    while isinstance(chain, (ast.Call, ast.Attribute)):
+        if isinstance(chain, ast.Call) and names_device(chain):
+            return True
+        chain = chain.func if isinstance(chain, ast.Call) else chain.value
+    return isinstance(node, ast.Name) and any(_moves(s, node.id) for s in _before(module, call))
+
+
+def _before(module: SemanticModel, call: ast.Call) -> Iterator[ast.stmt]:
+    home, end = module.function(call), module.span(call)[0]
+    for statement in module.scopes.statements:
+        if module.function(statement) is home and module.span(statement)[0] < end:
+            yield statement
+
+
+def _moves(statement: ast.stmt, name: str) -> bool:
+    match statement:
+        case ast.Assign([ast.Name(target)], ast.Call() as value):
+            return target == name and any(isinstance(n, ast.Call) and names_device(n) for n in _chain(value))
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(owner))) as value):
+            return owner == name and names_device(value)
+    return False
+
+
+def _chain(node: ast.expr) -> Iterator[ast.expr]:
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        yield node
+        node = node.func if isinstance(node, ast.Call) else node.value

@@ -1,0 +1,179 @@
+"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may gain a probe at import (T14)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.device_expr import Device
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.torch_use import is_imported
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
+
+_AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
+
+
+_FIELD = "a field's default names CUDA: give it `field(default_factory=...)`, which asks for the device late"
+
+
+def _is_device_name(name: str) -> bool:
+    return any(word in name.lower() for word in ("dev", "loc", "cuda", "gpu"))
+
+
+def runs_at_import(site: RuleContext, node: ast.AST) -> bool:
+    """Whether importing the module evaluates `node`, and the module is imported rather than run."""
+    inner = (*FUNCTIONS, ast.Lambda)
+    above = [node, *site.module.ancestors(node)]
+    in_function = any(
+        isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i
+    )
+    return not in_function and not _under_main(above) and is_imported(site.module)
+
+
+def _evaluated_outside(function: ast.AST) -> list[ast.AST]:
+    return [getattr(function, "args", function), *getattr(function, "decorator_list", [])]
+
+
+def _under_main(above: list[ast.AST]) -> bool:
+    return any(isinstance(up, ast.If) and "__name__" in ast.unparse(up.test) for up in above)
+
+
+def probes_already(site: RuleContext) -> bool:
+    """Whether the module asks for CUDA at import already."""
+    module = site.module
+    for statement in module.tree.body:
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) or "is_available" not in module.text(statement):
+            continue
+        if not (isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)):
+            return True
+    return False
+
+
+def at_import_checked(site: RuleContext, node: ast.AST, template: str) -> Finding:
+    """Replace a value; unsafe where that would make importing the module ask for the device."""
+    if runs_at_import(site, node) and not probes_already(site):
+        return site.replace(node, template, Safety.UNSAFE, f"{site.rule.message}; {_AT_IMPORT}")
+    return site.replace(node, template, Safety.SAFE)
+
+
+def option_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    """argparse evaluates where it is called; click options are decorators and take a function, which is lazy."""
+    decorated = isinstance(site.module.parent(call), FUNCTIONS)
+    if decorated and device.index is None:
+        yield site.replace(whole, "accel.device_type", Safety.SAFE)
+    elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or "device" in ast.unparse(call):
+        yield at_import_checked(site, whole, device.as_type)
+    else:
+        yield site.replace(
+            whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this option may not be a device"
+        )
+
+
+def parameter_default(
+    site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
+) -> Iterator[Finding]:
+    """`def f(device="cuda")`: None, and the device asked for when the function runs."""
+    function = site.module.parent(arguments)
+    name = _parameter_of(arguments, outer)
+    if not isinstance(function, FUNCTIONS) or name is None:
+        yield site.note("a lambda's default names CUDA; it cannot be made lazy in place")
+    elif outer is not whole:
+        return  # `"cuda" if torch.cuda.is_available() else "cpu"`: asks at import already; the idiom's rule speaks
+    elif not _is_device_name(name):
+        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; `{name}` may not be a device")
+    else:
+        yield _lazy(site, function, whole, name, device)
+
+
+def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return next((arg.arg for arg, value in pairs if value is default), None)
+
+
+def _lazy(site: RuleContext, function: Function, whole: ast.AST, name: str, device: Device) -> Finding:
+    module = site.module
+    body = function.body
+    rest = body[ast.get_docstring(function, clean=False) is not None :]
+    stub = all(isinstance(s, ast.Pass) or isinstance(getattr(s, "value", None), ast.Constant) for s in rest)
+    if stub or body[0].lineno == function.lineno:
+        return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+    first = rest[0]
+    at = module.source.offset(first_line(first), 0)
+    indent = module.source.line_at(at)[: first.col_offset].decode()
+    if indent.strip():
+        return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+    step = "\t" if indent.endswith("\t") else "    "
+    newline = module.source.newline
+    value = spell(device.as_type, spelled(module))
+    text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
+    start, end = module.span(whole)
+    edits = [Edit(start, end, "None"), Edit(at, at, text)]
+    if _none_means_something(module, function, name):
+        return site.fix(edits, Safety.UNSAFE, f"{site.rule.message}; `{name}=None` may mean something else here")
+    return site.fix(edits, Safety.SAFE)
+
+
+def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
+    """`map_location=None` moves nothing, nor does `x.to(None)`: whether function or caller speaks of None."""
+    if f"{name} is None" in (body := ast.unparse(function)) or f"{name} is not None" in body:
+        return True
+    given = (n for n in module.nodes if isinstance(n, ast.keyword) and n.arg == name)
+    return "location" in name or any(isinstance(n.value, ast.Constant) and n.value.value is None for n in given)
+
+
+def in_dataclass(site: RuleContext, node: ast.AST) -> bool:
+    owner = site.module.parent(node)
+    if not isinstance(owner, ast.ClassDef):
+        return False
+    return any("dataclass" in ast.unparse(d) for d in owner.decorator_list)
+
+
+def dataclass_default(site: RuleContext, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
+    """`device: str = "cuda"` in a dataclass: a default factory is lazy."""
+    field = _field_name(site)
+    if not _is_device_name(ast.unparse(node.target)):
+        return
+    if whole is not node.value or field is None or device.index is not None or _read_off_class(site, node):
+        yield site.note(_FIELD)
+        return
+    yield site.replace(whole, f"{field}(default_factory=accel.device_type)", Safety.SAFE)
+
+
+def _read_off_class(site: RuleContext, node: ast.AnnAssign) -> bool:
+    """`Config.device`: a default factory leaves no class attribute."""
+    owner = site.module.parent(node)
+    return f"{getattr(owner, 'name', '')}.{ast.unparse(node.target)}" in site.module.source.text
+
+
+def _field_name(site: RuleContext) -> str | None:
+    for name, bindings in site.module.scopes.module.names.items():
+        if any(b.qualified == "dataclasses.field" for b in bindings):
+            return name
+        if any(b.qualified == "dataclasses" for b in bindings):
+            return f"{name}.field"
+    return None
+
+
+def is_field(call: ast.Call) -> bool:
+    return getattr(call.func, "id", getattr(call.func, "attr", "")) in ("field", "Field")
+
+
+def field_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    field = site.module.parent(call)
+    if not (isinstance(field, ast.AnnAssign) and _is_device_name(ast.unparse(field.target))):
+        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this field may not be a device")
+        return
+    if device.index is not None or _read_off_class(site, field):
+        yield site.note(_FIELD)
+        return
+    found = site.rewrite("$f(default=$old, $$rest)", "$f(default_factory=accel.device_type, $$rest)", call)
+    yield found or site.note(_FIELD)

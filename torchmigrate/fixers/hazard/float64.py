@@ -1,0 +1,144 @@
+"""Doubles that head for a device in the same statement: MPS has no float64. Doubles on the CPU are nobody's trouble."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import Scope
+
+_MOVES = ("cuda", "to")
+_DTYPES = ("torch.float64", "torch.double", "float64", "double")
+
+
+def float64(site: RuleContext) -> Iterator[Finding]:
+    if isinstance(site.ref, ast.Attribute) and site.ref.attr == "double":
+        if site.call is not None and not site.call.args and moved(site.module, site.call):
+            yield site.note()
+    elif site.qualified == "torch.cuda.DoubleTensor" or moved(site.module, site.ref):
+        yield site.note()
+
+
+def moved(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a call of the same chain, or the call that takes this dtype, names a device."""
+    return any(names_device(n) for n in (*_below(node), *_above(module, node)))
+
+
+def _above(module: SemanticModel, node: ast.AST) -> Iterator[ast.Call]:
+    """The calls that the value goes through: `x.double().to(d)`, `f(dtype=torch.float64)`; not `g(f(x.double()))`."""
+    below = node
+    for up in module.ancestors(node):
+        if isinstance(up, ast.Call):
+            if below is not up.func and not isinstance(below, ast.keyword) and not _takes_dtype(up):
+                return
+            yield up
+        elif not isinstance(up, (ast.Attribute, ast.keyword)):
+            return
+        below = up
+
+
+def _takes_dtype(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "type", "astype", "cast", "tensor_type")
+
+
+def _below(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls that made the receiver: `x.cuda().double()`."""
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        if isinstance(node, ast.Call):
+            yield node
+        node = node.func if isinstance(node, ast.Call) else node.value
+
+
+def names_device(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name == "cuda" or chain_of(call.func) in _HELPERS:
+        return True
+    if any(k.arg == "device" and not _is_cpu(k.value) for k in call.keywords):
+        return True
+    return name == "to" and any(
+        not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in NOT_DEVICES for a in call.args[:1]
+    )
+
+
+_HELPERS = ("accel.cast", "accel.tensor_type", "accel.set_default_tensor_type")
+NOT_DEVICES = {
+    "float64",
+    "double",
+    "float32",
+    "float",
+    "float16",
+    "half",
+    "bfloat16",
+    "long",
+    "int64",
+    "int",
+    "int32",
+    "dtype",
+    "uint8",
+    "bool",
+}
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Constant) and node.value in ("cpu", None)) or "'cpu'" in ast.unparse(node)
+
+
+_ON_CPU = ("cpu", "numpy", "from_numpy")
+_FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "rand", "randn", "randperm", "eye")
+
+
+def double(site: RuleContext) -> Iterator[Finding]:
+    if site.call is None or site.call.args or site.call.keywords or not isinstance(site.ref, ast.Attribute):
+        return
+    if not uses_torch(site.module):
+        return
+    if not moved(site.module, site.call) and not on_cpu(site.module, site.ref.value, site.module.scope(site.ref)):
+        yield site.note()
+
+
+def on_cpu(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
+    """`x.cpu().sum()`, `torch.zeros(3)`, and a name that is only ever given such."""
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        if isinstance(node, ast.Call) and (chain_of(node.func) or _last(node.func)).rpartition(".")[2] in _ON_CPU:
+            return True
+        if isinstance(node, ast.Call) and _makes_cpu_tensor(module, node, scope):
+            return True
+        if isinstance(node, ast.Call) and _moves(node):
+            return False
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(node, ast.Name) and _given_cpu(module, node.id, scope)
+
+
+def _moves(call: ast.Call) -> bool:
+    """`.cuda()`, and `.to(...)` unless all that it names is a dtype."""
+    name = _last(call.func)
+    given = [*call.args, *(k.value for k in call.keywords if k.arg != "dtype")]
+    return name == "cuda" or (
+        name == "to" and any((chain_of(a) or "").rpartition(".")[2] not in NOT_DEVICES for a in given)
+    )
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _makes_cpu_tensor(module: SemanticModel, call: ast.Call, scope: Scope) -> bool:
+    home, _, name = (module.resolve(call.func, scope) or "").rpartition(".")
+    return home == "torch" and name in _FACTORIES and not any(k.arg == "device" for k in call.keywords)
+
+
+def _given_cpu(module: SemanticModel, name: str, scope: Scope) -> bool:
+    found = scope.find(name)
+    values = [binding.value for binding in found[1]] if found else []
+    if not values:
+        return False
+    return all(isinstance(v, ast.Call) and name not in _names(v) and on_cpu(module, v, scope) for v in values)
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

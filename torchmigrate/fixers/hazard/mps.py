@@ -1,0 +1,197 @@
+"""Activation checkpointing of something random: MPS draws other numbers when it is computed again."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.hazard.float64 import on_cpu
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.torch_use import first_call, uses_torch
+
+_RANDOM = re.compile(
+    r"[Dd]rop_?([Oo]ut|[Pp]ath)|\b(torch|F)\.(rand|bernoulli|normal)|\b(rand_like|randn_like|rrelu|RReLU)\b"
+)
+
+
+def mps_checkpoint(site: RuleContext) -> Iterator[Finding]:
+    """Once per file, where it draws random numbers and has them kept, as they are unless one says otherwise."""
+    module = site.module
+    if site.call is None or not module.facts.mentions_cuda or not _RANDOM.search(module.source.text):
+        return
+    if _first(module, tuple(site.rule.on)) is site.call and "torch.mps" not in module.source.text:
+        yield site.note()
+
+
+@query
+def _first(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
+    """The first that keeps the state of the generators."""
+    calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names]
+    return min((call for call in calls if not _is_off(call)), key=module.span, default=None)
+
+
+def _is_off(call: ast.Call) -> bool:
+    return any(
+        k.arg == "preserve_rng_state" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords
+    )
+
+
+# the first release whose list has an MPS kernel, where a later one than 2.13 was read
+_SINCE = {
+    "torch.linalg.eigh": "2.14", "torch.linalg.eigvalsh": "2.14", "torch.linalg.svdvals": "2.14",
+    "torch.linalg.matrix_rank": "2.14", "torch.linalg.cond": "2.14", "torch.nuclear_norm": "2.14",
+    "torch.nn.functional.ctc_loss": "2.14", "torch.nn.CTCLoss": "2.14", "torch.poisson": "2.14",
+    "torch.distributions.Poisson": "2.14", "torch.geqrf": "2.14", "torch.take": "2.15", ".put_": "2.15",
+}  # fmt: skip
+_FACTORIES = {"torch.logspace"}
+
+
+def mps_operator(site: RuleContext) -> Iterator[Finding]:
+    call = site.call
+    if call is None:
+        return
+    if site.qualified is None and not uses_torch(site.module):
+        return
+    name = site.qualified or (f".{site.ref.attr}" if isinstance(site.ref, ast.Attribute) else "")
+    since = _SINCE.get(name)
+    if (since and site.module.facts.torch_at_least(f">={since}")) or _needs_none(site, name, call):
+        return
+    when = f"before torch {since}" if since else "as of torch 2.13"
+    shown = name if site.qualified else f"Tensor{name}"
+    yield site.note(f"`{shown}` has no MPS kernel {when}: {site.rule.message}")
+
+
+def _needs_none(site: RuleContext, name: str, call: ast.Call) -> bool:
+    """Whether what it works on is certainly on the CPU: a factory makes it there unless it is given a device."""
+    if name in _FACTORIES:
+        return not any(k.arg == "device" for k in call.keywords)
+    if name.endswith(("AdaptiveAvgPool3d", "adaptive_avg_pool3d")) and _is_mean(name, call):
+        return True
+    if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional."):
+        return False
+    values = [call.func.value] if name.startswith(".") and isinstance(call.func, ast.Attribute) else call.args[:1]
+    values += [k.value for k in call.keywords if k.arg in ("input", "A", "rate", "probs", "total_count")]
+    return bool(values) and all(
+        isinstance(value, ast.Constant) or on_cpu(site.module, value, site.scope) for value in values
+    )
+
+
+def _is_mean(name: str, call: ast.Call) -> bool:
+    """Pooling to one element is a mean, which every backend has."""
+    at = 1 if name.endswith("adaptive_avg_pool3d") else 0
+    given = [*(k.value for k in call.keywords if k.arg == "output_size"), *call.args[at:]]
+    size = given[0] if given else None
+    sizes = size.elts if isinstance(size, (ast.Tuple, ast.List)) else [size]
+    return all(isinstance(s, ast.Constant) and s.value == 1 for s in sizes)
+
+
+_ATTENTION = ("scaled_dot_product_attention", "MultiheadAttention", "to_padded_tensor")
+_STRIDED = "MPS has no nested tensors of the strided layout and raises: `layout=torch.jagged`, or padded tensors, there"
+_JAGGED = (
+    "on MPS attention over nested tensors and `to_padded_tensor` raise, as their kernels are the CPU's and CUDA's: "
+    "pad the batch and mask it there"
+)
+_ENCODER = (
+    "on MPS this raises in eval mode once it is given `src_key_padding_mask` (`aten::_nested_tensor_from_mask_left_"
+    "aligned` has no MPS kernel): "
+)
+
+
+def nested(site: RuleContext) -> Iterator[Finding]:
+    call = site.call
+    if call is None:
+        return
+    name = (site.qualified or "").rpartition(".")[2]
+    given = {k.arg: k.value for k in call.keywords}
+    if None in given or _is(given.get("device"), "cpu"):
+        return
+    if name in ("TransformerEncoder", "Transformer"):
+        yield from _encoder(site, call, name)
+    elif name == "to_padded_tensor":
+        if _is_first(site):
+            yield site.note(_JAGGED)
+    elif not _is_jagged(site, given.get("layout"), name):
+        yield site.note(_STRIDED)
+    elif any(word in site.module.source.text for word in _ATTENTION) and _is_first(site):
+        yield site.note(_JAGGED)
+
+
+def _is(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
+
+
+def _is_jagged(site: RuleContext, layout: ast.expr | None, name: str) -> bool:
+    """What is not spelled out may be either, and is taken for the one that works."""
+    if name == "nested_tensor_from_jagged":
+        return True
+    return layout is not None and site.module.resolve(layout) != "torch.strided"
+
+
+def _is_first(site: RuleContext) -> bool:
+    return first_call(site.module, [name for name in site.rule.on if name.startswith("torch.nested.")]) is site.call
+
+
+def _encoder(site: RuleContext, call: ast.Call, name: str) -> Iterator[Finding]:
+    """The nested path is for batches that come first, of layers that normalise last, in evaluation."""
+    layer = call if name == "Transformer" else _layer(site.module, call)
+    given = {k.arg: k.value for k in layer.keywords} if layer is not None else {}
+    nested = next((k.value for k in call.keywords if k.arg == "enable_nested_tensor"), None)
+    if not _is(given.get("batch_first"), True) or _is(given.get("norm_first"), True):
+        return
+    if "src_key_padding_mask" not in site.module.source.text or not (nested is None or _is(nested, True)):
+        return
+    remedy = "`enable_nested_tensor=False`" if name == "TransformerEncoder" else "`encoder.use_nested_tensor = False`"
+    yield site.note(f"{_ENCODER}{remedy} keeps to padded tensors")
+
+
+def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
+    """The `TransformerEncoderLayer(...)` that the encoder is made of, here or by a name or attribute given once."""
+    first = next((k.value for k in call.keywords if k.arg == "encoder_layer"), None) or next(iter(call.args), None)
+    if isinstance(first, ast.Name):
+        found = module.scope(call).find(first.id)
+        first = found[1][0].value if found and len(found[1]) == 1 else None
+    elif isinstance(first, ast.Attribute):
+        text = ast.unparse(first)
+        assigned = (s for s in module.scopes.statements if isinstance(s, ast.Assign))
+        given = [s.value for s in assigned if text in map(ast.unparse, s.targets)]
+        first = given[0] if len(given) == 1 else None
+    return first if isinstance(first, ast.Call) else None
+
+
+_CUDA_ALONE = {
+    "torch.sparse.to_sparse_semi_structured": "semi-structured sparsity",
+    "torch.sparse.SparseSemiStructuredTensor": "semi-structured sparsity",
+    "torch.sparse.SparseSemiStructuredTensorCUTLASS": "semi-structured sparsity",
+    "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": "semi-structured sparsity",
+    "torch.sparse.spsolve": "solving sparse systems",
+}
+
+
+def sparse(site: RuleContext) -> Iterator[Finding]:
+    name = site.qualified or ""
+    if name in _CUDA_ALONE:
+        if site.call is not None or isinstance(site.parent, ast.Attribute):  # a class that is named asks for nothing
+            what = f"{_CUDA_ALONE[name]} is CUDA's alone and raises elsewhere: keep it dense there"
+            yield site.note(what, blocks=True)
+    elif site.call is not None and not _on_cpu(site, site.call):
+        yield replace(site.note(), backends=("mps",))
+
+
+def _on_cpu(site: RuleContext, call: ast.Call) -> bool:
+    """Made of a tensor that is on the CPU, or named so, and not moved in the same expression."""
+    device = next((k.value for k in call.keywords if k.arg == "device"), None)
+    if isinstance(device, ast.Constant):
+        return device.value == "cpu"
+    receiver = call.func.value if site.qualified is None and isinstance(call.func, ast.Attribute) else None
+    return (
+        receiver is not None and on_cpu(site.module, receiver, site.module.scope(site.ref)) and not _moved(site, call)
+    )
+
+
+def _moved(site: RuleContext, call: ast.Call) -> bool:
+    up = site.module.parent(call)
+    return isinstance(up, ast.Attribute) and up.attr in ("to", "cuda")

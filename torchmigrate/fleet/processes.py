@@ -1,0 +1,200 @@
+"""The process that does the work, one repository after the other: tasks come on stdin, outcomes go to stdout, each
+with its length in front. It ends with its parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+from torchmigrate.fleet.task import Task, failure
+
+LENGTH = struct.Struct(">Q")
+PATIENCE = 25.0  # seconds for a process to end what it does, and to take away what it has on disk
+Given = tuple[Path, bytes]
+
+
+def main() -> None:
+    """Until stdin ends."""
+    warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
+    source = os.fdopen(os.dup(0), "rb")
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # nothing but outcomes goes to the parent
+    for name in [name for name in os.environ if name.startswith("GIT_") and name in _LEADING_ASTRAY]:
+        del os.environ[name]
+    given: queue.SimpleQueue[Given] = queue.SimpleQueue()
+    now: list[Path] = []
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_listen, args=(source, given, now), daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt, OSError):  # nobody listens any more
+        _serve(given, now, sink)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for scratch in now:
+        shutil.rmtree(scratch, ignore_errors=True)  # the parent may be gone
+
+
+def _serve(given: queue.SimpleQueue[Given], now: list[Path], sink: BinaryIO) -> None:
+    from torchmigrate.fleet.task import Task
+    from torchmigrate.fleet.work import work
+
+    while True:
+        scratch, data = given.get()
+        send(sink, work(Task.decode(data), scratch).encode())
+        now.remove(scratch)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+_LEADING_ASTRAY = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CEILING_DIRECTORIES"),
+}
+
+
+def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) -> None:
+    """In a thread of its own: a parent that was killed is noticed in the middle of the work."""
+    while (place := receive(source)) is not None and (data := receive(source)) is not None:
+        now.append(Path(os.fsdecode(place)))
+        given.put((now[-1], data))
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os._exit(0)
+
+
+def send(stream: BinaryIO, *messages: bytes) -> None:
+    """Raises OSError where nobody listens any more."""
+    for data in messages:
+        stream.write(LENGTH.pack(len(data)))
+        stream.write(data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """The next message; None where there is no whole one."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (size,) = LENGTH.unpack(head)
+    data = stream.read(size)
+    return data if len(data) == size else None
+
+
+ATTEMPTS = 2  # a repository whose worker died for another reason is done again; one that kills each worker is not
+PREFIX = "torchmigrate-fleet-"
+
+
+def start_line(module: str) -> list[str]:
+    """A Python that runs the very torchmigrate that runs here, and imports nothing from the current directory."""
+    top = os.fspath(Path(__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {top!r}); from {module} import main; main()"
+    return [sys.executable, "-P", "-c", code]
+
+
+class Workers:
+    """One process for each thread that asks. A context manager: all of them end with it."""
+
+    def __init__(self, scratch: Path | None = None) -> None:
+        self._scratch = scratch
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def __call__(self, data: bytes) -> bytes:
+        """An encoded outcome for an encoded task. Never raises for what happens to the process."""
+        task = Task.decode(data)
+        status = 0
+        for _ in range(ATTEMPTS):
+            with tempfile.TemporaryDirectory(prefix=PREFIX, dir=self._scratch, ignore_cleanup_errors=True) as scratch:
+                done = self._attempt(task, data, scratch)
+            if isinstance(done, bytes):
+                return done
+            if done is None:
+                return failure(task, f"took more than {task.timeout:g} seconds, and was ended").encode()
+            status = done
+            if self._closed:
+                break
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return failure(task, f"its worker process {how}, {ATTEMPTS} times; most likely for lack of memory").encode()
+
+    def _attempt(self, task: Task, data: bytes, scratch: str) -> bytes | int | None:
+        """The outcome; or the status of a process that died; or None, if it was ended for its time."""
+        process = self._process()
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _kill(process)
+
+        timer = threading.Timer(task.timeout, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            assert process.stdin and process.stdout
+            send(process.stdin, os.fsencode(scratch), data)  # type: ignore[arg-type]
+            answer = receive(process.stdout)  # type: ignore[arg-type]
+        except OSError:
+            answer = None
+        finally:
+            timer.cancel()
+        if answer is not None:
+            return answer
+        _kill(process)
+        with self._lock:
+            self._running.discard(process)
+        self._local.process = None
+        return None if late.is_set() else process.wait()
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] | None = getattr(self._local, "process", None)
+        if process is not None and process.poll() is None:
+            return process
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the run has ended")
+            process = subprocess.Popen(
+                start_line("torchmigrate.fleet.child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the others
+            )
+            self._running.add(process)
+        self._local.process = process
+        return process
+
+    def close(self) -> None:
+        """End all, in the middle of their work, too."""
+        with self._lock:
+            self._closed = True
+            running, self._running = self._running, set()
+        for process in running:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """With what it has started, git for one. SIGTERM comes first: it takes away what it has on disk then."""
+    for end in ("SIGTERM", "SIGKILL"):
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, getattr(signal, end))
+            else:  # pragma: no cover
+                process.kill()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
+            return

@@ -1,0 +1,111 @@
+"""The catalog, or the part of it that a project uses, as text, markdown and json."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.surveys.catalog_rows import BACKENDS, LEFT, REWRITTEN, SIGNS, Row
+
+_WIDEST = 44  # of the column of names: longer ones push what is after them to the right
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows to print. `backends`: whose columns. `places`: by API, of a project; None without one."""
+
+    rows: Sequence[Row]
+    backends: Sequence[str]
+    places: Mapping[str, Sequence[tuple[Path, Finding]]] | None = None
+    here: Path = field(default_factory=Path)  # paths are shown relative to it
+
+    def count(self, row: Row) -> int:
+        return len((self.places or {}).get(row.name, ()))
+
+
+_LEGEND = "-> rewritten by, !! reported by, = left alone (`torchmigrate explain NAME` says why); mlx is no torch device"
+
+
+def text(selection: Selection, room: int | None = None) -> Iterator[str]:
+    """A line per API with a mark per backend, explained above. MLX's would be the same for all, so it is left out.
+    Where a terminal has no `room` for a row (in columns), what becomes of the API stands below its name."""
+    columns = [name for name in selection.backends if name != "mlx" or len(selection.backends) == 1]
+    signs = ", ".join(f"{mark} {verdict}" for verdict, mark in SIGNS.items())
+    for line in (signs, _LEGEND):
+        yield from textwrap.wrap(line, room) if room else [line]
+    yield ""
+    counts = selection.places is not None
+    yield " ".join([f"{name:<4}" for name in columns]) + ("  uses" if counts else "") + "  API"
+    width = min(_WIDEST, max((len(row.name) for row in selection.rows), default=0))
+    for row in selection.rows:
+        marks = " ".join(f" {SIGNS[row.backends[name]]}  " for name in columns)
+        count = f"{selection.count(row):6}" if counts else ""
+        line = f"{marks}{count}  {row.name:<{width}}  {_arrow(row)}"
+        if room is None or len(line) <= room:
+            yield line
+        else:
+            yield f"{marks}{count}  {row.name}"
+            yield f"{'':{len(marks) + len(count) + 4}}{_arrow(row)}"
+
+
+def _arrow(row: Row) -> str:
+    if row.action == LEFT:
+        return "="
+    more = f" (+{len(row.rules) - 1})" if row.rules[1:] else ""
+    return f"{'->' if row.action == REWRITTEN else '!!'} {row.rule}{more}"
+
+
+def markdown(selection: Selection) -> Iterator[str]:
+    """One table."""
+    uses = ["uses"] if selection.places is not None else []
+    head = ["API", "kind", *uses, "what becomes of it", *selection.backends, "since", "source"]
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in selection.rows:
+        count = [str(selection.count(row))] if uses else []
+        verdicts = [row.backends[name] for name in selection.backends]
+        cells = [f"`{row.name}`", row.kind, *count, _becomes(row), *verdicts, row.since, row.source]
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _becomes(row: Row) -> str:
+    return f"left alone: {row.why}" if row.action == LEFT else f"{row.action} by {', '.join(row.rules)}"
+
+
+def render(selection: Selection) -> str:
+    """A JSON list."""
+    return json.dumps([_object(selection, row) for row in selection.rows], indent=2)
+
+
+def _object(selection: Selection, row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "api": row.name,
+        "kind": row.kind,
+        "action": row.action,
+        "rule": row.rule or None,
+        "rules": list(row.rules),
+        "helper": row.helper or None,
+        "why": row.why or None,
+        "backends": {name: row.backends[name] for name in selection.backends},
+        "since": row.since or None,
+        "source": row.source,
+    }
+    if selection.places is not None:
+        places = selection.places.get(row.name, ())
+        found |= {"count": len(places), "places": [_place(selection.here, *place) for place in places]}
+    return found
+
+
+def _place(here: Path, path: Path, use: Finding) -> dict[str, Any]:
+    name = path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_posix()
+    return {"file": name, "cell": use.cell, "line": use.line, "column": use.column}
+
+
+def every(names: Sequence[str]) -> tuple[str, ...]:
+    """These backends in the order of all, or all."""
+    return tuple(name for name in BACKENDS if not names or name in names)

@@ -1,0 +1,219 @@
+"""What a verification has to say: a row per run, what failed and why, and what the evidence is worth. Text and
+Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from torchmigrate import __version__
+from torchmigrate.base.text import counted
+from torchmigrate.verify.session import Result
+from torchmigrate.verify.verdict import Kind, Verdict, numbers
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+_LAST = 15  # lines of a failed run's output
+_COLOURS = {Kind.PASS: "green", Kind.FAIL: "red", Kind.DIFFERS: "magenta", Kind.SKIPPED: "dim"}
+_HEADINGS = ("project", "backend", "evidence", "verdict", "what was seen")
+_WORTH = {
+    "hardware": "hardware: the real device ran it. That says nothing of other devices.",
+    "simulated": "simulated: the whole program ran on the CPU's kernels under the device's rules: where tensors "
+    "live, which dtypes and operators it has. It does not show the device's own numerics, speed or driver.",
+    "cpu": "cpu: it runs where there is no accelerator. Mixed devices cannot show there.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run as people read it. `place` is where it failed, of the user's files."""
+
+    verdict: Verdict
+    cells: tuple[str, str, str, str, str]
+    place: str = ""
+    cause: str = ""
+
+
+def rows(result: Result, here: Path) -> list[Row]:
+    """In the order of the runs; paths relative to `here` where they lie below it."""
+    return [_row(v, result, here) for v in result.verdicts]
+
+
+def _row(verdict: Verdict, result: Result, here: Path) -> Row:
+    way = verdict.run.way
+    evidence = (
+        "" if verdict.outcome is None else way.evidence if way.tier == "native" else f"{way.evidence} ({way.tier})"
+    )
+    seen = "; ".join([verdict.reason, *measures(verdict)])
+    cells = (verdict.run.project, way.backend, evidence, verdict.kind.value, seen)
+    found = verdict.outcome.diagnosis if verdict.outcome and verdict.kind is not Kind.PASS else None
+    if found is None:
+        return Row(verdict, cells)
+    return Row(verdict, cells, place(result, here, found.path, found.line, found.rules), found.cause)
+
+
+def measures(verdict: Verdict) -> Iterator[str]:
+    """`412 kernels`, `peak 1.2 MiB`, `3.1 s`."""
+    outcome = verdict.outcome
+    if outcome is None:
+        return
+    if outcome.kernels:
+        yield counted(outcome.kernels, "kernel")
+    if outcome.peak_bytes:
+        yield f"peak {size(outcome.peak_bytes)}"
+    yield f"{outcome.seconds:.1f} s"
+
+
+def size(count: float) -> str:
+    """`1.2 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def place(result: Result, here: Path, path: str | None, line: int | None, rules: Sequence[str]) -> str:
+    """`train.py:12 (device/tensor-cuda)`; "" where no line is known."""
+    if path is None:
+        return ""
+    real = result.project.anchor / path
+    shown = os.path.relpath(real, here) if real.is_relative_to(here) else os.fspath(real)
+    by = f" ({', '.join(rules)})" if rules else ""
+    return f"{shown}:{line}{by}" if line else f"{shown}{by}"
+
+
+def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
+    """A table, then what went wrong, then what the evidence is worth. Plain, and as wide as it must be, where it
+    is piped."""
+    from rich.console import Console
+
+    terminal = stream.isatty()
+    told = rows(result, here)
+    width = None if terminal else 32 + max(sum(map(len, row.cells)) for row in told)
+    console = Console(
+        file=stream, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
+    )
+    with console.capture() as captured:
+        console.print(_table(told))
+    stream.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    for row in told:
+        for line in _details(row):
+            console.print(line, soft_wrap=True)
+    console.print()
+    for line in worth(result):
+        console.print(textwrap.fill(line, console.width) if terminal else line, soft_wrap=True)
+
+
+def _table(told: Sequence[Row]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*_HEADINGS, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for row in told:
+        *names, kind, seen = row.cells
+        table.add_row(*map(Text, names), Text(kind, style=_COLOURS[row.verdict.kind]), Text(seen))
+    return table
+
+
+def _details(row: Row) -> Iterator[str]:
+    """Of a run that failed, and of an original that did: the same failure is not shown again."""
+    outcome, kind = row.verdict.outcome, row.verdict.kind
+    shown = kind is Kind.FAIL or row.verdict.run.project == "original"
+    if outcome is None or not shown or outcome.exit == 0:
+        return
+    yield f"\n{row.verdict.run.name} ({outcome.run.way.evidence}): {row.verdict.kind.value}"
+    if row.place:
+        yield f"  {row.place}"
+    if row.cause:
+        yield f"  {row.cause}"
+    lines = [line.rstrip() for line in outcome.tail if line.strip()][-_LAST:]
+    if lines:
+        yield "  its last lines:"
+        yield from (f"    {line}" for line in lines)
+
+
+def worth(result: Result) -> list[str]:
+    """What the levels of evidence that were met prove, and what they do not."""
+    met = dict.fromkeys(v.run.way.evidence for v in result.verdicts if v.outcome)
+    return [_WORTH[evidence] for evidence in _WORTH if evidence in met]
+
+
+def markdown(result: Result, here: Path) -> str:
+    """A table for a pull request, and the errors folded."""
+    told = rows(result, here)
+    out = [f"| {' | '.join(_HEADINGS)} |", "|" + "---|" * len(_HEADINGS)]
+    out += ["| " + " | ".join(_cell(cell) for cell in row.cells) + " |" for row in told]
+    for row in told:
+        if details := list(_details(row)):
+            head, *body = details
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(body))), default=0))
+            summary = f"<summary>{_escaped(head.strip())}</summary>"
+            out += ["", "<details>", summary, "", fence + "text", *(line[2:] for line in body), fence, "</details>"]
+    versions = f"torch {result.machine.interpreter.torch}, Python {result.machine.interpreter.python}."
+    return "\n".join([*out, "", *(f"- {line}" for line in worth(result)), "", versions]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return _escaped(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def render(result: Result) -> str:
+    """Per run: `project` ("original" | "rewritten"), `backend`, `evidence` ("hardware" | "simulated" | "cpu"), `tier`
+    ("native" | "python" where simulated, else null), `verdict`, `reason`, `exit` (-N for signal N; null: not run,
+    or ended for its time), `error` (one line), `where` (`{path, line, rules, cause}` of the original, or null),
+    `kernels` and `peak_bytes` (null where they were not counted), `numbers` (floats in the order printed; NaN and
+    infinities, which JSON has not, as "nan", "inf", "-inf"), `seconds` (null: not run)."""
+    interpreter = result.machine.interpreter
+    data = {
+        "version": __version__,
+        "torch": interpreter.torch,
+        "python": interpreter.python,
+        "root": str(result.project.anchor),
+        "runs": [_run(verdict, result) for verdict in result.verdicts],
+        "notes": worth(result),
+    }
+    return json.dumps(data, indent=2, allow_nan=False)
+
+
+def _run(verdict: Verdict, result: Result) -> dict[str, Any]:
+    way, outcome = verdict.run.way, verdict.outcome
+    return {
+        "project": verdict.run.project,
+        "backend": way.backend,
+        "evidence": way.evidence,
+        "tier": way.tier if way.evidence == "simulated" else None,
+        "verdict": verdict.kind.value,
+        "reason": verdict.reason,
+        "exit": outcome.exit if outcome else None,
+        "error": outcome.error if outcome else None,
+        "where": _where(verdict),
+        "kernels": outcome.kernels if outcome else None,
+        "peak_bytes": outcome.peak_bytes if outcome else None,
+        "numbers": [_number(n) for n in numbers(verdict, result.baseline, result.limits)],
+        "seconds": round(outcome.seconds, 3) if outcome else None,
+    }
+
+
+def _where(verdict: Verdict) -> dict[str, Any] | None:
+    found = verdict.outcome.diagnosis if verdict.outcome else None
+    if found is None:
+        return None
+    return {"path": found.path, "line": found.line, "rules": list(found.rules), "cause": found.cause}
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,261 @@
+"""What a row of the catalog says, and the words it may use."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.base.text import did_you_mean
+from torchmigrate.rules import packs
+from torchmigrate.rules.reader import PackError, read_toml
+from torchmigrate.torch_api.names import canonical
+
+WORKS, HELPER, NO_OP, DIFFERENT, MISSING, NO_TORCH = VERDICTS = (
+    "works", "works through the helper", "no-op", "different", "missing", "not a torch device"
+)  # fmt: skip
+SIGNS = {WORKS: "+", HELPER: "h", NO_OP: ".", DIFFERENT: "~", MISSING: "x", NO_TORCH: "/"}  # where there is no room
+BACKENDS = ("cuda", "rocm", "mps", "xpu", "npu", "hpu", "mtia", "cpu", "mlx")
+KINDS = ("module", "function", "class", "method", "attribute")
+REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One API. `backends` has a verdict of VERDICTS for each of BACKENDS; `rules` is empty for what is left
+    alone; `since` where torch 2.1 has it."""
+
+    name: str
+    kind: str
+    backends: Mapping[str, str]
+    action: str
+    rules: tuple[str, ...]
+    helper: str
+    why: str
+    since: str
+    source: str
+    measure: str
+    gives: str
+    path: Path
+    line: int
+
+    @property
+    def rule(self) -> str:
+        """The rule that looks after it first."""
+        return self.rules[0] if self.rules else ""
+
+    def departs(self, backends: Iterable[str]) -> bool:
+        """Whether one of these backends gives anything but plain "works"."""
+        return any(self.backends[name] != WORKS for name in backends)
+
+
+_TEXTS = ("name", "kind", "action", "helper", "why", "since", "source", "measure", "gives")
+_KEYS = (*_TEXTS, "rule", "also", "verdicts", "but")
+_NAME = re.compile(r"torch(\.[A-Za-z_]\w*)*")
+
+
+def read(path: Path, rules: Collection[str] | None = None) -> list[Row]:
+    """The rows of one file. Raises PackError."""
+    text, data = read_toml(path, "a catalog")
+    return _Reader(path, text, rules).rows(data)
+
+
+class _Reader:
+    """Checks one file's tables; tomllib keeps no positions, so lines are looked up."""
+
+    def __init__(self, path: Path, text: str, rules: Collection[str] | None) -> None:
+        self.path, self.known_rules = path, rules
+        self.lines = text.splitlines()
+        self.heads = [i for i, line in enumerate(self.lines, 1) if re.match(r"\[\[\s*api\s*\]\]", line)]
+        self.sets: dict[str, Mapping[str, str]] = {}
+
+    def rows(self, data: dict[str, Any]) -> list[Row]:
+        self.known(data, ("source", "verdicts", "api"), 0)
+        source = self.text(data, "source", 0)
+        for name, table in self.tables(data, "verdicts").items():
+            self.sets[name] = self.complete(table, self.find(1, rf"\[\s*verdicts\.\W?{re.escape(name)}\W?\s*\]"))
+        tables = data.get("api", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise self.fail(0, "api", "`api` is no list of tables", "write [[api]], once per row")
+        heads = self.heads if len(self.heads) == len(tables) else [1] * len(tables)
+        return [row for table, head in zip(tables, heads, strict=True) for row in self.row(table, head, source)]
+
+    def row(self, table: dict[str, Any], head: int, source: str) -> Iterator[Row]:
+        self.known(table, _KEYS, head)
+        values = {key: self.text(table, key, head) for key in _TEXTS}
+        values["source"] = values["source"] or source
+        if not _NAME.fullmatch(values["name"]):
+            raise self.fail(head, "name", f"`name` is {values['name']!r}", 'write name = "torch.cuda.f", without ()')
+        for key, choices in (("kind", KINDS), ("action", ACTIONS)):
+            self.one_of(values[key], choices, key, head)
+        rule = table.get("rule", [])
+        rules = self.strings([rule] if isinstance(rule, str) else rule, "rule", head, "memory/empty-cache")
+        row = Row(**values, rules=rules, backends=self.verdicts(table, head), path=self.path, line=head)
+        self.check(row)
+        yield row
+        for name in self.strings(table.get("also", []), "also", head, "torch.cuda.memory.f"):
+            yield replace(row, name=name, measure="", gives="")  # another name of the same API
+
+    def strings(self, value: object, key: str, head: int, example: str) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self.fail(head, key, f"`{key}` is {value!r}", f'write {key} = ["{example}"]')
+        return tuple(value)
+
+    def check(self, row: Row) -> None:
+        """What an action or a verdict asks for."""
+        name = row.name
+        if row.action == LEFT:
+            self.need(row, not row.rule, "rule", f"`{name}` is left alone, by no rule", "drop `rule`, or the action")
+            self.need(row, row.why, "action", f"`{name}` is left alone without a `why`", "say why, as a clause")
+        else:
+            self.need(
+                row, row.rule, "action", f"`{name}` is {row.action} without a `rule`", "name the rule that does it"
+            )
+        for rule in row.rules:
+            if self.known_rules is not None and rule not in self.known_rules:
+                near = did_you_mean(rule, self.known_rules) or "see `torchmigrate rules`"
+                raise self.fail(row.line, "rule", f"`{name}`: unknown rule `{rule}`", near)
+        helped = row.helper or HELPER not in row.backends.values()
+        self.need(row, helped, "verdicts", f"`{name}` {HELPER} without a `helper`", "name the helper's function")
+        self.need(row, row.source, "name", f"`{name}` has no source", "give the row or the file a `source`")
+        both = bool(row.measure) == bool(row.gives)
+        self.need(row, both, "measure", f"`{name}`: `measure` and `gives` belong together", "give both, or neither")
+        since = not row.since or re.fullmatch(r"\d+\.\d+", row.since)
+        self.need(row, since, "since", f"`{name}`: since is {row.since!r}", 'write a torch release, as "2.6"')
+
+    def need(self, row: Row, holds: object, key: str, what: str, way_out: str) -> None:
+        if not holds:
+            raise self.fail(row.line, key, what, way_out)
+
+    def verdicts(self, table: dict[str, Any], head: int) -> Mapping[str, str]:
+        """The set that is named (or written out), less what `but` says, plus MLX."""
+        named = table.get("verdicts")
+        if named is None:
+            raise self.fail(head, "name", f"`{table['name']}` has no `verdicts`", "name a [verdicts.x] of this file")
+        if isinstance(named, str):
+            self.one_of(named, tuple(self.sets), "verdicts", head)
+            found = dict(self.sets[named])
+        else:
+            found = dict(self.complete(named, self.at(head, "verdicts")))
+        if but := table.get("but"):
+            found |= self.pairs(but, self.at(head, "but"))
+        return {name: NO_TORCH if name == "mlx" else found[name] for name in BACKENDS}
+
+    def complete(self, table: object, line: int) -> Mapping[str, str]:
+        """A verdict for each backend; ROCm's is CUDA's unless given."""
+        found = self.pairs(table, line)
+        if "cuda" in found:
+            found.setdefault("rocm", found["cuda"])
+        if missing := [name for name in BACKENDS if name not in found and name != "mlx"]:
+            raise self.fail(line, "", f"no verdict for {', '.join(missing)}", "a set speaks of every backend but mlx")
+        return found
+
+    def pairs(self, table: object, line: int) -> dict[str, str]:
+        if not isinstance(table, dict):
+            raise self.fail(line, "", "verdicts are a table", 'write { cuda = "works", ... }')
+        for name, verdict in table.items():
+            if name == "mlx" or name not in BACKENDS:
+                known = tuple(b for b in BACKENDS if b != "mlx")
+                hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+                raise self.fail(line, name, f"unknown backend `{name}`", hint)
+            self.one_of(verdict, VERDICTS, name, line)
+        return dict(table)
+
+    def known(self, table: Mapping[str, Any], keys: Sequence[str], head: int) -> None:
+        for key in table:
+            if key not in keys:
+                hint = did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
+                raise self.fail(head, key, f"unknown key `{key}`", hint)
+
+    def one_of(self, value: object, choices: Sequence[str], key: str, head: int) -> None:
+        if value not in choices:
+            hint = did_you_mean(str(value), choices) or f"one of: {', '.join(choices)}"
+            what = f"`{key}` is missing" if value in ("", None) else f"`{key}` is {value!r}"
+            raise self.fail(head, key, what, hint)
+
+    def text(self, table: Mapping[str, Any], key: str, head: int) -> str:
+        value = table.get(key, "")
+        if not isinstance(value, str):
+            raise self.fail(head, key, f"`{key}` is {value!r}", "write a string")
+        return " ".join(value.split()) if key == "why" else value
+
+    def tables(self, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = data.get(key, {})
+        if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
+            raise self.fail(0, key, f"`{key}` is no table of tables", f"write [{key}.name]")
+        return value
+
+    def at(self, head: int, key: str) -> int:
+        """The line of a key in the table that begins at `head`, else the head's. 0: of a key or table of the file."""
+        if not head:
+            return self.find(1, rf"\[*\s*{re.escape(key)}\W") if key else 1
+        for number, line in enumerate(self.lines[head:], head + 1):
+            if line.startswith("["):
+                break
+            if key and re.match(rf"\s*\W?{re.escape(key)}\W?\s*=", line):
+                return number
+        return head
+
+    def find(self, start: int, pattern: str) -> int:
+        return next((i for i in range(start, len(self.lines) + 1) if re.match(pattern, self.lines[i - 1])), start)
+
+    def fail(self, head: int, key: str, what: str, way_out: str) -> PackError:
+        return PackError(f"{self.path}:{self.at(head, key)}: {what}\nhelp: {way_out}")
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All rows by name, in the order of the names."""
+
+    rows: Mapping[str, Row]
+
+    def row(self, name: str) -> Row | None:
+        """The row of this very API, also under a name that torch documents elsewhere (`torch.cuda.random.seed`)."""
+        return self.rows.get(name) or self._twins.get(canonical(name))
+
+    def find(self, name: str) -> Row | None:
+        """`row`, else the row of what it belongs to: a class's method, a flag of an attribute's. No module's."""
+        while "." in name:
+            if row := self.row(name):
+                return row
+            name = name.rpartition(".")[0]
+            if (above := self.row(name)) and above.kind == "module":
+                return None
+        return None
+
+    @cached_property
+    def _twins(self) -> dict[str, Row]:
+        """Rows by the names that torch documents: `torch.cuda.X` for one that is written as `torch.cuda.memory.X`."""
+        return {canonical(name): row for name, row in self.rows.items()}
+
+    def matching(self, names: Sequence[str]) -> list[Row]:
+        """Rows that one of these names, prefixes (`torch.cuda`) or globs (`torch.*.synchronize`) covers."""
+        tests = [
+            re.compile(fnmatch.translate(n) if re.search(r"[*?\[]", n) else re.escape(n) + r"(\..*)?") for n in names
+        ]
+        return [row for name, row in self.rows.items() if not tests or any(t.fullmatch(name) for t in tests)]
+
+
+def load(rule_paths: Sequence[Path] = ()) -> Catalog:
+    """Read `catalog/*.toml` below the built-in rules and `rule_paths`. Raises PackError."""
+    roots = packs.roots(rule_paths)
+    rules = {f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml")}
+    return gather((path for root in roots for path in sorted((root / "catalog").glob("*.toml"))), rules)
+
+
+def gather(files: Iterable[Path], rules: Collection[str] | None = None) -> Catalog:
+    """The rows of these files. `rules`: the ids that they may name (None: any). Raises PackError."""
+    rows: dict[str, Row] = {}
+    for path in files:
+        for row in read(path, rules):
+            if first := rows.get(row.name):
+                raise PackError(
+                    f"{row.path}:{row.line}: `{row.name}` has a row already ({first.path}:{first.line})\n"
+                    "help: an API has one row"
+                )
+            rows[row.name] = row
+    return Catalog(dict(sorted(rows.items())))

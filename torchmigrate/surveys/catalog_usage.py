@@ -1,0 +1,249 @@
+"""Which APIs of the catalog a project uses, and where: names as its files mean them, methods, device strings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchmigrate.base import file_io
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Safety, Skipped, Unchanged, failures
+from torchmigrate.engine.worker import Done, Job, Worker
+from torchmigrate.project import builder, discovery, helper_file
+from torchmigrate.project.builder import project_root
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting import notebook_results
+from torchmigrate.rewriting.visitor import DispatchTable, Visitor
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.receiver import Kind, receiver_kind
+from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.source import encoding, notebook
+from torchmigrate.surveys.catalog_rows import Catalog, Row
+from torchmigrate.syntax.resolver import literal_getattr
+from torchmigrate.syntax.scope import Scope
+
+# below these, a name without a row is said; elsewhere in torch most names have nothing to do with devices
+_DEVICE_MODULES = {"cuda", "mps", "xpu", "mtia", "accelerator", "npu", "hpu", "mlu", "musa"}
+_MAY_USE = re.compile(rb"torch|cuda")  # a file without these may still use what another one imports for it
+_DEVICE = re.compile(r"(cuda|hip|mps|xpu|npu|hpu|mtia|mlu|musa|xla)(:(\d+|%[dis]|\{[^}]*\}?)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """`places`: by API, the most frequent first; a place is a Finding whose rule is the API. `unknown`: names of device
+    modules that have no row."""
+
+    places: Mapping[str, Sequence[tuple[Path, Finding]]]
+    unknown: Mapping[str, Sequence[tuple[Path, Finding]]]
+    read: int
+    skipped: Sequence[Skipped]
+    failed: Sequence[Failed]
+
+
+def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
+    """Read the files that `check` would read. Raises UserError."""
+    results = sorted(_results(path, settings, catalog), key=lambda result: str(result.path))
+    places: dict[str, list[tuple[Path, Finding]]] = {}
+    for result in results:
+        for finding in result.findings if isinstance(result, Unchanged) else ():
+            places.setdefault(finding.rule, []).append((result.path, finding))
+    ordered = dict(sorted(places.items(), key=lambda item: (-len(item[1]), item[0])))
+    return Usage(
+        {name: found for name, found in ordered.items() if name in catalog.rows},
+        {name: found for name, found in ordered.items() if name not in catalog.rows},
+        sum(isinstance(result, Unchanged) for result in results),
+        [result for result in results if isinstance(result, Skipped)],
+        list(failures(results)),
+    )
+
+
+def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileResult]:
+    found = discovery.discover([path], settings)
+    jobs: list[Job] = []
+    for item in found:
+        if item.error is not None:
+            yield Failed(item.path, item.error)
+        elif item.skipped_reason is not None:
+            yield Skipped(item.path, item.skipped_reason)
+        else:
+            try:
+                jobs.append(Job(str(item.path), file_io.read(item.path), "check"))
+            except OSError as error:
+                yield Failed(item.path, f"cannot be read: {error.strerror or error}")
+    classes = frozenset().union(*(builder.cuda_classes(job.raw) for job in jobs))
+    facts = ProjectContext(project_root([path]), settings, tuple(job.path for job in jobs), classes)
+    surveyor = _Surveyor(catalog, facts)
+    yield from (surveyor(job)[0] for job in jobs)
+
+
+class _Surveyor(Worker):
+    """A worker (its isolation and errors) that counts in place of judging."""
+
+    def __init__(self, catalog: Catalog, facts: ProjectContext) -> None:
+        super().__init__(Ruleset({}), facts)
+        self.catalog = catalog
+
+    def __call__(self, job: Job) -> Done:
+        result, unbound = super().__call__(job)
+        if isinstance(result, Failed) and not _MAY_USE.search(job.raw):
+            return Unchanged(result.path), None  # as `check`, which does not look into it
+        return result, unbound
+
+    def _one(self, path: Path, job: Job) -> Done:
+        if job.raw.startswith(helper_file.MARKER):
+            return Unchanged(path), None
+        book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
+        if book and book.language:
+            return Skipped(path, f"a notebook in {book.language}"), None
+        text = book.source if book else encoding.decode(job.raw)
+        if b"torchmigrate: skip-file" in text.utf8 and suppressions.find(text).skip_file:
+            return Skipped(path, "# torchmigrate: skip-file"), None
+        places = list(Uses(SemanticModel(path, text, self.facts), self.catalog).places())
+        places = list(notebook_results.in_cells(places, book))
+        unread = notebook_results.unread(book, lambda raw: _MAY_USE.search(raw) is not None) if book else ""
+        return Unchanged(path, tuple(places), unread=unread), None
+
+
+class Uses(Visitor):
+    """All uses in one module. Unlike rules, it looks at every statement, and at what is assigned to."""
+
+    def __init__(self, module: SemanticModel, catalog: Catalog) -> None:
+        super().__init__(module, DispatchTable({}, (), ()))
+        self.catalog = catalog
+        self.uses_torch = uses_torch(module)
+
+    def places(self) -> Iterator[Finding]:
+        for statement in self.module.scopes.statements:
+            for node, scope in self._header(statement):
+                if name := self._api(node, scope):
+                    start, end = self.module.span(node)
+                    line, column = self.module.source.position(start)
+                    yield Finding(name, Safety.DISPLAY, start, end, "", line=line, column=column)
+
+    def _api(self, node: ast.AST, scope: Scope) -> str | None:
+        """The row that a node counts for, or a name of a device module that has none."""
+        match node:
+            case ast.Constant(str(text)) if _DEVICE.fullmatch(text):
+                return "torch.device" if self.uses_torch and self._is_device(node, scope) else None
+            case ast.Attribute() | ast.Name(ctx=ast.Load()):
+                return None if self._is_inner(node) or self._is_variable(node, scope) else self._named(node, scope)
+            case ast.Call() if literal_getattr(node) and not self._is_inner(node):
+                return self._named(node, scope)
+        return None
+
+    def _is_inner(self, node: ast.AST) -> bool:
+        """Whether it is a part of a longer name, which counts."""
+        up = self.parent.get(node)
+        inner = isinstance(up, ast.Attribute) and up.value is node
+        return inner or (isinstance(up, ast.Call) and up.args[:1] == [node] and literal_getattr(up) is not None)
+
+    def _is_variable(self, node: ast.AST, scope: Scope) -> bool:
+        """`sync = torch.cuda.synchronize` counts there, not where `sync` stands."""
+        found = scope.find(node.id) if isinstance(node, ast.Name) else None
+        return found is not None and all(binding.value is not None for binding in found[1])
+
+    def _named(self, node: ast.AST, scope: Scope) -> str | None:
+        name = self.module.resolve(node, scope)
+        if name is None:
+            return self._method(node, scope) if isinstance(node, ast.Attribute) else None
+        if row := self.catalog.find(name):
+            return row.name
+        parts = name.split(".")
+        return name if parts[0] == "torch" and parts[1:2] and parts[1] in _DEVICE_MODULES else None
+
+    def _method(self, node: ast.Attribute, scope: Scope) -> str | None:
+        """`x.cuda()` of what may be a tensor or a module, and `x.is_cuda`. Not `x.device`, which much else has."""
+        row = self.catalog.row(f"torch.Tensor.{node.attr}")
+        if row is None or not self.uses_torch or self._is_helper(node):
+            return None
+        meant = node.attr.startswith("is_") if row.kind == "attribute" else self._called(node) is not node
+        theirs = meant and receiver_kind(self.module, node.value, scope) is Kind.USER
+        return row.name if meant and not theirs else None
+
+    def _is_device(self, node: ast.AST, scope: Scope) -> bool:
+        """Whether a string stands where a device does. That of `torch.device("cuda")` is counted with its call."""
+        _, outer = carrier(self.module, node)
+        match up := self.module.parent(outer):
+            case ast.keyword(str(name)):
+                return DEVICE_NAME.search(name) is not None and not self._is_constructor(self.module.parent(up), scope)
+            case ast.Call(ast.Attribute(_, attribute)):
+                name = self.module.resolve(up.func, scope) or ""
+                return attribute == "to" or (name.startswith("torch.") and name != "torch.device")
+            case ast.Assign(targets=[target]) | ast.AnnAssign(target) | ast.NamedExpr(target):
+                return DEVICE_NAME.search(getattr(target, "id", getattr(target, "attr", ""))) is not None
+            case ast.arguments():
+                return DEVICE_NAME.search(_parameter(up, outer)) is not None
+        return False
+
+    def _is_constructor(self, call: ast.AST | None, scope: Scope) -> bool:
+        return isinstance(call, ast.Call) and self.module.resolve(call.func, scope) == "torch.device"
+
+
+def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
+    """The name of the parameter that has this default."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
+    pairs += [(arg, value) for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
+    return next((arg.arg for arg, value in pairs if value is default), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row, the name that was meant (a part of the row's API, as like as not), and the bytes that say it."""
+
+    row: Row
+    name: str
+    start: int
+    end: int
+
+
+class Lookup(Uses):
+    """Looks at parts of names, imports and variables, too, which count as no use."""
+
+    def at(self, offset: int) -> Found | None:
+        """What stands at this byte of the module."""
+        line = self.module.source.position(offset)[0]
+        for statement in self.module.scopes.statements:
+            first = min(node.lineno for node in (statement, *getattr(statement, "decorator_list", ())))
+            if first <= line <= (statement.end_lineno or first):
+                for node, scope in self._header(statement):
+                    if (found := self._found(node, scope)) and found.start <= offset <= found.end:
+                        return found
+        return None
+
+    def _found(self, node: ast.AST, scope: Scope) -> Found | None:
+        name = self._meant(node, scope)
+        row = self.catalog.find(name) if name else None
+        if name is None or row is None:
+            return None
+        start, end = self.module.span(node)
+        if isinstance(node, ast.Attribute):
+            start = end - len(node.attr.encode())
+        return Found(row, name, start, end)
+
+    def _meant(self, node: ast.AST, scope: Scope) -> str | None:
+        match node:
+            case ast.Name() | ast.Attribute():
+                method = isinstance(node, ast.Attribute) and self._method(node, scope)
+                return self.module.resolve(node, scope) or method or None
+            case ast.Call() if literal_getattr(node):
+                return self.module.resolve(node, scope)
+            case ast.alias(name):
+                return self._imported(node, name)
+            case ast.Constant(str()):
+                return self._api(node, scope)
+        return None
+
+    def _imported(self, node: ast.alias, name: str) -> str | None:
+        match self.parent.get(node) or self.module.parent(node):
+            case ast.ImportFrom(module=str(module), level=0):
+                return f"{module}.{name}"
+            case ast.Import():
+                return name
+        return None

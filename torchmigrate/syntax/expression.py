@@ -1,0 +1,167 @@
+"""One expression of a file, parsed by LibCST, with byte spans in the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
+
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.pattern import CAPTURE, Match, Matcher, Pattern, PatternError, Resolve, Rest, Span
+
+
+class Expression:
+    """One expression of a file, parsed by LibCST, with byte spans in the file. None where it does not round-trip."""
+
+    def __init__(self, buffer: bytes, start: int, end: int) -> None:
+        self.buffer, self.start, self.end = buffer, start, end
+        self.root, self._spans = _parsed(buffer[start:end].decode())
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """The node's bytes in the file, with the parentheses it owns (those that we added apart)."""
+        start, end = self.inner(node)
+        lpar, rpar = getattr(node, "lpar", ()), getattr(node, "rpar", ())
+        skip = 1 if node is self.root else 0
+        if len(lpar) > skip:
+            start = self.inner(lpar[skip])[0]
+        if len(rpar) > skip:
+            end = self.inner(rpar[-1 - skip])[1]
+        return start, end
+
+    def inner(self, node: cst.CSTNode) -> Span:
+        """The node's bytes in the file, without parentheses around it."""
+        found = self._spans[node]
+        start = self.start + found.start - 1  # our own parenthesis stands before
+        return start, start + found.length
+
+    def text(self, span: Span) -> str:
+        return self.buffer[slice(*span)].decode()
+
+    def expressions(self) -> Iterator[cst.BaseExpression]:
+        """All expressions of the island, outermost first."""
+        stack: list[cst.CSTNode] = [self.root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, cst.BaseExpression):
+                yield node
+            stack += reversed(node.children)
+
+    def match(self, pattern: Pattern, node: cst.BaseExpression, resolve: Resolve) -> Match | None:
+        found: dict[str, Any] = {}
+        if not Matcher(resolve, found).node(pattern.node, node):
+            return None
+        spans = {name: self._capture_span(value) for name, value in found.items()}
+        texts = {name: self.text(span) for name, span in spans.items()}
+        nodes = {name: value for name, value in found.items() if isinstance(value, cst.CSTNode)}
+        return Match(self.inner(node), spans, texts, nodes)
+
+    def _capture_span(self, value: cst.CSTNode | Rest) -> Span:
+        if isinstance(value, cst.CSTNode):
+            return self.span(value)
+        end = self.inner(value.call)[1] - 1
+        if value.args:
+            return self.span(value.args[0])[0], end
+        return end, end
+
+
+@lru_cache(maxsize=1024)  # `torch.cuda.is_available()` stands in many files
+def _parsed(text: str) -> tuple[cst.BaseExpression, Mapping[cst.CSTNode, CodeSpan]]:
+    wrapper = MetadataWrapper(cst.parse_module(f"({text}\n)"), unsafe_skip_copy=True)
+    spans = wrapper.resolve(ByteSpanPositionProvider)
+    if wrapper.module.code != f"({text}\n)":
+        raise PatternError("LibCST prints this expression differently")
+    line = wrapper.module.body[0]
+    assert isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Expr)
+    return line.body[0].value, spans
+
+
+def instantiate(match: Match, template: str, island: Expression) -> list[Edit]:
+    """The edits that turn the matched text into `template`, one for each gap between captures that changes.
+
+    Raises PatternError where a comment would be lost.
+    """
+    pieces = _pieces(template, match)
+    order = [name for name, is_capture in pieces if is_capture]
+    spans = [match.spans[name] for name in order]
+    if len(set(order)) < len(order) or spans != sorted(spans):
+        text = "".join(match.texts[p] if is_capture else p for p, is_capture in pieces)
+        _refuse_comments(island, match, set(order))
+        return [Edit(*match.span, text)]
+    bounds = [match.span[0], *(x for span in spans for x in span), match.span[1]]
+    literals = _literals(pieces)
+    gaps = zip(bounds[0::2], bounds[1::2], literals, strict=True)
+    return [e for start, end, new in gaps if (e := _gap_edit(island, start, end, new))]
+
+
+def _refuse_comments(island: Expression, match: Match, kept: set[str]) -> None:
+    """Where captures change places everything between them is retyped."""
+    position = match.span[0]
+    for start, end in (*sorted(match.spans[name] for name in kept), (match.span[1], match.span[1])):
+        if "#" in island.text((position, start)):
+            raise PatternError("a comment stands in the way")
+        position = end
+
+
+def _pieces(template: str, match: Match) -> list[tuple[str, bool]]:
+    out: list[tuple[str, bool]] = []
+    position = 0
+    for m in CAPTURE.finditer(template):
+        literal = template[position : m.start()]
+        if m.group().startswith("$$") and not match.texts[m.group(1)].strip():
+            literal = literal.removesuffix(", ")
+        out += [(literal, False), (m.group(1), True)]
+        position = m.end()
+    return [*out, (template[position:], False)]
+
+
+def _literals(pieces: list[tuple[str, bool]]) -> list[str]:
+    return [text for text, is_capture in pieces if not is_capture]
+
+
+def _gap_edit(island: Expression, start: int, end: int, new: str) -> Edit | None:
+    """Replace a gap but for the white space at its ends and what old and new have in common there."""
+    old = island.text((start, end))
+    if _squeezed(old) == _squeezed(new):
+        return None
+    if "#" in old:
+        raise PatternError("a comment stands in the way")
+    core, want = old, new
+    if core.strip() and want.strip():
+        lead = len(core) - len(core.lstrip(" \t\r\n\\"))
+        if want[:1] in ").," and core[lead] != want[0] and "\n" not in core[:lead]:
+            lead = 0  # `x == "cuda"` to `f(x)`: the space goes with the operator
+        if want[:1] not in " \t":
+            start += lead
+            core = core[lead:]
+        tail = len(core) - len(core.rstrip())
+        if want.endswith("(") and not core.rstrip().endswith("(") and "\n" not in core[len(core) - tail :]:
+            tail = 0  # the space after a comma that goes
+        if tail and want == want.rstrip():
+            end -= tail
+            core = core[:-tail]
+    if core == want:
+        return None
+    return Edit(start, end, want)
+
+
+def _squeezed(gap: str) -> str:
+    """A gap without white space and comments: what would not change keeps its layout."""
+    return re.sub(r"#[^\n]*|[\s\\]+", "", gap)
+
+
+_IDENTIFIER = re.compile(r"(?<![\w.$])(accel(\.\w+)|torch(?=\.))")
+
+
+def spell(template: str, names: Mapping[str, str]) -> str:
+    """Write `accel`, `accel.f` and `torch` of a template as `names` has them."""
+    return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
+
+
+def identifiers(text: str, names: Mapping[str, str]) -> frozenset[str]:
+    """Which of `accel` and `torch` a text uses, as spelled by `names`."""
+    asked = ((key, names[key]) for key in ("accel", "torch"))
+    return frozenset(key for key, name in asked if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))

@@ -1,0 +1,143 @@
+"""A line of the rewritten project -> the line of the original that it came from, and the rules that rewrote it."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from pathlib import Path
+
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Status, Unchanged, failures
+from torchmigrate.engine import planner
+from torchmigrate.project.helper_file import is_ours
+from torchmigrate.verify.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A place in the original project: `path` is relative to it, slash-separated; `line` is from 1. `rules` are those
+    that rewrote this line, in the order in which they did; none for a line that was left as it is."""
+
+    path: str
+    line: int
+    rules: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}" + (f" ({', '.join(self.rules)})" if self.rules else "")
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """One file before and after."""
+
+    before: Sequence[bytes]
+    after: Sequence[bytes]
+    applied: Sequence[Finding]
+
+    @cached_property
+    def _blocks(self) -> list[tuple[int, int, int, int]]:
+        """(first and last line of the original, first and last of the rewritten), from 0, last excluded."""
+        matcher = SequenceMatcher(None, self.before, self.after, autojunk=False)
+        return [(a, b, c, d) for _, a, b, c, d in matcher.get_opcodes() if d > c]
+
+    def origin(self, line: int) -> tuple[int, tuple[str, ...]]:
+        """(line of the original, rules), lines from 1."""
+        at = bisect.bisect_right([block[2] for block in self._blocks], line - 1) - 1
+        if at < 0:
+            return line, ()
+        a, b, c, d = self._blocks[at]
+        if self.before[a:b] == self.after[c:d]:
+            return a + line - c, ()
+        if b - a == d - c:  # line by line
+            a, b = a + line - 1 - c, a + line - c
+        found = a + min(line - 1 - c, max(0, b - a - 1)) + 1
+        return min(found, max(1, len(self.before))), self._rules(a, b)
+
+    def _rules(self, start: int, end: int) -> tuple[str, ...]:
+        touching = (f for f in self.applied if f.line - 1 < end and max(f.end_line, f.line) - 1 >= start)
+        return tuple(dict.fromkeys(f.rule for f in touching))
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Call it with a file (absolute, in the copy at `root`, which must still be there) and a line. None for what
+    is not of the project: a file elsewhere, and the helper, which has no original."""
+
+    root: Path
+    files: Mapping[str, Rewritten] = field(default_factory=dict)  # by path relative to `root`
+
+    def __call__(self, file: str, line: int) -> Origin | None:
+        path = Path(file).resolve()
+        if not path.is_relative_to(self.root) or is_ours(path):
+            return None
+        name = path.relative_to(self.root).as_posix()
+        rewritten = self.files.get(name)
+        return Origin(name, *rewritten.origin(line)) if rewritten else Origin(name, line)
+
+    def moved(self, root: Path) -> Origins:
+        """The same for another copy of the tree."""
+        return Origins(root, self.files)
+
+
+def origins(root: Path, changes: Sequence[Changed]) -> Origins:
+    """What a migration of the tree at `root` did to its lines. Notebooks run as what they were converted to: left
+    out."""
+    texts = (c for c in changes if not c.new and c.path.suffix != ".ipynb")
+    rewritten = {
+        c.path.relative_to(root).as_posix(): Rewritten(c.before.splitlines(True), c.after.splitlines(True), c.applied)
+        for c in texts
+    }
+    return Origins(root, rewritten)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What was rewritten in the copy. `notes` and `errors` are lines for people; paths in them are relative to the
+    copy."""
+
+    origins: Origins
+    files: int
+    edits: int
+    held: int
+    notes: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
+    """Rewrite the copy in place. `settings` are those of the original. Raises PackError, UserError."""
+    root = sandbox.rewritten
+    target = sandbox.project.within(root, sandbox.project.path)
+    plan = planner.plan([target], _moved(settings, sandbox), 1, "apply")
+    changes = [result for result in plan.results if isinstance(result, Changed)]
+    for change in changes:
+        _write(change.path, change.after)
+    failed = [f"{f.path.relative_to(root)}: {f.error}" for f in failures(plan.results)]
+    applied = sum(len(change.applied) for change in changes)
+    rewritten = sum(not change.new for change in changes)
+    return Migration(origins(root, changes), rewritten, applied, _held(plan.results), tuple(plan.notes), tuple(failed))
+
+
+def _moved(settings: Settings, sandbox: Sandbox) -> Settings:
+    """Patterns are relative to `root`, which must be where the copy has it."""
+    anchor, copy = sandbox.project.anchor, sandbox.rewritten
+    root = Path(os.path.realpath(settings.root))
+    if root.is_relative_to(anchor):
+        return replace(settings, root=copy / root.relative_to(anchor))
+    up = len(anchor.relative_to(root).parts)  # settings above the repository: as many steps up from the copy
+    return replace(settings, root=copy.parents[up - 1] if up <= len(copy.parents) else copy)
+
+
+def _write(path: Path, content: bytes) -> None:
+    if path.exists() and not os.access(path, os.W_OK):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    path.write_bytes(content)
+
+
+def _held(results: Sequence[FileResult]) -> int:
+    kept = (r for r in results if isinstance(r, (Changed, Unchanged)))
+    return sum(finding.status is Status.HELD for result in kept for finding in result.findings)

@@ -1,0 +1,284 @@
+"""The environment in which every Python process of a program, torchrun's children and workers too, sees one backend."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Literal
+
+from torchmigrate.vcs.worktree import VARIABLES
+from torchmigrate.verify import interpreter
+from torchmigrate.verify.backends import Way
+from torchmigrate.verify.compare import Written, written
+from torchmigrate.verify.migration import Origins
+from torchmigrate.verify.printed import Line, lines
+from torchmigrate.verify.sandbox import Place, Project
+
+if TYPE_CHECKING:
+    from torchmigrate.verify.diagnosis.diagnose import Diagnosis
+
+
+SITE = Path(__file__).resolve().parents[1] / "simulated" / "site"
+
+
+def simulated_environment(
+    backend: str,
+    *,
+    count: int | None = None,
+    evidence: str = "simulated",
+    tier: str = "native",
+    memory: int | None = None,
+    reports: Path | None = None,
+    project: Path | None = None,
+) -> dict[str, str]:
+    """os.environ and what simulated/startup.py reads.
+
+    `backend`: cuda, mps, xpu, npu, mtia or cpu; `count` devices (default 1); `evidence`: "simulated" activates a
+    simulated device, "hardware" and "cpu" only report; `tier`: "native" (C++) or "python"; `memory`: bytes of one
+    simulated device; `reports`: a folder for one JSON file per process; `project`: the root of the program's own code.
+    """
+    variables = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+        "TORCHMIGRATE_BACKEND": f"{backend}:{count or 1}",
+        "TORCHMIGRATE_EVIDENCE": evidence,
+        "TORCHMIGRATE_TIER": tier,
+        "TORCHMIGRATE_MEMORY": str(memory or ""),
+        "TORCHMIGRATE_REPORTS": str(reports or ""),
+        "TORCHMIGRATE_PROJECT": str(project or ""),
+    }
+    return {**_without_hardware(backend, evidence), **variables}
+
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES")
+
+
+def _without_hardware(backend: str, evidence: str) -> dict[str, str]:
+    """os.environ, so changed that a real device is seen where it is meant, and only there."""
+    if evidence == "hardware":
+        return {**os.environ, "TORCH_ACCEL_DEVICE": backend}
+    if evidence == "cpu":
+        return {**os.environ, **dict.fromkeys(_VISIBLE, ""), "TORCH_ACCEL_DEVICE": "cpu"}
+    kept = {name: value for name, value in os.environ.items() if name not in (*_VISIBLE, "TORCH_ACCEL_DEVICE")}
+    return kept if backend == "cuda" else {**kept, **dict.fromkeys(_VISIBLE, "")}
+
+
+Report = dict[str, Any]
+_OUTPUT = 64 << 20  # bytes of stdout that are read
+_TAIL = 64 << 10  # bytes of stderr
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to run: the original or the rewritten project, on which backend, had in which way."""
+
+    project: Literal["original", "rewritten"]
+    way: Way
+    repeat: bool = False  # the reference once more, to see which numbers it can repeat
+
+    @property
+    def name(self) -> str:
+        return f"{self.project} on {self.way.backend}"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all runs have in common. `words` may name places in the user's project: they are moved to the copy."""
+
+    words: tuple[str, ...]
+    python: str  # what `python` is to mean below; "" leaves it to PATH
+    project: Project
+    timeout: float
+    count: int | None = None
+    globs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()  # where that interpreter imports from
+    library: str = ""  # the built simulated device; "" lets each program find it
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did. `exit`: -N for signal N; None if it was ended for its time. `tail`: the last lines of
+    stderr, or of stdout where stderr has none. `kernels` and
+    `random_kernels` are sums over all processes, None where nothing was counted (hardware and the CPU);
+    `peak_bytes` is the most that one process held on one device."""
+
+    run: Run
+    exit: int | None
+    timed_out: bool
+    seconds: float
+    lines: tuple[Line, ...] = ()
+    tail: tuple[str, ...] = ()
+    reports: tuple[Report, ...] = ()
+    files: Mapping[str, Written] = field(default_factory=dict)
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def kernels(self) -> int | None:
+        return _total(self.reports, "kernels")
+
+    @property
+    def random_kernels(self) -> int | None:
+        return _total(self.reports, "random_kernels")
+
+    @property
+    def peak_bytes(self) -> int | None:
+        return max((peak for report in self.reports for peak in report.get("peak_bytes") or ()), default=None)
+
+    @property
+    def exception(self) -> Report | None:
+        """What ended the first process that an exception ended; a `sys.exit(1)` is none."""
+        found = (report.get("exception") for report in self.reports)
+        return next((e for e in found if e and e.get("type") != "SystemExit"), None)
+
+    @property
+    def _failure(self) -> Report | None:
+        """That, or the first one that a test runner or a worker caught."""
+        others = (other for report in self.reports for other in report.get("others") or ())
+        return self.exception or next(others, None)
+
+    @property
+    def error(self) -> str | None:
+        """In one line; None for a run that ended with 0."""
+        if self.timed_out:
+            return "still running when its time was up"
+        if self.exit == 0:
+            return None
+        if self.exit is not None and self.exit < 0:
+            return f"ended by {_signal(-self.exit)}"
+        if failure := self._failure:
+            return told(failure)
+        return next((line.strip() for line in reversed(self.tail) if line.strip()), f"exit status {self.exit}")
+
+
+def _total(reports: Sequence[Report], key: str) -> int | None:
+    counted = [report[key] for report in reports if report.get(key) is not None]
+    return sum(counted) if counted else None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def told(exception: Report) -> str:
+    """An exception in one line. One that passes on another's traceback, as of a worker, ends with what that one was."""
+    lines = [line.strip() for line in str(exception.get("message", "")).splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in lines):
+        return lines[-1]
+    return f"{exception.get('type')}: {lines[0]}" if lines else str(exception.get("type"))
+
+
+def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -> Outcome:
+    """Run to the end. Raises process.Stopped when `stop` is set."""
+    out, err = place.reports.with_name("stdout"), place.reports.with_name("stderr")
+    moved = [_moved(word, task.project, place) for word in task.words]
+    variables = environment(run, task, place)
+    ended = interpreter.run(moved, place.directory, variables, out, err, task.timeout, stop)
+    reports, said = _reports(place.reports), _tail(err)
+    diagnosis = None
+    if ended.status != 0:
+        from torchmigrate.verify.diagnosis.diagnose import diagnose
+
+        diagnosis = diagnose(reports, origins.moved(place.root), place.root, said)
+    return Outcome(
+        run,
+        ended.status,
+        ended.timed_out,
+        ended.seconds,
+        tuple(lines(_output(out, place))),
+        tuple((said if said.strip() else _tail(out)).splitlines()),
+        tuple(reports),
+        written(place.base, place.root, task.globs),
+        diagnosis,
+    )
+
+
+def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
+    """The user's own, the backend's, and what keeps the run in its copy."""
+
+    way = run.way
+    made = simulated_environment(
+        way.backend,
+        count=_count(way, task.count),
+        evidence=way.evidence,
+        tier=way.tier,
+        reports=place.reports,
+        project=place.root,
+    )
+    for name in VARIABLES:  # as a git hook sets them: of another tree
+        made.pop(name, None)
+    return {
+        **made,
+        "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
+        "PATH": _path(made.get("PATH", ""), task.python),
+        "TMPDIR": os.fspath(place.scratch),
+        "PYTHONUNBUFFERED": "1",
+        "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
+        "TORCHMIGRATE_LIBRARY": task.library,
+        **task.variables,
+    }
+
+
+def _count(way: Way, count: int | None) -> int | None:
+    """mps and the CPU are never more than one."""
+    return None if way.backend in ("mps", "cpu") else count
+
+
+def _path(path: str, python: str) -> str:
+    """What a shell script of the project calls `python` is the interpreter that was chosen."""
+    return os.pathsep.join(filter(None, (os.path.dirname(python), path)))
+
+
+def _import_path(path: str, task: Task, place: Place) -> str:
+    """Ours first, for its sitecustomize; then the copy's counterparts of what the interpreter imports from the
+    project, as an editable install does: else it would import the user's own files, not the copy's."""
+    ours, *rest = path.split(os.pathsep)
+    anchor = task.project.anchor
+    inside = [p for p in task.paths if Path(p).is_relative_to(anchor) and "site-packages" not in Path(p).parts]
+    copies = [os.fspath(task.project.within(place.root, Path(p))) for p in inside]
+    moved = [_moved(p, task.project, place) for p in rest if p not in inside]
+    return os.pathsep.join(dict.fromkeys([ours, *copies, *moved]))
+
+
+def _moved(word: str, project: Project, place: Place) -> str:
+    """A path into the project, as it is or in `--name=PATH`, is one into the copy."""
+    head, equals, path = word.rpartition("=")
+    if not os.path.isabs(path):
+        return word
+    real = Path(os.path.realpath(path)) if not os.path.islink(path) else Path(os.path.abspath(path))
+    if not real.is_relative_to(project.anchor):
+        return word
+    return f"{head}{equals}{project.within(place.root, real)}"
+
+
+def _output(path: Path, place: Place) -> str:
+    """Stdout, the copy's own place in it said alike for all runs."""
+    with path.open("rb") as file:
+        text = file.read(_OUTPUT).decode(errors="replace")
+    return text.replace(os.fspath(place.root.parent), "<copy>")
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        return file.read().decode(errors="replace")
+
+
+def _reports(directory: Path) -> list[Report]:
+    """Of all processes, by the time at which they ended."""
+    files = sorted(directory.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    found = []
+    for file in files:
+        try:
+            found.append(json.loads(file.read_text(encoding="utf-8")))
+        except ValueError:
+            continue  # cut short: its process was killed
+    return [report for report in found if isinstance(report, dict)]

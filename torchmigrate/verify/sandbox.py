@@ -1,0 +1,256 @@
+"""Copies of files: small ones for real, large data as links, so that a data set of 50 GB costs nothing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from torchmigrate.base.text import UserError
+from torchmigrate.config import config_file
+from torchmigrate.project.discovery import SUFFIXES
+from torchmigrate.vcs import git_tree, worktree
+
+LARGE = 1 << 20  # bytes: larger files that are no source are linked
+MANY = 2000  # files: directories with more, and no source, are linked
+CACHES = frozenset((
+    "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints",
+    ".git", ".hg", ".svn",
+))  # fmt: skip
+_WHOLE = frozenset((".venv", "venv", ".tox", ".nox", ".direnv", "node_modules", "site-packages"))
+
+
+@dataclass(slots=True)
+class Copier:
+    """Copies entries of the tree at `source` to the same places below `target`. `linked` names what is only
+    linked, relative and slash-separated."""
+
+    source: str
+    target: str
+    linked: list[str] = field(default_factory=list)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Files and directories below `source`. What is not there is passed over: a deletion is part of the state."""
+        for name in names:
+            name = name.rstrip("/")
+            if CACHES.isdisjoint(name.split("/")) and os.path.lexists(os.path.join(self.source, name)):
+                os.makedirs(os.path.dirname(os.path.join(self.target, name)), exist_ok=True)
+                self._entry(name)
+
+    def add_all(self) -> None:
+        """Everything but caches."""
+        self._directory("")
+
+    def _entry(self, name: str) -> None:
+        path = os.path.join(self.source, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            self._directory(name)
+        elif os.path.lexists(os.path.join(self.target, name)):
+            return  # tracked in a directory that is ignored: it was here first
+        elif os.path.islink(path):
+            os.symlink(self._link_target(path), os.path.join(self.target, name))
+        elif not os.path.isfile(path):
+            return  # a socket, a pipe
+        elif os.path.getsize(path) > LARGE and not name.endswith(SUFFIXES):
+            self._link(name)
+        else:
+            shutil.copy2(path, os.path.join(self.target, name))
+
+    def _directory(self, name: str) -> None:
+        path = os.path.join(self.source, name)
+        children = sorted(c for c in os.listdir(path) if c not in CACHES)
+        inside = [f"{name}/{child}" if name else child for child in children]
+        if name and not os.path.lexists(os.path.join(self.target, name)):
+            if os.path.basename(name) in _WHOLE or "pyvenv.cfg" in children:
+                self._link(name)
+                return
+            if _is_data(path):
+                self._shallow(name, inside)
+                return
+        os.makedirs(os.path.join(self.target, name), exist_ok=True)
+        for child in inside:
+            self._entry(child)
+
+    def _shallow(self, name: str, inside: list[str]) -> None:
+        """A real directory with links in it, so that what is written there stays here; only the link if they are
+        many."""
+        if len(inside) > MANY:
+            self._link(name)
+            return
+        os.makedirs(os.path.join(self.target, name))
+        for child in inside:
+            os.symlink(os.path.join(self.source, child), os.path.join(self.target, child))
+        self.linked.append(name + "/*")
+
+    def _link(self, name: str) -> None:
+        os.symlink(os.path.join(self.source, name), os.path.join(self.target, name))
+        self.linked.append(name)
+
+    def _link_target(self, path: str) -> str:
+        """A link that stays in the tree stays as it is; one out of it must not depend on where the copy lies."""
+        found = os.readlink(path)
+        leads = os.path.normpath(os.path.join(os.path.dirname(path), found))
+        inside = leads == self.source or leads.startswith(self.source + os.sep)
+        if not inside:
+            return leads
+        if not os.path.isabs(found):
+            return found
+        return os.path.join(self.target, os.path.relpath(leads, self.source))
+
+
+def _is_data(path: str) -> bool:
+    """More than `MANY` files below, none of them source. Looks no further than it must."""
+    for count, name in enumerate(_names(path), 1):
+        if name.endswith(SUFFIXES):
+            return False
+        if count > MANY:
+            return True
+    return False
+
+
+def _names(path: str) -> Iterator[str]:
+    for _, directories, names in os.walk(path):
+        directories[:] = [d for d in directories if d not in CACHES]
+        yield from names
+
+
+def duplicate(source: str, target: str) -> None:
+    """A tree that `Copier` made, once more; links in it that lead to its own root lead to the new one's."""
+    for directory, directories, names in os.walk(source):
+        there = os.path.join(target, os.path.relpath(directory, source))
+        os.makedirs(there, exist_ok=True)
+        for name in [*names, *directories]:
+            path = os.path.join(directory, name)
+            if os.path.islink(path):
+                os.symlink(_moved(os.readlink(path), source, target), os.path.join(there, name))
+            elif name in names:
+                shutil.copy2(path, os.path.join(there, name))
+
+
+def _moved(link: str, source: str, target: str) -> str:
+    return target + link[len(source) :] if link == source or link.startswith(source + os.sep) else link
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What is verified. `path` is what is migrated, `directory` is where the command runs; both lie at or below
+    `anchor`, the root of what is copied: the repository's top, else the directory of the nearest pyproject.toml.
+    All are real paths."""
+
+    path: Path
+    directory: Path
+    anchor: Path
+    repository: git_tree.Repository | None
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """Raises UserError for a path that is not there."""
+        if not path.exists():
+            raise UserError(f"{path}: no such file or directory", "as in: torchmigrate verify . -- python train.py")
+        real = Path(os.path.realpath(path))
+        directory = real if real.is_dir() else real.parent
+        home = os.path.realpath(os.path.expanduser("~"))
+        everything = (Path(home), Path(real.anchor))  # a home under git is no project
+        repository = git_tree.repository(directory)
+        if repository and repository.top not in everything and not repository.ignores(directory):
+            return cls(real, directory, repository.top, repository)
+        nearest = config_file.find(directory)
+        return cls(real, directory, nearest.parent if nearest and nearest.parent not in everything else directory, None)
+
+    def within(self, root: Path, path: Path) -> Path:
+        """The counterpart of one of our paths in the copy at `root`."""
+        return root / path.relative_to(self.anchor)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one run happens: `root` is the copy, `directory` the one that the command starts in, `reports` and
+    `scratch` (its TMPDIR) lie beside the copy, `base` is the tree that it was copied from."""
+
+    root: Path
+    directory: Path
+    reports: Path
+    scratch: Path
+    base: Path
+
+
+@dataclass
+class Sandbox:
+    """`with Sandbox(project) as sandbox: ...`. `linked`: large data that the copies share with the project by links."""
+
+    project: Project
+    linked: list[str] = field(default_factory=list)
+    _worktree: worktree.Worktree | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def __enter__(self) -> Self:
+        # a short name: Unix sockets below it may have 104 characters in all
+        self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="tmv-")))
+        self.original, self.rewritten = (self.home / kind / self._name for kind in ("original", "rewritten"))
+        try:
+            self._copy()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    @property
+    def _name(self) -> str:
+        return self.project.anchor.name or "project"
+
+    def _copy(self) -> None:
+        anchor, repository = self.project.anchor, self.project.repository
+        copier = Copier(os.fspath(anchor), os.fspath(self.original))
+        self.original.mkdir(parents=True)
+        if repository:
+            self._worktree = worktree.add(repository, self.home / f"torchmigrate-{self.home.name}")
+            copier.add(repository.files(anchor))
+            copier.add(repository.ignored())
+            if self._worktree:
+                shutil.copy2(self._worktree.path / ".git", self.original / ".git")
+        else:
+            copier.add_all()
+        self.linked = copier.linked
+        duplicate(os.fspath(self.original), os.fspath(self.rewritten))
+
+    @contextmanager
+    def fresh(self, base: Path) -> Iterator[Place]:
+        """A copy of one of the two trees for one run; gone afterwards."""
+        home = self.home / str(next(self._numbers))
+        root = home / self._name
+        place = Place(root, self.project.within(root, self.project.directory), home / "reports", home / "t", base)
+        try:
+            place.reports.mkdir(parents=True)
+            place.scratch.mkdir()
+            duplicate(os.fspath(base), os.fspath(place.root))
+            yield place
+        finally:
+            _delete(home)
+
+    def _remove(self) -> None:
+        if self._worktree:
+            worktree.remove(self._worktree)
+        _delete(self.home)
+
+
+def _delete(directory: Path) -> None:
+    """Also what a program has made read-only."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        for path in directory.rglob("*"):
+            with suppress(OSError):
+                if path.is_dir() and not path.is_symlink():
+                    path.chmod(0o700)
+        shutil.rmtree(directory, ignore_errors=True)
