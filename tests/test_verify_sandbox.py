@@ -356,7 +356,7 @@ print(refused)
 def test_nothing_is_written_through_the_links(tmp_path: Path) -> None:
     write_tree(tmp_path, {"project/x": "1"})
     (tmp_path / "link").symlink_to("project/x")
-    simulated = Path(sandbox.__file__).parent / "simulated"
+    simulated = Path(sandbox_module.__file__).parent / "simulated"
     command = ["python3", "-c", GUARD, str(simulated)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("9\n", "")

@@ -297,7 +297,7 @@ def combine(*tensors, message=%r):
 def blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Record]]:
     """The record of what a program raises in this process: `library` is not its own."""
     pytest.importorskip("torch")
-    from torchmigrate.verify.simulated.recorder import failure
+    from torchmigrate.verify.simulated.recorder import suspects
 
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     for folder in (project, elsewhere):
@@ -311,7 +311,7 @@ def blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
             (project / f"{name}.py").write_text(content)
         with pytest.raises(Exception) as caught:
             importlib.import_module("program")
-        return failure.of_exception(caught.value, str(project))
+        return suspects.of_exception(caught.value, str(project))
 
     yield run
     for name in [n for n, m in sys.modules.items() if (getattr(m, "__file__", None) or "").startswith(str(tmp_path))]:
@@ -463,10 +463,10 @@ def blamed_again(blamed: Callable[..., Record], text: str) -> Record:
     sys.modules.pop("program", None)
     import linecache
 
-    from torchmigrate.verify.simulated.recorder import failure
+    from torchmigrate.verify.simulated.recorder import frames
 
     linecache.clearcache()
-    failure.tree.cache_clear()
+    frames.tree.cache_clear()
     return blamed(text)
 
 
@@ -516,18 +516,18 @@ combine(own, tricky, tricky["a"] if tricky.get("a") else None, tricky.get("b") a
 
 def test_statement_where_python_does_not_tell_the_expression(tmp_path) -> None:
     """Before Python 3.11."""
-    from torchmigrate.verify.simulated.recorder import failure
+    from torchmigrate.verify.simulated.recorder import frames
 
     (tmp_path / "program.py").write_text("for x in (1,):\n    z = combine(x, other.y)\n")
     code = types_module.SimpleNamespace(co_filename=str(tmp_path / "program.py"))
     scope = {"x": 1, "other": types_module.SimpleNamespace(y=2)}
     frame: Any = types_module.SimpleNamespace(f_code=code, f_locals=scope, f_globals={})
-    statement = failure.failed_expression(failure.Entry(frame, 2, 0))
+    statement = frames.failed_expression(frames.Entry(frame, 2, 0))
     assert statement is not None
-    assert dict(failure.readable(statement, frame)) == {"x": 1, "other.y": 2}
-    loop = failure.failed_expression(failure.Entry(frame, 1, 0))
+    assert dict(frames.readable(statement, frame)) == {"x": 1, "other.y": 2}
+    loop = frames.failed_expression(frames.Entry(frame, 1, 0))
     assert loop is not None
-    assert dict(failure.readable(loop, frame)) == {"x": 1}
+    assert dict(frames.readable(loop, frame)) == {"x": 1}
 
 
 def test_message_without_devices_blames_nobody(blamed) -> None:

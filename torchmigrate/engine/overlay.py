@@ -11,7 +11,8 @@ from torchmigrate.project.discovery import Selection
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
-    from torchmigrate.engine.planner import Plan, Progress
+    from torchmigrate.engine.planner import Plan
+    from torchmigrate.engine.worker import Progress
 
 
 def selection(path: Path, raw: bytes) -> Selection:

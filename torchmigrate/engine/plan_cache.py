@@ -17,7 +17,8 @@ from torchmigrate.base import limits, user_cache
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Fix, Safety, Skipped, Status, Unchanged
 from torchmigrate.engine import planner
-from torchmigrate.engine.planner import Input, Plan, Progress
+from torchmigrate.engine.planner import Input, Plan
+from torchmigrate.engine.worker import Progress
 from torchmigrate.project.builder import project_root
 from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped
+from torchmigrate.engine.worker import Progress, Read
 from torchmigrate.project import discovery, helper_file
 from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
@@ -17,10 +18,6 @@ from torchmigrate.rules.model import Ruleset
 
 if TYPE_CHECKING:
     from torchmigrate.project.context import ProjectContext
-
-
-Progress = Callable[[int, int], None]
-Read = tuple[str, bytes]  # a file's path and bytes
 
 
 @dataclass(frozen=True, slots=True)

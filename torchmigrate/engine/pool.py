@@ -15,8 +15,7 @@ from pathlib import Path
 
 from torchmigrate.base import limits
 from torchmigrate.diagnostics.finding import Failed
-from torchmigrate.engine.planner import Progress, Read
-from torchmigrate.engine.worker import Done, Job, Worker
+from torchmigrate.engine.worker import Done, Job, Progress, Read, Worker
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rules.model import Ruleset
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,7 +104,7 @@ class Worker:
         from torchmigrate.rewriting.rewrite import inspect, rewrite
         from torchmigrate.semantic.model import SemanticModel
         from torchmigrate.source import notebook
-        from torchmigrate.textcheck import matcher
+        from torchmigrate.textcheck.rules import added
 
         book, rules = notebook.split(job.raw), self.rules(path)
         text = book.source
@@ -127,8 +128,12 @@ class Worker:
             else:
                 result = notebook_results.changed(path, job.raw, book, outcome, self.facts)
         after = notebook.split(result.after) if isinstance(result, Changed) else book
-        told = matcher.added(result.findings, after, rules.texts, path)
+        told = added(result.findings, after, rules.texts, path)
         findings = sorted(
             (*told, *notebook_results.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line)
         )
         return replace(result, findings=tuple(findings), unread=unread)
+
+
+Progress = Callable[[int, int], None]
+Read = tuple[str, bytes]  # a file's path and bytes

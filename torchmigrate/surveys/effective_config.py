@@ -2,119 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.config.keys import KEYS
 from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics import suppressions
 from torchmigrate.project import builder, discovery, helper_file
 from torchmigrate.project import builder as facts
 from torchmigrate.project.helper_file import runtime_source
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.surveys import effective_file
-from torchmigrate.surveys.effective_file import OneFile
-from torchmigrate.vcs import git_tree
-
-DEFAULT, FILE, OPTION, INFERRED = "default", "file", "option", "inferred"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A value, or one entry of a table, and its origin: one of the four above; `at` is `file:line` or the option."""
-
-    value: Any
-    origin: str
-    at: str = ""
-    entry: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A key and what is in force of it, in the order in which it counts."""
-
-    key: str
-    parts: Sequence[Part]
-
-
-def in_force(
-    settings: Settings, file: Path | None, typed: Mapping[str, object], floor: tuple[str, str] | None
-) -> list[Setting]:
-    """All keys. `typed`: what the command line gave, by field name; `floor`: the torch that was inferred."""
-    there = config_file.read(file) if file else {}
-    at = config_file.places(file) if file else None
-    found = []
-    for key in KEYS:
-        name = key.replace("-", "_")
-        value = getattr(settings, name)
-        if key != "exclude" and typed.get(name) is not None:  # --exclude is for extend-exclude, which it adds to
-            parts = [Part(value, OPTION, _option(key, value))]
-        elif at and name in there:
-            parts = [*_from_file(key, there[name], at)]
-        elif key == "torch" and floor:
-            parts = [Part(floor[0], INFERRED, floor[1])]
-        else:
-            parts = [Part(value, DEFAULT)]
-        found.append(Setting(key, [*_split(parts, value)] if key == "extend-exclude" else parts))
-    return found
-
-
-def _split(parts: Sequence[Part], value: Sequence[str]) -> Iterator[Part]:
-    """The file's exclusions, and those that the command line adds."""
-    own = parts[0].value if parts[0].origin == FILE else ()
-    if own or not value:
-        yield Part(own, parts[0].origin, parts[0].at)
-    if more := tuple(value[len(own) :]):
-        yield Part(more, OPTION, "--exclude")
-
-
-def _from_file(key: str, value: Any, at: config_file.Places) -> Iterator[Part]:
-    if isinstance(value, dict) and value:
-        yield from (Part(item, FILE, at((key, entry)), entry) for entry, item in value.items())
-    else:
-        yield Part(value, FILE, at((key,)))
-
-
-def _option(key: str, value: object) -> str:
-    return f"--no-{key}" if value is False else f"--{key}"
-
-
-def origin_of(settings: Sequence[Setting], glob: str) -> str:
-    """Where an exclusion was written."""
-    for setting in settings:
-        for part in setting.parts if setting.key in ("exclude", "extend-exclude") else ():
-            if glob in part.value:
-                return part.at or part.origin
-    return ""
-
-
-def unread(start: Path, root: Path, file: Path | None, option: str, read: Iterable[str]) -> Iterator[str]:
-    """Files with settings that do not count for a run over `start`, tables that nothing reads, a file from outside.
-    `option`: which of the command line's chose the file, if one did."""
-    below = {directory for path in read for directory in Path(path).parents if directory.is_relative_to(start)}
-    here = file.resolve() if file else None
-    for directory in (*reversed(start.parents), *sorted(below | {start})):
-        other = directory / "pyproject.toml"
-        if other != here and other.is_file() and config_file.has_settings(other):
-            inner = directory in below - {start}
-            why = "it counts where all paths lie below it" if inner else "the nearest one counts, without cascade"
-            yield f"{other} has settings, too, that this run does not read: {f'see {option}' if option else why}"
-    if file is None:
-        return
-    for name in config_file.tables(file):
-        if name != "tool.torchmigrate" and get_close_matches(name.removeprefix("tool."), ["torchmigrate"], cutoff=0.9):
-            yield f"{file} has [{name}], which nothing reads: the table is [tool.torchmigrate]"
-    repository = None if option else git_tree.repository(start)
-    if repository and repository.top != root and repository.top.is_relative_to(root):
-        yield f"{file} lies above the git repository, {repository.top}"
+from torchmigrate.source import encoding, notebook, text_file
+from torchmigrate.surveys.effective_settings import Setting, in_force, origin_of, unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +79,7 @@ def gather(asked: Asked, settings: Settings) -> InForce:
         settings=said,
         folders=[*_folders(settings, everything, ruleset)],
         helper=helper_of(settings, python, rules),
-        files=[effective_file.of(path, settings, said, ruleset, path.as_posix() in read) for path in named],
+        files=[of(path, settings, said, ruleset, path.as_posix() in read) for path in named],
         notes=[
             *unread(start, root, file, _command_line_option(asked), read),
             *(_idle(settings, read) if project_root == root else ()),
@@ -239,3 +146,77 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
         Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))
     ]
     return Helper(VENDORED, name, {path: path.read_bytes() == content for path in there})
+
+
+@dataclass(frozen=True, slots=True)
+class OneFile:
+    """`read`: what becomes of the file; `ignores`: the entries of `per-file-ignores` that speak of it, each with its
+    place; `off`: rules that these switch off; `asleep`: rules whose fixes are unsafe here, as it does not mention what
+    they are about."""
+
+    path: Path
+    is_read: bool
+    read: str
+    ignores: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
+    on: Sequence[str] = ()
+    off: Sequence[str] = ()
+    asleep: Sequence[str] = ()
+
+
+def of(path: Path, settings: Settings, said: Sequence[Setting], ruleset: Ruleset, listed: bool) -> OneFile:
+    """`listed`: a run over the whole project reads it, too. Raises UserError where there is no such file."""
+    if not path.is_file():
+        raise UserError(f"{os.path.relpath(path)}: no such file or directory", "name a file or a folder of a project")
+    if glob := discovery.exclusion(path, settings):
+        return OneFile(path, False, f"no: excluded by `{glob}` ({origin_of(said, glob)})")
+    entries = settings.ignores_of(path)
+    places = {p.entry: p.at for setting in said if setting.key == "per-file-ignores" for p in setting.parts}
+    ignores = {glob: (names, places.get(glob, "")) for glob, names in entries.items()}
+    rules = dispatch_table(ruleset)
+    is_text = not path.name.endswith(discovery.SUFFIXES) and bool(rules.texts.readable.match(path.as_posix()))
+    raw = path.read_bytes()
+    speaking = [*_speaking(path, rules, ruleset, is_text)]
+    on = [name for name in speaking if not {name, name.partition("/")[0]} & set(settings.ignored_in(path))]
+    try:
+        read, text = _text(path, raw, rules, is_text)
+    except (ValueError, SyntaxError, RecursionError) as error:  # UnreadableSource and UnreadableNotebook are the first
+        return OneFile(path, False, f"no: {_told(error)}", ignores, on)
+    if read.startswith("yes") and not listed:
+        read += "; only where it is named: git ignores it, or it lies elsewhere"
+    asleep = () if is_text else sorted(rules.asleep(text) & {*on})
+    off = [name for name in speaking if name not in on]
+    return OneFile(path, read.startswith("yes"), read, ignores, on, off, asleep)
+
+
+def _told(error: Exception) -> str:
+    return f"line {error.lineno}: {encoding.syntax_message(error)}" if isinstance(error, SyntaxError) else str(error)
+
+
+def _speaking(path: Path, rules: DispatchTable, ruleset: Ruleset, is_text: bool) -> Iterator[str]:
+    if is_text:
+        yield from (r.rule.id for r in rules.texts.rules if r.names.match(path.as_posix()))
+    else:
+        yield from (rule.id for rule in ruleset.rules.values() if not rule.patterns)
+
+
+def _text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> tuple[str, bytes]:
+    """What becomes of it, and its text as rules see it. Raises what parsing raises."""
+    if is_text:
+        decoded = text_file.decode(raw)
+        if decoded is None:
+            return "no: not a text file", raw
+        hidden = suppressions.find_in_text(text_file.TextFile(path.name, decoded))
+        return _skipped(raw) if hidden.skip_file else "yes", raw
+    if raw.startswith(helper_file.MARKER):
+        return "no: a helper that torchmigrate wrote", raw
+    text = notebook.split(raw).source if path.suffix == ".ipynb" else encoding.decode(raw)
+    tree = ast.parse(text.utf8)
+    if suppressions.find(text, tree).skip_file:
+        return _skipped(text.utf8), text.utf8
+    return "yes" if rules.has_work(raw) else "yes, and it holds nothing that a rule looks for", text.utf8
+
+
+def _skipped(raw: bytes) -> str:
+    found = re.search(rb"torchmigrate:\s*skip-file", raw)
+    line = raw.count(b"\n", 0, found.start()) + 1 if found else 1
+    return f"no: `torchmigrate: skip-file` on line {line}"

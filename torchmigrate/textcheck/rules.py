@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate.base import file_io, limits
 from torchmigrate.base.globs import Names
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
-from torchmigrate.diagnostics.finding import Failed, FileResult, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Skipped, Unchanged
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.source.encoding import UTF16
+from torchmigrate.source.notebook import Cell, Notebook
 
 LIMIT = 1_000_000  # bytes: what is larger is data
 _SECONDS = 10.0  # of processor time: a user's regular expression may take for ever
@@ -113,3 +115,50 @@ def text_rules(ruleset: Ruleset) -> TextRules:
     wanted = {glob for rule in rules for glob in rule.globs()}
     prepared = [TextRule(r, Names(r.globs()), tuple(text.encode() for text in r.literals)) for r in rules]
     return TextRules(prepared, active | ruleset.names, active, Names(wanted), Names(wanted | ruleset.globs))
+
+
+_SHELL = re.compile(r"%%(?:bash|sh|shell|system|sx|!|script +(?:ba|z)?sh)\b|%%!")
+_COMMENT = "suppression"
+
+
+def added(findings: Sequence[Finding], book: Notebook, texts: TextRules, path: Path) -> Iterator[Finding]:
+    """With what is found on shell lines. A comment is idle where neither Python nor the shell has a use for it."""
+    cells = {cell.number: (cell.start, _shell_lines(cell)) for cell in book.cells if cell.masked}
+    cells |= {c.number: (0, _below(c.text)) for c in book.unread if c.magic and _SHELL.match(c.magic)}
+    found = [f for number, (start, text) in cells.items() for f in _in_cell(number, start, text, texts, path)]
+    idle = {(f.cell, f.line) for f in found if f.rule == _COMMENT}
+    mine = {(f.cell, f.line) for f in findings if f.rule == _COMMENT}
+    for finding in findings:
+        if finding.rule != _COMMENT or finding.cell not in cells or (finding.cell, finding.line) in idle:
+            yield finding
+    yield from (f for f in found if f.rule != _COMMENT or ((f.cell, f.line) not in mine and not _is_python(f, cells)))
+
+
+def _in_cell(number: int, start: int, text: bytes, texts: TextRules, path: Path) -> Iterator[Finding]:
+    found = texts.inspect(path, text)
+    for finding in found.findings if isinstance(found, Unchanged) else ():
+        yield replace(finding, cell=number, start=finding.start + start, end=finding.end + start)
+
+
+def _is_python(finding: Finding, cells: dict[int, tuple[int, bytes]]) -> bool:
+    """Whether a comment stands on a line of its own, where it is Python's as well."""
+    assert finding.cell is not None
+    return cells[finding.cell][1].split(b"\n")[finding.line - 1].lstrip().startswith(b"#")
+
+
+def _shell_lines(cell: Cell) -> bytes:
+    """A cell's lines that are IPython's, and comments; something in place of Python's."""
+    lines: list[bytes] = []
+    at = cell.start
+    for line in cell.text.encode().split(b"\n"):
+        is_magic = any(start <= at + len(line) and at < end for start, end in cell.masked)
+        keeps = is_magic or not line.strip() or line.lstrip().startswith(b"#")
+        lines.append(line if keeps else b"0".ljust(len(line)))
+        at += len(line) + 1
+    return b"\n".join(lines)
+
+
+def _below(text: str) -> bytes:
+    """Without the `%%` line."""
+    first, end, rest = text.encode().partition(b"\n")
+    return b" " * len(first) + end + rest

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.apply import commits
 from torchmigrate.base.text import UserError, counted
+from torchmigrate.cli.migration.dirty import refuse_changed
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack
 from torchmigrate.helper.placement import placement

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .profiles import Settings
-from .torch_c import batch_norm, composites, devices, module
+from .torch_c import batch_norm, composites, devices
 
 _kept: list[Any] = []  # a torch.library.Library takes its kernels along when it goes
 _statistics: list[Callable[[], dict[str, Any]]] = []
@@ -40,7 +40,7 @@ def _native(settings: Settings) -> None:
     _kept.extend([*composites.register(key, profile.backend), *batch_norm.register(key)])
     devices.patch(settings)
     if profile.backend == "cuda":
-        module.allow()
+        devices.allow_tensor_types()
     _statistics.append(lambda: _read(ops, settings.count))
 
 

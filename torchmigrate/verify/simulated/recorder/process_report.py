@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from ..profiles import Settings
-from . import failure
+from . import suspects
 
 
 def pytest_exception_interact(node: Any, call: Any) -> None:
@@ -192,7 +192,7 @@ def _since(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 def _add(error: BaseException | None, where: str, ends: bool) -> None:
     with contextlib.suppress(Exception):
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            _keep(lambda process: failure.of_exception(error, process.project), where, ends)
+            _keep(lambda process: suspects.of_exception(error, process.project), where, ends)
 
 
 def _keep(make: Callable[[_Process], dict[str, Any]], where: str, ends: bool) -> None:
@@ -249,7 +249,7 @@ def _watch_sys_exit() -> None:
 
 def _add_exit(status: Any, caller: FrameType) -> None:
     with contextlib.suppress(Exception):
-        _keep(lambda process: failure.of_exit(status, caller, process.project), "", True)
+        _keep(lambda process: suspects.of_exit(status, caller, process.project), "", True)
 
 
 def _watch_children() -> None:

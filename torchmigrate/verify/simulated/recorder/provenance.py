@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .failure import MISSING, Entry, evaluate, failed_expression, is_own, readable, tree
+from .frames import MISSING, Entry, evaluate, failed_expression, is_own, readable, tree
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CUDA = re.compile(r"cuda", re.IGNORECASE)

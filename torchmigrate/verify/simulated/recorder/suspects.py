@@ -7,20 +7,32 @@ import itertools
 import linecache
 import re
 import sys
+import time
 import types
 from collections import Counter
 from collections.abc import Iterator
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from . import provenance
-from .failure import MISSING, Entry, evaluate, failed_expression, is_own, operands, parts, readable
+from .frames import MISSING, Entry, evaluate, failed_expression, is_own, operands, parts, readable
 
 _MOST = 2000  # tensors found in one expression
 _VISITED = 5000  # objects looked at for that
 _WIDTH = 500  # of one container
 _LISTED, _SUSPECTED, _OUTWARD = 20, 5, 8
-_LONGEST = 200  # characters of an expression
-_DEEPEST = 3  # containers and objects inside one another; modules to any depth
+
+
+_LONGEST_MESSAGE = 2000  # characters
+
+
+_LONGEST_EXPRESSION = 200  # characters
+
+
+_MOST_FRAMES = 100  # at each end of a traceback
+
+
+_DEEPEST_CONTAINER = 3  # containers and objects inside one another; modules to any depth
 _WIDE = ("float64", "complex128")
 _SAYS_WIDE = re.compile(r"float64|double|fp64", re.IGNORECASE)
 _WANTS_HOST = re.compile(
@@ -90,7 +102,7 @@ def _unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
     if len(unnamed) != 1 or not _SAYS_CPU.search(message):
         return None
     place = {"file": entry.file, "line": unnamed[0].lineno}
-    tensor = {"name": ast.unparse(unnamed[0])[:_LONGEST], "device": "cpu", "dtype": "", "shape": [], "parts": 1}
+    tensor = {"name": ast.unparse(unnamed[0])[:_LONGEST_EXPRESSION], "device": "cpu", "dtype": "", "shape": [], "parts": 1}
     return {**tensor, **place, "made": place, "guard": None}
 
 
@@ -105,8 +117,8 @@ def _text(entry: Entry) -> str | None:
     node = failed_expression(entry)
     compound = isinstance(node, ast.stmt) and hasattr(node, "body")  # before Python 3.11
     if node is None or compound:
-        return linecache.getline(entry.file, entry.line).strip()[:_LONGEST] or None
-    return ast.unparse(node)[:_LONGEST]
+        return linecache.getline(entry.file, entry.line).strip()[:_LONGEST_EXPRESSION] or None
+    return ast.unparse(node)[:_LONGEST_EXPRESSION]
 
 
 def _known_as(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int, Found]]:
@@ -174,7 +186,7 @@ def _tensors_at(entry: Entry) -> Iterator[Found]:
         return
     seen: set[int] = set()
     values = ((text, value) for text, value in readable(node, entry.frame))
-    found = (Found(name, text, it) for text, value in values for name, it in _tensors_in(text, value, _DEEPEST, seen))
+    found = (Found(name, text, it) for text, value in values for name, it in _tensors_in(text, value, _DEEPEST_CONTAINER, seen))
     yield from itertools.islice(found, _MOST)
 
 
@@ -212,3 +224,63 @@ def _children(name: str, value: Any, module: bool) -> Iterator[tuple[str, Any]]:
     else:
         stored = itertools.islice(parts(value).items(), _WIDTH)
         yield from ((f"{name}[{k}]" if str(k).isdigit() and module else f"{name}.{k}", part) for k, part in stored)
+
+
+_CAUSES = 5
+
+
+def of_exception(error: BaseException, project: str, causes: int = _CAUSES) -> dict[str, Any]:
+    """`cause`: the record of the exception it was raised "from", or "handling", as its `where` says; or None."""
+    entries = list(_entries(error.__traceback__))
+    told, handled = error.__cause__, None if error.__suppress_context__ else error.__context__
+    record = _record(type(error).__name__, _message(error), entries, project)
+    if isinstance(error, SyntaxError) and error.filename:
+        record["frames"].append({"file": error.filename, "line": error.lineno or 1, "function": "<module>"})
+    cause = _cause(told, "from", project, causes) or _cause(handled, "handling", project, causes)
+    return {**record, "cause": cause}
+
+
+def _cause(error: BaseException | None, where: str, project: str, causes: int) -> dict[str, Any] | None:
+    return {**of_exception(error, project, causes - 1), "where": where} if error is not None and causes else None
+
+
+def of_exit(status: Any, caller: FrameType, project: str) -> dict[str, Any]:
+    """sys.exit(status); its `cause` is the exception that was being handled."""
+    record = _record("SystemExit", _status(status), list(_stack(caller)), project)
+    return {**record, "cause": _cause(sys.exc_info()[1], "handling", project, _CAUSES)}
+
+
+def _record(kind: str, message: str, entries: list[Entry], project: str) -> dict[str, Any]:
+    shown = entries if len(entries) <= 2 * _MOST_FRAMES else entries[:_MOST_FRAMES] + entries[-_MOST_FRAMES:]
+    return {
+        "type": kind,
+        "message": message[:_LONGEST_MESSAGE],
+        "time": time.time(),
+        "frames": [{"file": e.file, "line": e.line, "function": e.frame.f_code.co_name} for e in shown],
+        **find(entries[-_MOST_FRAMES:], message, project),
+        "cause": None,
+    }
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _status(error.code) if isinstance(error, SystemExit) else str(error)
+    except Exception as unprintable:
+        return f"(its text cannot be read: {type(unprintable).__name__})"
+
+
+def _status(code: Any) -> str:
+    return str(int(code)) if isinstance(code, bool) else str(code)  # unittest exits with True
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[Entry]:
+    while traceback is not None:
+        yield Entry(traceback.tb_frame, traceback.tb_lineno, traceback.tb_lasti)
+        traceback = traceback.tb_next
+
+
+def _stack(frame: FrameType | None) -> Iterator[Entry]:
+    """Outermost first."""
+    if frame is not None:
+        yield from _stack(frame.f_back)
+        yield Entry(frame, frame.f_lineno, frame.f_lasti)
