@@ -102,7 +102,13 @@ def _unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
     if len(unnamed) != 1 or not _SAYS_CPU.search(message):
         return None
     place = {"file": entry.file, "line": unnamed[0].lineno}
-    tensor = {"name": ast.unparse(unnamed[0])[:_LONGEST_EXPRESSION], "device": "cpu", "dtype": "", "shape": [], "parts": 1}
+    tensor = {
+        "name": ast.unparse(unnamed[0])[:_LONGEST_EXPRESSION],
+        "device": "cpu",
+        "dtype": "",
+        "shape": [],
+        "parts": 1,
+    }
     return {**tensor, **place, "made": place, "guard": None}
 
 
@@ -186,7 +192,11 @@ def _tensors_at(entry: Entry) -> Iterator[Found]:
         return
     seen: set[int] = set()
     values = ((text, value) for text, value in readable(node, entry.frame))
-    found = (Found(name, text, it) for text, value in values for name, it in _tensors_in(text, value, _DEEPEST_CONTAINER, seen))
+    found = (
+        Found(name, text, it)
+        for text, value in values
+        for name, it in _tensors_in(text, value, _DEEPEST_CONTAINER, seen)
+    )
     yield from itertools.islice(found, _MOST)
 
 

@@ -7,13 +7,12 @@ import ctypes
 import gc
 import importlib.machinery
 import sys
-import threading
 import types
 from typing import Any
 
 from ..profiles import Settings
 from . import unsupported
-from .module import SimulatedProperties, elapsed_time, timed
+from .c_module import SimulatedProperties, elapsed_time, timed
 
 
 def _torch() -> Any:
@@ -219,37 +218,6 @@ def _index(torch: Any, where: Any) -> int:
     """None and a device without an index: the current one."""
     index = where if where is None or isinstance(where, int) else torch.device(where).index
     return torch.accelerator.current_device_index() if index is None else index
-
-
-class Ranges(threading.local):
-    """torch._C._nvtx. Depths count from 0 in each thread."""
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.last = 0
-
-    def rangePushA(self, message: str) -> int:
-        """The depth of the range that starts."""
-        self.depth += 1
-        return self.depth - 1
-
-    def rangePop(self) -> int:
-        """The depth of the range that ends; -2, as NVTX says, where none is open."""
-        if self.depth == 0:
-            return -2
-        self.depth -= 1
-        return self.depth
-
-    def rangeStartA(self, message: str) -> int:
-        """A handle for rangeEnd."""
-        self.last += 1
-        return self.last
-
-    def rangeEnd(self, handle: int) -> None:
-        """Nothing to do."""
-
-    def markA(self, message: str) -> None:
-        """Nothing to do."""
 
 
 def allow_tensor_types() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..build import library, torch_folder, torch_version
 from ..profiles import Settings
-from . import module
+from . import c_module
 
 _BEFORE_OURS = ("libtorch_global_deps.so", "libtorch_cpu.so", "libtorch.so")
 
@@ -39,7 +39,7 @@ def _library(torch: Path) -> Path:
 
 def bind(settings: Settings) -> None:
     """Just before torch.cuda or torch.xpu runs."""
-    module.install(settings.profile, settings.count)
+    c_module.install(settings.profile, settings.count)
 
 
 def configure(settings: Settings) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 from ..profiles import Profile
 from . import distributed, unsupported
-from .devices import Ranges
 
 
 def install(profile: Profile, count: int) -> None:
@@ -210,3 +210,34 @@ class SimulatedProperties:
 
     def __repr__(self) -> str:
         return f"_SimulatedProperties(name={self.name!r}, total_memory={self.total_memory >> 20}MB)"
+
+
+class Ranges(threading.local):
+    """torch._C._nvtx. Depths count from 0 in each thread."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.last = 0
+
+    def rangePushA(self, message: str) -> int:
+        """The depth of the range that starts."""
+        self.depth += 1
+        return self.depth - 1
+
+    def rangePop(self) -> int:
+        """The depth of the range that ends; -2, as NVTX says, where none is open."""
+        if self.depth == 0:
+            return -2
+        self.depth -= 1
+        return self.depth
+
+    def rangeStartA(self, message: str) -> int:
+        """A handle for rangeEnd."""
+        self.last += 1
+        return self.last
+
+    def rangeEnd(self, handle: int) -> None:
+        """Nothing to do."""
+
+    def markA(self, message: str) -> None:
+        """Nothing to do."""

@@ -1,1 +1,0 @@
-"""TODO torchmigrate.fixers.memory."""

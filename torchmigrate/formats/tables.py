@@ -1,1 +1,0 @@
-"""TODO torchmigrate.formats.tables."""

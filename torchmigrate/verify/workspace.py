@@ -1,1 +1,0 @@
-"""TODO torchmigrate.verify.workspace."""
