@@ -22,7 +22,7 @@ from pathlib import Path
 
 from commands import CLEAN, ONE, PASS, ROOT, TYPER, environment
 
-STARTED = "import torchmigrate.cli"
+STARTED = "import torchmigrate.cli.app"
 _LOOP = "_PyEval_EvalFrameDefault"
 _ROW = re.compile(r"\s*([\d,]+) \([^)]*\)\s+(?:([*>])\s+)?(?:[^ ]*:)?([^\s\[]+).*")  # without the file and the library
 
@@ -63,7 +63,7 @@ def programs(python: str, place: Path) -> Mapping[str, Sequence[str]]:
     return {
         PASS: [python, "-c", "pass"],
         TYPER: [python, "-c", "import typer"],
-        STARTED: [python, "-c", "import torchmigrate.cli"],
+        STARTED: [python, "-c", "import torchmigrate.cli.app"],
         CLEAN: [*tool, "check", *rest, str(place / "clean.py")],
         ONE: [*tool, "apply", *rest, "--allow-dirty", str(one / "train.py")],
     }

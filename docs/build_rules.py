@@ -12,10 +12,10 @@ from pathlib import Path
 from torchmigrate import runtime
 from torchmigrate.diagnostics.finding import Changed, Safety
 from torchmigrate.formats import diff
+from torchmigrate.formats.catalog import NAMES
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Case, Rule
 from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_prose import NAMES
 from torchmigrate.surveys.catalog_rows import (
     BACKENDS,
     DIFFERENT,

@@ -57,9 +57,9 @@ def test_any_program_of_the_grammar() -> None:
 def test_four_processes_give_what_one_gives(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchmigrate.engine import pool
+    from torchmigrate.engine import worker
 
-    monkeypatch.setattr(pool, "POOL_BYTES", 0)
+    monkeypatch.setattr(worker, "POOL_BYTES", 0)
     assert one_job_or_four(30, 7) == 0, capsys.readouterr().out
 
 

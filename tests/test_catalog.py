@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import Ran, python, write_tree
 
+from torchmigrate.formats import catalog
 from torchmigrate.rules import packs
 from torchmigrate.rules.reader import PackError
-from torchmigrate.surveys import catalog_prose, catalog_rows
+from torchmigrate.surveys import catalog_rows
 from torchmigrate.surveys.catalog_rows import BACKENDS, VERDICTS, Row
 
 Cli = Callable[..., Ran]
@@ -159,7 +160,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 def test_the_command_lines_do_not_read_it(tmp_path: Path) -> None:
     """Start-up: neither `check` nor `apply` pay for it."""
-    code = "import sys; from torchmigrate.cli import run; run(['check', sys.argv[1]]); print(sys.modules.keys())"
+    code = "import sys; from torchmigrate.cli.app import run; run(['check', sys.argv[1]]); print(sys.modules.keys())"
     assert "catalog" not in python(code, str(tmp_path)).stdout.splitlines()[-1]
 
 
@@ -203,7 +204,7 @@ def test_find_by_the_name_that_torch_documents(tmp_path: Path, name: str) -> Non
 
 
 def test_a_row_in_words(tmp_path: Path) -> None:
-    assert catalog_prose.paragraph(rows(tmp_path)["torch.zzz.figure"]) == (
+    assert catalog.paragraph(rows(tmp_path)["torch.zzz.figure"]) == (
         "`torch.zzz.figure` is a function. It is rewritten by the rule memory/statistics. In a migrated project it "
         "works on CUDA; works through the helper (`accel.memory_allocated`) on MPS, XPU and NPU; behaves differently "
         "on ROCm and MTIA; does nothing on the CPU; is missing on HPU; MLX is no torch device. torch has it since 2.6. "
@@ -212,13 +213,13 @@ def test_a_row_in_words(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_left_alone_in_words(tmp_path: Path) -> None:
-    text = catalog_prose.paragraph(rows(tmp_path)["torch.zzz.flag"])
+    text = catalog.paragraph(rows(tmp_path)["torch.zzz.flag"])
     assert text.startswith("`torch.zzz.flag` is an attribute. It is left alone because only cuDNN reads it. In a ")
     assert text.endswith("Source: torch/zzz.py")
 
 
 def test_a_part_and_two_rules_in_words(tmp_path: Path) -> None:
-    text = catalog_prose.paragraph(rows(tmp_path)["torch.zzz.Thing"], "torch.zzz.Thing.x")
+    text = catalog.paragraph(rows(tmp_path)["torch.zzz.Thing"], "torch.zzz.Thing.x")
     assert text.startswith("`torch.zzz.Thing.x` belongs to `torch.zzz.Thing`, a class. ")
     assert "It is reported by the rules hazard/cuda-only and stream/stream." in text
     assert "it works on CUDA, ROCm, MPS, XPU, NPU, HPU, MTIA and the CPU; MLX is no torch device." in text
@@ -359,7 +360,7 @@ def test_a_row_may_name_the_users_own_rules(own: Path, cli: Cli) -> None:
 def test_explain_shows_the_row_and_then_the_rules(own: Path, cli: Cli) -> None:
     out = cli("explain", "torch.zzz.figure").out
     head, _, rest = out.partition("\n\n")
-    assert " ".join(head.split()) == catalog_prose.paragraph(rows(own / "mine")["torch.zzz.figure"])
+    assert " ".join(head.split()) == catalog.paragraph(rows(own / "mine")["torch.zzz.figure"])
     assert max(map(len, head.splitlines())) <= 100
     assert rest.startswith("memory/statistics\n")
 
@@ -383,7 +384,7 @@ def test_explain_of_a_name_that_nobody_knows(own: Path, cli: Cli) -> None:
 
 
 def test_the_words_for_all_verdicts(tmp_path: Path) -> None:
-    text = " ".join(catalog_prose.verdicts(row) for row in rows(tmp_path).values())
+    text = " ".join(catalog.verdicts(row) for row in rows(tmp_path).values())
     for said in ("works on", "works through the helper", "does nothing on", "behaves differently on", "is missing on"):
         assert said in text
     assert len(VERDICTS) == 6

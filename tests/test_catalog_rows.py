@@ -22,9 +22,9 @@ from conftest import ROOT, Ran
 
 from torchmigrate import runtime
 from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.formats.catalog import NAMES, paragraph
 from torchmigrate.rules import packs
 from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_prose import NAMES, paragraph
 from torchmigrate.surveys.catalog_rows import (
     BACKENDS,
     DIFFERENT,

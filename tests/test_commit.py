@@ -20,7 +20,7 @@ from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack, planner
-from torchmigrate.project import builder
+from torchmigrate.project import context
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.helper_file import runtime_source
 from torchmigrate.rules import packs
@@ -130,7 +130,7 @@ def test_each_step_is_what_its_packs_alone_would_give(project: Path, cli: Cli, m
     steps = git(project, "rev-list", "--reverse", f"{base}..HEAD").split()[1:]
     for at_step, commit in enumerate(steps, 1):
         packs = frozenset(["device", "amp", "memory", "stream"][:at_step])
-        monkeypatch.setattr(builder, "Facts", partial(ProjectContext, fixing=packs))
+        monkeypatch.setattr(context, "Facts", partial(ProjectContext, fixing=packs))
         git(project, "checkout", "-q", base)
         plan = planner.plan([project], Settings(root=project), 1, "apply")
         wanted = {r.path: r.after.decode() for r in plan.results if isinstance(r, Changed)}

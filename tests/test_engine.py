@@ -16,7 +16,7 @@ from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Skipped, Unchanged
 from torchmigrate.engine import planner
-from torchmigrate.project import builder
+from torchmigrate.project import context
 
 TRAIN = "import torch\nx = torch.ones(1).cuda()\n"
 
@@ -186,7 +186,7 @@ def test_project_root(named: list[str], root: str, tmp_path: Path) -> None:
         tmp_path,
         {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/sub/__init__.py": "", "pkg/sub/x.py": "", "tools/y.py": ""},
     )
-    assert builder.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
+    assert context.project_root([tmp_path / n for n in named]) == (tmp_path / root).resolve()
 
 
 # ---- notebooks

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from test_fixtures import DEFAULTS, FIXTURES, SPEC, copy_project, expected_changes
 
-from torchmigrate.verify.compare import Tolerance, compare, reference
-from torchmigrate.verify.printed import Kind, Line, lines
+from torchmigrate.verify.compare import Kind, Line, Tolerance, compare, lines, reference
 from torchmigrate.verify.run import simulated_environment
 
 BACKENDS = ("mps", "xpu", "npu")

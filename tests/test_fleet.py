@@ -23,8 +23,7 @@ from torchmigrate import __version__
 from torchmigrate.base.text import UserError
 from torchmigrate.fleet import listing
 from torchmigrate.fleet.processes import PATIENCE, Workers, start_line
-from torchmigrate.fleet.store import Store
-from torchmigrate.fleet.task import Outcome, Task
+from torchmigrate.fleet.task import Outcome, Store, Task
 from torchmigrate.verify import backends
 
 Cli = Callable[..., Ran]

@@ -15,7 +15,7 @@ import typer
 from conftest import ROOT, Ran, git
 
 from torchmigrate.cli import app as command_line
-from torchmigrate.cli import completion
+from torchmigrate.cli import parameters
 from torchmigrate.rules import packs
 from torchmigrate.surveys import catalog_rows
 
@@ -107,7 +107,7 @@ def test_without_a_command(cli: Cli) -> None:
 
 def test_rules_that_are_completed_are_those_that_there_are() -> None:
     rules = packs.load(cases=False).rules
-    offered = dict(completion.names(""))
+    offered = dict(parameters.names(""))
     assert offered.keys() == rules.keys() | {rule.pack for rule in rules.values()}
     assert all(offered[name] == rule.summary.replace("`", "") for name, rule in rules.items())
 
@@ -115,25 +115,25 @@ def test_rules_that_are_completed_are_those_that_there_are() -> None:
 def test_apis_that_are_completed_have_a_row() -> None:
     named = {row.name for row in catalog_rows.load().rows.values()}
     for start in ("torch.cuda.", "torch.xpu.", "torch.Tensor.c"):
-        offered = {name for name, _ in completion.apis(start)}
+        offered = {name for name, _ in parameters.apis(start)}
         assert offered and offered <= named
-    assert [name for name, _ in completion.apis("torch.cuda.empty_c")] == ["torch.cuda.empty_cache"]
-    assert {"torch.cuda"} <= {name for name, _ in completion.apis("torch.cu")}
-    assert all(name.count(".") == 1 for name, _ in completion.apis("torch."))
+    assert [name for name, _ in parameters.apis("torch.cuda.empty_c")] == ["torch.cuda.empty_cache"]
+    assert {"torch.cuda"} <= {name for name, _ in parameters.apis("torch.cu")}
+    assert all(name.count(".") == 1 for name, _ in parameters.apis("torch."))
 
 
 def test_lists_are_completed_at_their_end() -> None:
-    assert ("amp,stream/nvtx", "NVTX ranges raise off CUDA") in completion.names("amp,stream/n")
-    assert [name for name, _ in completion.backends("mps,x")] == ["mps,xpu", "mps,xla"]
-    assert "mps,mps" not in dict(completion.backends("mps,"))
+    assert ("amp,stream/nvtx", "NVTX ranges raise off CUDA") in parameters.names("amp,stream/n")
+    assert [name for name, _ in parameters.backends("mps,x")] == ["mps,xpu", "mps,xla"]
+    assert "mps,mps" not in dict(parameters.backends("mps,"))
 
 
 def test_a_project_s_own_rules_are_completed(project: Path) -> None:
-    assert "own/r" not in dict(completion.names(""))
+    assert "own/r" not in dict(parameters.names(""))
     (project / "pyproject.toml").write_text('[tool.torchmigrate]\nrule-paths = ["my-rules"]\n')
-    assert dict(completion.names("own"))["own/r"] == "s"
+    assert dict(parameters.names("own"))["own/r"] == "s"
     (project / "pyproject.toml").write_text("[tool.torchmigrate]\nrule-pahts = 1\n")  # no traceback on <tab>
-    assert dict(completion.names("amp"))
+    assert dict(parameters.names("amp"))
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`torchmigrate` on PATH."""
     file = tmp_path / "bin" / "torchmigrate"
     file.parent.mkdir()
-    lines = ("import sys", "from torchmigrate.cli import main", "try:", "    main()")
+    lines = ("import sys", "from torchmigrate.cli.app import main", "try:", "    main()")
     lines += ("finally:", '    assert "libcst" not in sys.modules', "")
     file.write_text("\n".join((f"#!{sys.executable}", *lines)))
     file.chmod(0o755)

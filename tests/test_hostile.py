@@ -23,7 +23,7 @@ from torchmigrate.base import file_io, limits, lock
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed
-from torchmigrate.engine import pool
+from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Job, Worker
 from torchmigrate.rules import packs, reader
 
@@ -642,7 +642,7 @@ def test_a_worker_that_dies_is_said(here: Path, cli: Cli, monkeypatch: pytest.Mo
         pytest.skip("the patch reaches a fork only")
     names = [f"{name}.py" for name in "abcdefghijkl"]
     write_tree(here, dict.fromkeys(names, CUDA))
-    monkeypatch.setattr(pool, "POOL_BYTES", 0)
+    monkeypatch.setattr(worker, "POOL_BYTES", 0)
     look = Worker.__call__
 
     def dies(self: Worker, job: Job) -> Done:
@@ -666,7 +666,7 @@ def test_a_worker_that_is_killed_once_costs_nothing(here: Path, cli: Cli, monkey
     if not hasattr(os, "fork"):
         pytest.skip("the patch reaches a fork only")
     write_tree(here, {f"{name}.py": CUDA for name in "abcdef"})
-    monkeypatch.setattr(pool, "POOL_BYTES", 0)
+    monkeypatch.setattr(worker, "POOL_BYTES", 0)
     look, killed = Worker.__call__, here.parent / "killed"
 
     def dies_once(self: Worker, job: Job) -> Done:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Finding, Status
-from torchmigrate.engine import pool
+from torchmigrate.engine import worker
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project import discovery
@@ -207,7 +207,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     total = 0
     for copy in range(100):
         for path in sorted((ROOT / "fixtures").rglob("*.py")):
-            if "expected" in path.parts or total > 1.3 * pool.POOL_BYTES:
+            if "expected" in path.parts or total > 1.3 * worker.POOL_BYTES:
                 continue
             raw = path.read_bytes()
             newline = "\r\n" if b"\r\n" in raw else "\n"
@@ -216,7 +216,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(raw)
             total += len(raw) if b"cuda" in raw else 0
-    assert total > pool.POOL_BYTES
+    assert total > worker.POOL_BYTES
     return root
 
 
@@ -283,7 +283,7 @@ def test_9_the_project_is_neither_imported_nor_run(tmp_path: Path, monkeypatch: 
     for command in (["check"], ["apply", "--dry-run"], ["apply", "--allow-dirty"]):
         ran = python(
             f"import os, sys; sys.path[0] = {str(ROOT)!r}; os.chdir({str(root)!r})\n"
-            "from torchmigrate.cli import run\nsys.exit(run(sys.argv[1:]))",
+            "from torchmigrate.cli.app import run\nsys.exit(run(sys.argv[1:]))",
             *command,
         )
         assert ran.returncode in (0, 1), ran.stderr
@@ -294,7 +294,7 @@ def test_9_the_project_is_neither_imported_nor_run(tmp_path: Path, monkeypatch: 
 def test_9_torch_is_never_imported(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"train.py": "import torch\nx = torch.ones(1).cuda()\n"})
     ran = python(
-        "import sys; from torchmigrate.cli import run\n"
+        "import sys; from torchmigrate.cli.app import run\n"
         "run(['apply', '--allow-dirty', sys.argv[1]]); print(sorted({'torch', 'numpy'} & set(sys.modules)))",
         str(root),
     )

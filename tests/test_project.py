@@ -10,10 +10,9 @@ from conftest import module, planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Skipped, Unchanged
-from torchmigrate.project.builder import cuda_classes, torch_floor
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.context import ProjectContext, cuda_classes, torch_floor
 from torchmigrate.project.helper_file import MARKER, helper_name, is_untouched, runtime_source
-from torchmigrate.semantic.torch_use import uses_torch
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.torch_api.names import version_of
 
 

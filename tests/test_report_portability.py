@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate.diagnostics.finding import Changed, Finding, Status, Unchanged
-from torchmigrate.formats.portability.markup import Markup, element, join
+from torchmigrate.formats.portability.html import Markup, element, join
 from torchmigrate.rules import packs
 from torchmigrate.surveys.portability import DEFINITION, grouped, percent
 

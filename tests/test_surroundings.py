@@ -29,7 +29,7 @@ def getpwuid(uid):
 pwd.getpwuid = getpwuid
 os.environ.pop("HOME", None)
 os.environ.pop("XDG_CACHE_HOME", None)
-from torchmigrate.cli import main
+from torchmigrate.cli.app import main
 main()
 """
 
@@ -164,7 +164,7 @@ def test_processes_that_are_not_forked_find_the_same(tmp_path: Path, monkeypatch
         asked.append(method)
         return get_context(method)
 
-    monkeypatch.setattr("torchmigrate.engine.pool.POOL_BYTES", 0)
+    monkeypatch.setattr("torchmigrate.engine.worker.POOL_BYTES", 0)
     monkeypatch.setattr(multiprocessing, "get_context", context)
     monkeypatch.setattr(sys, "platform", "darwin")
     assert planned(tmp_path, jobs=2) == alone

@@ -376,7 +376,7 @@ def test_ctrl_c_ends_everything(project: Path, temporary: Path, number: signal.S
         "found = i.Interpreter(sys.executable, '3', '2.13.0')\n"
         "session.resolve = lambda words, _: i.Command((sys.executable, '-S', *words[1:]), found)\n"
         "backends.build = lambda machine: machine\n"
-        "from torchmigrate.cli import main; main()"
+        "from torchmigrate.cli.app import main; main()"
     )
     environment = {
         **os.environ,

@@ -14,10 +14,10 @@ from torchmigrate.verify.compare import (
     comparable,
     compare,
     compare_files,
+    lines,
     reference,
     written,
 )
-from torchmigrate.verify.printed import lines
 
 EXACT, NEAR = Tolerance(0.0, True), Tolerance(1e-3, False)
 

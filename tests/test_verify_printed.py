@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from torchmigrate.verify.printed import Kind, is_poison, lines, shape
+from torchmigrate.verify.compare import Kind, is_poison, lines, shape
 
 
 def values(text: str, kind: Kind = Kind.VALUE) -> list[str]:

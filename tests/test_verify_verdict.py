@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.printed import lines
+from torchmigrate.verify.compare import lines
 from torchmigrate.verify.run import Outcome, Run
 from torchmigrate.verify.verdict import (
     Baseline,

@@ -27,7 +27,7 @@ from attack.minimise import minimise
 from attack.mutations import mutated
 from attack.programs import program
 from torchmigrate.config.settings import Settings
-from torchmigrate.engine import planner, pool
+from torchmigrate.engine import planner, worker
 
 Input = tuple[int, Path, bytes]
 
@@ -109,7 +109,7 @@ def _show(number: int, raw: bytes, what: str, fails: Callable[[bytes], bool]) ->
 
 def one_job_or_four(count: int, first: int) -> int:
     """Whether processes give what one gives: files of a folder at a time."""
-    pool.POOL_BYTES = 0
+    worker.POOL_BYTES = 0
     bad = 0
     for start in range(first, first + count, 200):
         with tempfile.TemporaryDirectory() as folder:

@@ -20,8 +20,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Skipped
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.project.builder import cuda_classes
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.context import ProjectContext, cuda_classes
 from torchmigrate.rewriting.rewrite import Outcome, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs

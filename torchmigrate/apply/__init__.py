@@ -1,1 +1,1 @@
-"""TODO torchmigrate.apply."""
+"""What a plan does to the disk: journal, writes, undo, baselines, commits."""

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
-from torchmigrate.diagnostics.finding import FileResult, Finding, Status
-from torchmigrate.diagnostics.source_lines import SourceLines
+from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines, Status
 
 _FORMAT = "torchmigrate-baseline"
 _VERSION = 1

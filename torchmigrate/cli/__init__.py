@@ -1,1 +1,1 @@
-"""TODO torchmigrate.cli."""
+"""The command line: arguments to calls, errors to messages and exit statuses."""

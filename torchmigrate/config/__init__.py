@@ -1,1 +1,1 @@
-"""TODO torchmigrate.config."""
+"""Settings: the keys of `[tool.torchmigrate]`, the file that holds them, and the command line on top."""

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.diagnostics."""
+"""What is found: findings with their fixes, the result of a file, and comments that suppress findings."""

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.engine."""
+"""All files of a run: plan, workers, plans kept for the next run, cases of rules."""

@@ -12,8 +12,7 @@ from pathlib import Path
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Finding, Unchanged
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.project.builder import cuda_classes
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.context import ProjectContext, cuda_classes
 from torchmigrate.rewriting.rewrite import RewriteError, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Case, Rule, Ruleset

@@ -19,7 +19,7 @@ from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Fix, S
 from torchmigrate.engine import planner
 from torchmigrate.engine.planner import Input, Plan
 from torchmigrate.engine.worker import Progress
-from torchmigrate.project.builder import project_root
+from torchmigrate.project.context import project_root
 from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.source.edits import Edit

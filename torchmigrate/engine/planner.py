@@ -68,21 +68,21 @@ def plan(
     results += about_texts
     if not todo and not maybe:
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
-    from torchmigrate.engine import pool  # a run over clean files pays for none of these
+    from torchmigrate.engine import worker  # a run over clean files pays for none of these
     from torchmigrate.helper.vendoring import Vendored
-    from torchmigrate.project import builder
+    from torchmigrate.project import context
 
-    inside = builder.whole_project(paths, found, settings)
-    around = builder.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
-    texts = [*(builder.code(path, raw) for path, raw in todo), *around]
-    facts, notes = builder.facts(paths, inside, texts, settings, only.texts)
+    inside = context.whole_project(paths, found, settings)
+    around = context.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
+    texts = [*(context.code(path, raw) for path, raw in todo), *around]
+    facts, notes = context.facts(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
-        builder.refuse_old_torch(facts.torch, notes)
+        context.refuse_old_torch(facts.torch, notes)
     if maybe:
         todo += [(path, raw) for path, raw in maybe if path in facts.under_default.files]
         if not todo:
             notes = []
-    done = list(pool.run(todo, mode, ruleset, facts, jobs, on_progress))
+    done = list(worker.run(todo, mode, ruleset, facts, jobs, on_progress))
     vendored = Vendored(facts)
     results = vendored.completed(
         [*results, *(vendored.bind(r, lacks) if lacks else vendored.keep(r) for r, lacks in done)]
@@ -139,3 +139,26 @@ def _kept_helper(results: Sequence[FileResult], facts: ProjectContext) -> Iterat
     found = sorted({word.decode() for text in texts for word in called.findall(text)})
     if found:
         yield f"still called of the helper, where torch.accelerator is not the same: {', '.join(found)}"
+
+
+def text_selection(path: Path, raw: bytes) -> Selection:
+    """This file alone, with this text. The path is a real one; the file need not exist."""
+    return Selection(frozenset({str(path)}), {str(path): raw})
+
+
+def plan_text(
+    path: Path,
+    raw: bytes,
+    settings: Settings,
+    mode: str,
+    on_progress: Progress | None = None,
+    helpers: Mapping[str, bytes] | None = None,
+) -> Plan:
+    """What a run for the path alone would find, did the file hold `raw`; excluded files stay so. `helpers`: texts of
+    helpers that are not saved yet, by path. Raises PackError and UserError."""
+    from torchmigrate.project import discovery
+
+    if pattern := discovery.exclusion(path, settings):
+        return Plan([Skipped(path, f"excluded by `{pattern}`")], 1, [])
+    only = Selection(frozenset({str(path)}), {**(helpers or {}), str(path): raw})
+    return plan([path], settings, 1, mode, on_progress, only)

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.fixers."""
+"""Fixers: what turns a place that a rule matches into a finding with edits."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base.text import did_you_mean
-from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.rules.model import Rule
+from torchmigrate.rules.model import Rule, pattern_key
 from torchmigrate.rules.reader import PackError
 
 _HERE = Path(__file__).parent
@@ -53,3 +53,24 @@ def find(rule: Rule) -> Fixer:
 def modules() -> list[str]:
     """The modules that hold fixers, as rules name them: `device/tensor_cuda`."""
     return sorted(f.relative_to(_HERE).with_suffix("").as_posix() for f in _HERE.glob("*/[a-z]*.py"))
+
+
+def rewrite_by_patterns(site: RuleContext) -> Iterator[Finding]:
+    """What a rule without a fixer in Python does: the first `[[rewrite]]` that matches."""
+    for rewrite in site.rule.rewrites:
+        if site.qualified not in (None, pattern_key(rewrite.match)):
+            continue  # another of the rule's functions, which an f-string may hold as well
+        template = rewrite.template
+        node = None if rewrite.match.endswith(")") else site.ref
+        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
+            template = rewrite.native
+        if template is None:
+            found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
+            found = found and site.note(rewrite.message)
+        else:
+            found = site.rewrite(rewrite.match, template, node, rewrite.safety, rewrite.message, rewrite.where)
+            if found and rewrite.safety is Safety.DISPLAY:
+                found = site.note(rewrite.message)
+        if found:
+            yield replace(found, backends=rewrite.backends)
+            return

@@ -15,7 +15,7 @@ from torchmigrate import __version__
 from torchmigrate.base.text import counted
 from torchmigrate.fleet.task import FAILED, Summary
 from torchmigrate.formats.markdown import cell, code, plain
-from torchmigrate.formats.portability.markup import Markup, element, prose
+from torchmigrate.formats.portability.html import Markup, element, prose
 from torchmigrate.surveys.portability import clean, percent
 
 HEADS = ("Repository", "Files", "Edits", "Fixable", "Unsafe", "Needs you", "Sites", "Portable", "Seconds", "Status")

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.formats."""
+"""Formatters: a report as text, JSON, SARIF, Markdown and what CI systems read."""

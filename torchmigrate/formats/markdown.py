@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import counted, shorten
-from torchmigrate.diagnostics.finding import FileResult, Finding
-from torchmigrate.diagnostics.source_lines import SourceLines
+from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines
 from torchmigrate.formats import diff
 from torchmigrate.formats.model import Report, kind, place
 from torchmigrate.formats.positions import name_of

@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base import file_io
-from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.diagnostics.source_lines import split_lines
+from torchmigrate.diagnostics.finding import Finding, Status, split_lines
 from torchmigrate.formats.model import Report
 from torchmigrate.source import json_text
 from torchmigrate.source.encoding import UnreadableSource, decode

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typer import style
 
 from torchmigrate.base.text import visible, visible_lines
-from torchmigrate.diagnostics.finding import FileResult, Finding
-from torchmigrate.diagnostics.source_lines import SourceLines
+from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines
 from torchmigrate.formats.model import Report, kind, place
 
 _ADVICE = {

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.lsp."""
+"""The language server."""

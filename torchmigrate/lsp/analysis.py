@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from torchmigrate.base.text import UserError
 from torchmigrate.config.resolve import pack_errors, settings_for
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Unchanged
-from torchmigrate.engine import overlay
+from torchmigrate.engine import planner
 from torchmigrate.engine.per_choice import Choices, Group, Key
 from torchmigrate.formats.model import Report
 from torchmigrate.lsp.documents import File
-from torchmigrate.project.builder import project_root
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.rules import packs
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def analyse(file: File) -> Analysis:
 
 def _planned(file: File, settings: Settings, mode: str) -> Plan:
     with pack_errors():
-        return overlay.plan(file.path, file.raw, settings, mode, helpers=_helpers(file))
+        return planner.plan_text(file.path, file.raw, settings, mode, helpers=_helpers(file))
 
 
 def _helpers(file: File) -> Mapping[str, bytes]:

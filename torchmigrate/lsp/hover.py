@@ -10,13 +10,13 @@ from lsprotocol.types import Hover, MarkupContent, MarkupKind, Position
 
 from torchmigrate.base.text import listed
 from torchmigrate.config.resolve import pack_errors
+from torchmigrate.formats import catalog
 from torchmigrate.formats.markdown import code, plain
 from torchmigrate.lsp.analysis import Analysis
-from torchmigrate.project.builder import project_root
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import Source
-from torchmigrate.surveys import catalog_prose, catalog_rows
+from torchmigrate.surveys import catalog_rows
 from torchmigrate.surveys.catalog_rows import HELPER, LEFT, VERDICTS, Catalog, Row
 from torchmigrate.surveys.catalog_usage import Found, Lookup
 
@@ -39,7 +39,7 @@ def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> H
     above = source.position(start)[0] - 1
     places = (source.position(offset) for offset in (found.start, found.end))
     first, last = ((line - above, column) for line, column in places)
-    told = "\n".join(_lines(found, analysis)) if markdown else catalog_prose.paragraph(found.row, found.name)
+    told = "\n".join(_lines(found, analysis)) if markdown else catalog.paragraph(found.row, found.name)
     kind = MarkupKind.Markdown if markdown else MarkupKind.PlainText
     return Hover(MarkupContent(kind, told), text.between(first, last))
 
@@ -66,7 +66,7 @@ def _lines(found: Found, analysis: Analysis) -> Iterator[str]:
     yield ""
     for verdict in VERDICTS:
         if names := [
-            catalog_prose.NAMES[name].removeprefix("the ") for name, each in row.backends.items() if each == verdict
+            catalog.NAMES[name].removeprefix("the ") for name, each in row.backends.items() if each == verdict
         ]:
             helped = f" ({code(f'accel.{row.helper}')})" if verdict == HELPER else ""
             yield f"- {verdict}{helped}: {', '.join(names)}"

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.rewriting."""
+"""One file, in memory: visit it, apply fixes until nothing changes, keep guards and what they guard together."""

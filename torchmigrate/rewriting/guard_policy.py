@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.semantic import vendor_calls
+from torchmigrate.semantic import library_use
 from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
@@ -34,7 +34,7 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
 
 
 def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
-    keeps, uses = Inside(_span(f) for f in findings if _keeps(f)), vendor_calls.Uses(module)
+    keeps, uses = Inside(_span(f) for f in findings if _keeps(f)), library_use.Uses(module)
 
     @cache
     def bound(region: GuardRegion) -> int | None:

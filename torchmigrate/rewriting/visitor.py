@@ -11,7 +11,7 @@ from functools import cached_property
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.patterns import rewrite_by_patterns
+from torchmigrate.fixers.registry import rewrite_by_patterns
 from torchmigrate.rules.model import NODE_KINDS, Rule, Ruleset, literals_of
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, spelled

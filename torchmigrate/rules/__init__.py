@@ -1,1 +1,1 @@
-"""TODO torchmigrate.rules."""
+"""Rules as data: their model, and how TOML files become rules."""

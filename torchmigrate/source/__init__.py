@@ -1,1 +1,1 @@
-"""TODO torchmigrate.source."""
+"""Files as text: encoding, edits and offsets, notebooks, JSON and other text files."""

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.surveys."""
+"""What a project uses and what runs where, without rewriting it: catalog, portability, settings in force."""

@@ -13,16 +13,15 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Safety, Skipped, Unchanged, failures
 from torchmigrate.engine.worker import Done, Job, Worker
-from torchmigrate.project import builder, discovery, helper_file
-from torchmigrate.project.builder import project_root
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project import context, discovery, helper_file
+from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.rewriting import notebook_results
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.receiver import Kind, receiver_kind
-from torchmigrate.semantic.torch_use import uses_torch
 from torchmigrate.source import encoding, notebook
 from torchmigrate.surveys.catalog_rows import Catalog, Row
 from torchmigrate.syntax.resolver import literal_getattr
@@ -76,7 +75,7 @@ def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileR
                 jobs.append(Job(str(item.path), file_io.read(item.path), "check"))
             except OSError as error:
                 yield Failed(item.path, f"cannot be read: {error.strerror or error}")
-    classes = frozenset().union(*(builder.cuda_classes(job.raw) for job in jobs))
+    classes = frozenset().union(*(context.cuda_classes(job.raw) for job in jobs))
     facts = ProjectContext(project_root([path]), settings, tuple(job.path for job in jobs), classes)
     surveyor = _Surveyor(catalog, facts)
     yield from (surveyor(job)[0] for job in jobs)

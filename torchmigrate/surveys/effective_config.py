@@ -14,8 +14,8 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
-from torchmigrate.project import builder, discovery, helper_file
-from torchmigrate.project import builder as facts
+from torchmigrate.project import context, discovery, helper_file
+from torchmigrate.project import context as facts
 from torchmigrate.project.helper_file import runtime_source
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
@@ -68,7 +68,7 @@ def gather(asked: Asked, settings: Settings) -> InForce:
     project_root = facts.project_root(asked.paths)
     found = discovery.discover([project_root], settings, rules.texts)
     python = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
-    floor = None if settings.torch else builder.torch_floor(project_root)
+    floor = None if settings.torch else context.torch_floor(project_root)
     said = in_force(settings, file, asked.typed, floor)
     read = {str(f.path) for f in found if f.skipped_reason is None and f.error is None}
     named = [Path(os.path.realpath(path)) for path in asked.paths if not path.is_dir()]
@@ -140,7 +140,7 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
         return Helper(OWN, own.name, {Path(own.path): True}, own.functions)
     if settings.runtime == "package":
         return Helper(PACKAGED, helper_file.PACKAGED)
-    name = helper_file.helper_name(files, builder.telling(files, rules.has_work))
+    name = helper_file.helper_name(files, context.telling(files, rules.has_work))
     content = runtime_source()
     there = [
         Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))

@@ -9,8 +9,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate.diagnostics.finding import FileResult, Finding, Skipped, Status, Unchanged, failures
-from torchmigrate.diagnostics.source_lines import SourceLines
+from torchmigrate.diagnostics.finding import FileResult, Finding, Skipped, SourceLines, Status, Unchanged, failures
 from torchmigrate.rules.model import Rule
 
 SCORED = ("cuda", "rocm", "mps", "xpu", "npu", "cpu")  # the backends that rules name

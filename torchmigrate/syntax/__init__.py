@@ -1,1 +1,1 @@
-"""TODO torchmigrate.syntax."""
+"""Python syntax trees: scopes and bindings, qualified names, references, patterns and templates."""

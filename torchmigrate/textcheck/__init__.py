@@ -1,1 +1,1 @@
-"""TODO torchmigrate.textcheck."""
+"""Rules about files that are not Python."""

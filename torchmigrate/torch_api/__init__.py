@@ -1,1 +1,1 @@
-"""TODO torchmigrate.torch_api."""
+"""Facts about torch and the libraries around it, loaded from `torchmigrate/data`."""

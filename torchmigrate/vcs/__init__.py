@@ -1,1 +1,1 @@
-"""TODO torchmigrate.vcs."""
+"""Git, through one hardened door."""

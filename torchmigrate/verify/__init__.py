@@ -1,1 +1,1 @@
-"""Proof: the original and the rewritten project on every backend, real or simulated. Only simulated/ imports torch."""
+"""Runs original and rewritten projects on real and simulated devices, and compares what they print and write."""

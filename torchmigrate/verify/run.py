@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from torchmigrate.vcs.worktree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import Written, written
+from torchmigrate.verify.compare import Line, Written, lines, written
 from torchmigrate.verify.migration import Origins
-from torchmigrate.verify.printed import Line, lines
 from torchmigrate.verify.sandbox import Place, Project
 
 if TYPE_CHECKING:

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from torchmigrate.base.text import counted
-from torchmigrate.verify.compare import Comparison, Reference, Tolerance, comparable, compare, compare_files, reference
-from torchmigrate.verify.printed import is_poison, shape
+from torchmigrate.verify.compare import (
+    Comparison,
+    Reference,
+    Tolerance,
+    comparable,
+    compare,
+    compare_files,
+    is_poison,
+    reference,
+    shape,
+)
 from torchmigrate.verify.run import Outcome, Run, told
 
 _POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"

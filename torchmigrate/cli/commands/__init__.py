@@ -1,1 +1,1 @@
-"""TODO torchmigrate.cli.commands."""
+"""The commands, as typer reads them."""

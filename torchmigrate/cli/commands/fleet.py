@@ -17,8 +17,7 @@ from torchmigrate.cli import parameters as options
 if TYPE_CHECKING:
     from torchmigrate.fleet.executors import Executor
     from torchmigrate.fleet.report import Fleet
-    from torchmigrate.fleet.store import Store
-    from torchmigrate.fleet.task import Outcome, Summary, Task
+    from torchmigrate.fleet.task import Outcome, Store, Summary, Task
 
 
 Say = Callable[[str], None]
@@ -72,7 +71,7 @@ def fleet(
     tasks, notes = _tasks(repos, locals())
     from torchmigrate.config.resolve import cores
     from torchmigrate.fleet import executors
-    from torchmigrate.fleet.store import Store
+    from torchmigrate.fleet.task import Store
 
     say: Say = (lambda line: None) if quiet else _say
     for note in notes:

@@ -7,14 +7,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from torchmigrate.cli import completion
+from torchmigrate.cli import parameters
 from torchmigrate.cli.parameters import CatalogFormat, Output
 
 
 def rules(
     names: Annotated[
         list[str] | None,
-        Argument(metavar="NAMES", help="Packs or rules; or `test` and directories.", autocompletion=completion.tested),
+        Argument(metavar="NAMES", help="Packs or rules; or `test` and directories.", autocompletion=parameters.tested),
     ] = None,
 ) -> int:
     """List the rules, or run the cases of rules (`rules test DIR`).
@@ -34,7 +34,7 @@ def rules(
 
 
 def explain(
-    name: Annotated[str, Argument(metavar="NAME", help="A rule or a torch API.", autocompletion=completion.explained)],
+    name: Annotated[str, Argument(metavar="NAME", help="A rule or a torch API.", autocompletion=parameters.explained)],
 ) -> int:
     """Say what a rule does and why, or what becomes of a torch API.
 
@@ -51,11 +51,11 @@ def explain(
 def catalog(
     names: Annotated[
         list[str] | None,
-        Argument(metavar="NAMES", help="APIs, prefixes (`torch.cuda`), globs.", autocompletion=completion.apis),
+        Argument(metavar="NAMES", help="APIs, prefixes (`torch.cuda`), globs.", autocompletion=parameters.apis),
     ] = None,
     backend: Annotated[
         list[str] | None,
-        Option(metavar="NAMES", help="Only what departs from CUDA there.", autocompletion=completion.catalog_backends),
+        Option(metavar="NAMES", help="Only what departs from CUDA there.", autocompletion=parameters.catalog_backends),
     ] = None,
     project: Annotated[Path | None, Option(metavar="PATH", help="Only what this project uses, with counts.")] = None,
     output_format: Annotated[CatalogFormat, Option(metavar="F", help="text|markdown|json")] = CatalogFormat.TEXT,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from torchmigrate.base.text import UserError, visible
-from torchmigrate.cli import completion
+from torchmigrate.cli import parameters
 from torchmigrate.cli import parameters as options
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def report(
     torch: options.Torch = None,
     backends: Annotated[
         list[str] | None,
-        Option(metavar="NAMES", help="The columns, as mps,xpu.", autocompletion=completion.backends),
+        Option(metavar="NAMES", help="The columns, as mps,xpu.", autocompletion=parameters.backends),
     ] = None,
     output_format: Annotated[ReportFormat, Option(metavar="F", help="text|markdown|json|html")] = ReportFormat.TEXT,
     output: options.Output = None,
@@ -116,7 +116,7 @@ def _survey(
     paths: Sequence[Path], settings: Settings, plans: tuple[Plan, Plan], shown: tuple[str, ...], command: str
 ) -> Survey:
     from torchmigrate.config import config_file
-    from torchmigrate.project import builder
+    from torchmigrate.project import context
     from torchmigrate.rules import packs
     from torchmigrate.surveys import portability
     from torchmigrate.surveys.portability import Survey
@@ -126,7 +126,7 @@ def _survey(
     sites = portability.sites(safe, unsafe, root)
     apart = portability.apart(safe, root, sites, list(_left_out(settings)))
     errors = portability.errors(safe, unsafe, root)
-    inferred = builder.torch_floor(builder.project_root(paths))
+    inferred = context.torch_floor(context.project_root(paths))
     return Survey(
         root=root,
         command=command,

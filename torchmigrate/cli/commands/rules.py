@@ -16,10 +16,10 @@ from torchmigrate.cli.output import coloured, colours, columns
 from torchmigrate.config import config_file as config_
 from torchmigrate.config.resolve import check_folders, known, pack_errors
 from torchmigrate.diagnostics.finding import Changed
-from torchmigrate.formats import diff
+from torchmigrate.formats import catalog, diff
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
-from torchmigrate.surveys import catalog_prose, catalog_rows
+from torchmigrate.surveys import catalog_rows
 from torchmigrate.surveys.catalog_rows import Row
 
 
@@ -85,7 +85,7 @@ def explain(name: str) -> int:
         _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
     )
     if row:
-        print(_wrapped(catalog_prose.paragraph(row, row.name if rows.row(api) else api)))
+        print(_wrapped(catalog.paragraph(row, row.name if rows.row(api) else api)))
     elif found:
         print(f"{name}: see {counted(len(found), 'rule')}")
     else:

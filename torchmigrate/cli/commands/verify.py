@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from torchmigrate.base.text import UserError, did_you_mean
-from torchmigrate.cli import completion
+from torchmigrate.cli import parameters
 
 if TYPE_CHECKING:
     from torchmigrate.verify.session import Result
@@ -52,7 +52,7 @@ def verify(
             "--backends",
             metavar="NAMES",
             help="Of cuda,mps,xpu,npu,mtia,cpu (default: not mtia).",
-            autocompletion=completion.verified,
+            autocompletion=parameters.verified,
         ),
     ] = "cuda,mps,xpu,npu,cpu",
     steps: Annotated[int | None, Option(min=1, metavar="N", help="Only the first N lines that print numbers.")] = None,
@@ -166,13 +166,13 @@ def backends(
       torchmigrate backends
       torchmigrate backends --python .venv/bin/python
     """
-    from torchmigrate.formats import backends as report
+    from torchmigrate.formats import verify as report
     from torchmigrate.verify.backends import machine
     from torchmigrate.verify.interpreter import choose
 
     found = machine(choose(python))
     if output_format is BackendsFormat.JSON:
-        print(report.render(found))
+        print(report.render_backends(found))
     else:
         print("\n".join(report.lines(found)))
     return 0

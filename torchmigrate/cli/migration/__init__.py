@@ -1,1 +1,1 @@
-"""TODO torchmigrate.cli.migration."""
+"""How `apply` and `check` run: plan, ask, guard, save, write, report."""

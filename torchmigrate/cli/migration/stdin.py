@@ -14,7 +14,7 @@ from torchmigrate.cli.migration import render
 from torchmigrate.cli.output import Progress
 from torchmigrate.config.resolve import pack_errors, settings_for
 from torchmigrate.diagnostics.finding import Changed, FileResult, Unchanged
-from torchmigrate.engine import overlay
+from torchmigrate.engine import planner
 from torchmigrate.project.discovery import Selection
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(request: Request, given: dict[str, Any]) -> int:
     answer = raw
     try:
         settings = settings_for(request.paths, **given)
-        only = overlay.selection(path, raw)
+        only = planner.text_selection(path, raw)
         plan = _plan(request, settings, only)
         if request.command != "apply":
             return render.tell(plan, request, settings, only)
@@ -50,7 +50,7 @@ def _plan(request: Request, settings: Settings, only: Selection) -> Plan:
     (path,) = request.paths
     mode = "check" if request.command == "check" else "apply"
     with pack_errors(), Progress(shown=not request.quiet) as progress:
-        plan = overlay.plan(path, only.texts[str(path)], settings, mode, progress)
+        plan = planner.plan_text(path, only.texts[str(path)], settings, mode, progress)
     notes = [*plan.notes, *_unwritten(plan.results, path)]
     return replace(plan, results=list(_of_text(plan.results, only)), notes=notes)
 

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.fixers.api."""
+"""Fixers for the APIs of torch: autocast, streams, distributed, tensor types, compile."""

@@ -1,4 +1,4 @@
-"""Fully sharded models: the device that FSDP moves a module to, and where there is no FSDP at all."""
+"""Process groups: the backend's name, FSDP, memory shared between processes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,166 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.hazard.float64 import names_device
 from torchmigrate.semantic.device_expr import wrapped
+from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
-from torchmigrate.semantic.torch_use import first_call
 from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.resolver import chain_of
+
+_BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
+_STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
+_HELPER = "accel.dist_backend()"
+# "nccl" among the arguments of something else: `mp.spawn(run, args=(size, "nccl"))`
+_PASSED = re.compile(r"""(?<!init_process_group)[(,]\s*["'](nccl|NCCL)["']\s*[,)]""")
+
+
+def nccl(site: RuleContext) -> Iterator[Finding]:
+    node = site.node
+    if isinstance(node, ast.Call):
+        yield from _handed_on(site, node)
+        return
+    plain = not isinstance(node, ast.Constant) or node.value in ("nccl", "NCCL")
+    outer, up = node, site.parent
+    while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
+        outer, up = up, site.module.parent(up)
+    match up:
+        case ast.Call() if outer in up.args and _callee(site, up) in _STARTS:
+            yield site.replace(node, _HELPER) if plain else _composed(site)
+        case ast.Call(args=[*_, ast.Constant(str(first)), last]) if last is outer and plain and _BACKEND.search(first):
+            if _callee(site, up) in ("get", "getenv", "getattr", "pop", "setdefault"):
+                yield site.replace(node, _HELPER)
+        case ast.keyword(arg):
+            yield from _keyword(site, node, outer, site.module.parent(up), arg or "", plain)
+        case ast.Assign() | ast.AnnAssign() if plain:
+            target = up.targets[0] if isinstance(up, ast.Assign) else up.target
+            if _BACKEND.search(_target(target)):
+                yield device_defaults.at_import_checked(site, node, _HELPER)
+        case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and not (
+            isinstance(node, ast.Constant) and node.value == "NCCL"
+        ):
+            yield from _compared(site, up)
+        case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(site, _parameter(up, outer)):
+            yield site.note("a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function")
+        case ast.Dict() if plain:
+            key = next((k for k, v in zip(up.keys, up.values, strict=True) if v is outer), None)
+            if isinstance(key, ast.Constant) and _BACKEND.search(str(key.value)):
+                yield site.replace(
+                    node,
+                    _HELPER,
+                    Safety.UNSAFE,
+                    f"{site.rule.message}; the dict may be a configuration that is only read",
+                )
+
+
+def _callee(site: RuleContext, call: ast.Call) -> str:
+    return (site.module.resolve(call.func) or "").rpartition(".")[2] or _last(call)
+
+
+def _last(call: ast.Call) -> str:
+    return str(chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+
+
+def _target(target: ast.expr) -> str:
+    match target:
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+            return name
+    return ""
+
+
+_STORED = {
+    "dict": "a configuration file may be run where the helper cannot be imported",
+    "Namespace": "options may be stored, and read on another machine",
+}
+
+
+def _composed(site: RuleContext) -> Finding:
+    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', spelled(site.module))
+    return site.note(
+        f'a composed backend: {here} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
+    )
+
+
+def _keyword(
+    site: RuleContext, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool
+) -> Iterator[Finding]:
+    last = _callee(site, call) if isinstance(call, ast.Call) else ""
+    if not plain:
+        if arg == "backend" and last in _STARTS:
+            yield _composed(site)
+    elif _BACKEND.search(arg):
+        why = _STORED.get(last)
+        yield site.replace(node, _HELPER, *((Safety.UNSAFE, f"{site.rule.message}; {why}") if why else ()))
+    elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(site.module.statement(call)):
+        yield from _option(site, node, call)
+
+
+def _option(site: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
+    """click's options are decorators, which run at import, and take a function; a dataclass has `default_factory`."""
+    up = site.module.parent(node)
+    if isinstance(site.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield site.replace(node, "accel.dist_backend")
+    elif (
+        site.module.resolve(call.func) in (None, "dataclasses.field")
+        and _callee(site, call) == "field"
+        and isinstance(up, ast.keyword)
+    ):
+        yield site.replace(up, "default_factory=accel.dist_backend")
+    else:
+        yield device_defaults.at_import_checked(site, node, _HELPER)
+
+
+def _compared(site: RuleContext, up: ast.Compare) -> Iterator[Finding]:
+    """`backend == "nccl"`: both ends change together, so only where this file chooses the backend."""
+    text, ours = site.module.source.text, re.escape(spell("accel.dist_backend", spelled(site.module)))
+    if not re.search(
+        rf"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|{ours}\(\)|init_process_group\(\s*['\"]nccl",
+        text,
+    ):
+        return
+    if not _BACKEND.search(_target(up.left) or _last_of(up.left)):
+        return
+    if re.search(r"==\s*['\"]gloo['\"]", text):
+        yield site.note(
+            "compared with nccl and, elsewhere, with gloo, which is what the CPU gets: look at both branches"
+        )
+    else:
+        yield site.replace(site.node, _HELPER)
+
+
+def _last_of(node: ast.expr) -> str:
+    return _last(node) if isinstance(node, ast.Call) else ""
+
+
+def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    named = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
+    named += zip(arguments.kwonlyargs, (d or ast.Constant(None) for d in arguments.kw_defaults), strict=True)
+    return next((a.arg for a, value in named if value is default), "")
+
+
+def _settled(site: RuleContext, name: str) -> bool:
+    """Whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
+    ours = re.escape(spell("accel.dist_backend", spelled(site.module)))
+    return bool(re.search(rf"({ours}\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text))
+
+
+def _handed_on(site: RuleContext, call: ast.Call) -> Iterator[Finding]:
+    """`init_process_group(backend)`, a parameter whose default is nccl: the helper changes nothing but "nccl"."""
+    value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
+    if not isinstance(value, ast.Name):
+        return
+    found = site.scope.find(value.id)
+    owner = found[0].node if found and len(found[1]) == 1 else None
+    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        defaults = [*owner.args.defaults, *owner.args.kw_defaults]
+        mine = [d for d in defaults if d is not None and _parameter(owner.args, d) == value.id]
+        nccl = any(isinstance(d, ast.Constant) and d.value in ("nccl", "NCCL") for d in mine)
+        if nccl or (not mine and _PASSED.search(site.module.source.text)):
+            yield site.replace(value, f"accel.dist_backend({value.id})")
+
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
 _MPS = "MPS has no collectives and raises AttributeError"

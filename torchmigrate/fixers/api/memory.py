@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.api.amp import helper_class
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.torch_use import uses_torch
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
 

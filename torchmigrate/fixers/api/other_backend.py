@@ -14,9 +14,9 @@ from torchmigrate.fixers.api.memory import seeded_beside
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
 from torchmigrate.semantic.guard_regions import mentions_others, portable_chain, portable_expression
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
-from torchmigrate.semantic.torch_use import uses_torch
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.torch_api.names import BACKEND
 

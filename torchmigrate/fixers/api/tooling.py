@@ -10,7 +10,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.float64 import on_cpu
-from torchmigrate.semantic.torch_use import first_call, is_for_devices
+from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.torch_api.names import PROVIDER
 

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.fixers.device."""
+"""Fixers for device strings, device arguments, availability tests and indices."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import Device
+from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
-from torchmigrate.semantic.torch_use import is_imported
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line

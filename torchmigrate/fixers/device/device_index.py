@@ -1,4 +1,4 @@
-"""Integers in device positions: `.to(0)`, `.to(rank)`, `torch.device(0)`, `device=0` mean a CUDA index (T2)."""
+"""An index of a device, and lists of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.spelling import asks_accelerator
-from torchmigrate.semantic.torch_use import uses_torch
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.semantic.device_expr import wrapped
+from torchmigrate.semantic.library_use import uses_torch
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.expression import spell
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -66,68 +68,50 @@ def index_safety(node: ast.expr) -> Safety | None:
     return None
 
 
-STARTS = re.compile(r"\b(Popen|Process|submit|apply_async|check_call)\(|\bsubprocess\.run\(")
-_AT_LEAST_ONE = "max(1, accel.device_count())"
-
-
-def count(site: RuleContext) -> Iterator[Finding]:
-    if site.call is not None and not site.call.args and divides_or_spawns(site):
-        yield site.replace(site.call, _AT_LEAST_ONE)
+def device_ids(site: RuleContext) -> Iterator[Finding]:
+    call = site.call
+    if call is None:
         return
-    yield site.rewrite("torch.cuda.device_count", "accel.device_count", site.ref) or site.note()
+    given = {k.arg: k.value for k in call.keywords}
+    if len(call.args) > 1 and not any(isinstance(a, ast.Starred) for a in call.args[:2]):
+        given["device_ids"] = call.args[1]
+    for name in ("device_ids", "output_device"):
+        node = given.get(name)
+        if node is not None and not _is_none(node) and not _is_ours(site, node):
+            yield site.fix(_wrapped(site, node, name))
 
 
-def divides_or_spawns(site: RuleContext) -> bool:
-    node, up = site.node, site.parent
-    if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.Or) and up.values[-1] is node:
-        node, up = up, site.module.parent(up)  # `args.nproc or torch.cuda.device_count()`
-    match up:
-        case ast.BinOp(ast.Constant(str()) | ast.JoinedStr(), ast.Mod(), _):
-            return False  # "%d devices" % torch.cuda.device_count()
-        case ast.BinOp(_, ast.Mod() | ast.FloorDiv() | ast.Div(), right):
-            return right is node
-        case ast.keyword("nprocs"):
-            return True
-        case ast.Assign([target], value) if value is node and (name := chain_of(target)):
-            return _used_so(site, name)
-    return False
+def _wrapped(site: RuleContext, node: ast.expr, name: str) -> list[Edit]:
+    """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
+    start, end = site.module.span(node)
+    opening = spell(f"accel.{name}(", spelled(site.module))
+    if isinstance(node, ast.List) and len(node.elts) == 1:
+        inner = site.module.span(node.elts[0])
+        around = site.module.source.utf8[start : inner[0]] + site.module.source.utf8[inner[1] : end]
+        if around.replace(b" ", b"") in (b"[]", b"[,]"):
+            return [Edit(start, inner[0], opening), Edit(inner[1], end, ")")]
+    return wrapped(site.module, node, opening)
 
 
-def _used_so(site: RuleContext, name: str) -> bool:
-    """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
-    text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
-    divides = re.search(rf"[^'\"\s]\s*(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
-    return bool(divides or _starts(site.module, name)) and not is_asked(site.module, name)
+def _is_ours(site: RuleContext, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and helper_function(site.module, node.func) is not None
 
 
-def _starts(module: SemanticModel, name: str) -> bool:
-    """Whether a loop starts a process for each: `for rank in range(n): Popen(...)`."""
-    return f"range({name})" in _starting(module)
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
-@query
-def _starting(module: SemanticModel) -> set[str]:
-    """What loops that start processes go over."""
-    loops = (s for s in module.scopes.statements if isinstance(s, ast.For) and STARTS.search(module.text(s)))
-    return {ast.unparse(loop.iter) for loop in loops}
+def device_id(site: RuleContext) -> Iterator[Finding]:
+    barrier = site.qualified == "torch.distributed.barrier"
+    name, helper = ("device_ids", "accel.device_ids(") if barrier else ("device_id", "accel.output_device(")
+    given = next((k.value for k in site.call.keywords if k.arg == name), None) if site.call is not None else None
+    if given is not None and not _stays(site, given, helper):
+        yield site.fix(wrapped(site.module, given, helper))
 
 
-def is_asked(module: SemanticModel, name: str) -> bool:
-    """Whether the file compares a variable or takes it for a condition: `n > 1`, not `rank % n == 0`."""
-    return name in _all_asked(module)
-
-
-@query
-def _all_asked(module: SemanticModel) -> set[str | None]:
-    return {chain_of(value) for node in module.nodes for value in _asked(node)}
-
-
-def _asked(node: ast.AST) -> list[ast.expr]:
-    match node:
-        case ast.Compare(left, _, comparators):
-            return [left, *comparators]
-        case ast.BoolOp(_, values):
-            return values
-        case ast.UnaryOp(ast.Not(), value) | ast.If(value) | ast.IfExp(value) | ast.While(value) | ast.Assert(value):
-            return [value]
-    return []
+def _stays(site: RuleContext, given: ast.expr, helper: str) -> bool:
+    """None, the helper's, or a file that asks torch.accelerator and so is portable by its own means."""
+    none = isinstance(given, ast.Constant) and given.value is None
+    ours = site.module.text(given).startswith(spell(helper, spelled(site.module)))
+    native = site.module.facts.settings.style == "native"
+    return none or ours or (not native and asks_accelerator(site.module))

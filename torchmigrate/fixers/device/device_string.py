@@ -12,9 +12,9 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.device.device_idiom import is_idiom
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
-from torchmigrate.semantic.torch_use import uses_torch
 from torchmigrate.syntax.resolver import chain_of
 
 _OWN_RULES = re.compile(

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_blocking, wrapped
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.receiver import Kind, receiver_kind
 from torchmigrate.semantic.spelling import asks_accelerator, spelled
-from torchmigrate.semantic.torch_use import uses_torch
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
 

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.fixers.hazard."""
+"""Fixers that report what works on CUDA and fails elsewhere."""

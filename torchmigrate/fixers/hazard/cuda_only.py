@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.library_use import first_call, is_imported
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.torch_use import first_call, is_imported
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.torch_use import uses_torch
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import Scope
 

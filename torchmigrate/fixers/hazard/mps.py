@@ -10,8 +10,8 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.float64 import on_cpu
+from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.torch_use import first_call, uses_torch
 
 _RANDOM = re.compile(
     r"[Dd]rop_?([Oo]ut|[Pp]ath)|\b(torch|F)\.(rand|bernoulli|normal)|\b(rand_like|randn_like|rrelu|RReLU)\b"

@@ -1,1 +1,1 @@
-"""TODO torchmigrate.formats.portability."""
+"""Formatters of the command `report`."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from torchmigrate import __version__
 from torchmigrate.base.text import counted, shorten
 from torchmigrate.formats.markdown import cell, code, folded, plain
+from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
-from torchmigrate.surveys.portability_prose import STATIC, apart, first_places, tally, verdict
 
 _PLACES = 3  # of a reason
 _LISTED = 10  # of each thing that needs a person: a pull request's body ends at 65,536 characters

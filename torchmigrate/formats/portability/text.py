@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typer import style
 
 from torchmigrate.base.text import counted, shorten, visible_lines
+from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, percent
-from torchmigrate.surveys.portability_prose import STATIC, apart, first_places, tally, verdict
 
 WIDTH = 80
 _PLACES = 3  # of a reason

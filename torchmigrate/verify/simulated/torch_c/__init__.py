@@ -1,1 +1,1 @@
-"""TODO torchmigrate.verify.simulated.torch_c."""
+"""What a simulated device puts in the place of torch's compiled parts."""
