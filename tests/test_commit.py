@@ -130,7 +130,7 @@ def test_each_step_is_what_its_packs_alone_would_give(project: Path, cli: Cli, m
     steps = git(project, "rev-list", "--reverse", f"{base}..HEAD").split()[1:]
     for at_step, commit in enumerate(steps, 1):
         packs = frozenset(["device", "amp", "memory", "stream"][:at_step])
-        monkeypatch.setattr(context, "Facts", partial(ProjectContext, fixing=packs))
+        monkeypatch.setattr(context, "ProjectContext", partial(ProjectContext, fixing=packs))
         git(project, "checkout", "-q", base)
         plan = planner.plan([project], Settings(root=project), 1, "apply")
         wanted = {r.path: r.after.decode() for r in plan.results if isinstance(r, Changed)}

@@ -87,7 +87,7 @@ def start(where: Path, source: str) -> None:
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callable[[Block], tuple[list[int], str]]:
     """Run a block of commands: those of torchmigrate alone in this process, others by bash."""
-    monkeypatch.setattr(reader, "load_rule", RULE)
+    monkeypatch.setattr(packs, "load_rule", RULE)
     monkeypatch.setattr(catalog_rows, "read", ROWS)
     tools = tmp_path / "bin"
     tools.mkdir()

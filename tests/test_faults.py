@@ -76,7 +76,7 @@ class Project:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not change is worked out once, not at each of some hundred runs; processes die here, no disk does."""
-    monkeypatch.setattr(reader, "load", cache(lambda paths=(), cases=True, load=packs.load: load(paths, cases)))
+    monkeypatch.setattr(packs, "load", cache(lambda paths=(), cases=True, load=packs.load: load(paths, cases)))
     monkeypatch.setattr(git_tree, "repository", cache(git_tree.repository))
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     command = typer.main.get_command(app.app)

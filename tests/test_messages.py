@@ -158,7 +158,7 @@ def read_once() -> Iterator[None]:
     read_ours = functools.cache(lambda path: read(path))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "load_rule", load_rule)
+        patch.setattr(packs, "load_rule", load_rule)
         patch.setattr(
             catalog_rows, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
         )

@@ -22,6 +22,7 @@ from torchmigrate.syntax.pattern import check_template, compile_pattern
 RULES = packs.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]
 BACKENDS = {"cpu", "cuda", "rocm", "mps", "xpu", "npu", "mtia", "hpu", "mlu", "musa", "xla", "privateuse1"}
+SHARED = {"torchmigrate.fixers.device.device_defaults"}  # what other fixers call
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
 _HOST = re.compile(r"https?://([^/\"' )]+)")
 _KNOWN_HOSTS = {"docs.pytorch.org", "pytorch.org", "github.com", "example.org"}
@@ -99,11 +100,12 @@ def test_ids_are_unique_and_are_paths() -> None:
     assert [i for i, r in RULES.rules.items() if r.id != i] == []
 
 
-def test_every_transform_exists_and_is_used() -> None:
-    named = {r.transform for r in RULES.rules.values() if r.transform}
-    assert named == registry.NAMES
-    for name in sorted(registry.NAMES):
-        assert inspect.isgeneratorfunction(getattr(importlib.import_module(f"torchmigrate.transforms.{name}"), name))
+def test_every_fixer_exists_and_is_used() -> None:
+    found = [registry.find(rule) for rule in RULES.rules.values() if rule.fixer]
+    for fixer in found:
+        assert inspect.isgeneratorfunction(getattr(importlib.import_module(fixer.module), fixer.function)), fixer
+    used = {fixer.module for fixer in found}
+    assert {f"torchmigrate.fixers.{path.replace('/', '.')}" for path in registry.modules()} - used == SHARED
 
 
 def test_every_rule_gets_a_place_in_the_table(rules: DispatchTable) -> None:
@@ -141,10 +143,10 @@ def test_the_helper_has_what_templates_call(rule: Rule) -> None:
     assert helped(" ".join(texts)) - {"py"} - helper_names() == set()
 
 
-def test_the_helper_has_what_transforms_write() -> None:
+def test_the_helper_has_what_fixers_write() -> None:
     own = helper_names()
     missing = {}
-    for path in sorted(Path(registry.__file__).parent.glob("*.py")):
+    for path in sorted(Path(registry.__file__).parent.rglob("*.py")):
         strings = [
             n.value
             for n in ast.walk(ast.parse(path.read_text()))
