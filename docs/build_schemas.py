@@ -1,4 +1,4 @@
-"""Writes torchmigrate/schemas/*.json, and the table of docs/configuration.md: python docs/build_schemas.py
+"""Writes torchmigrate/data/schemas/*.json, and the table of docs/configuration.md: python docs/build_schemas.py
 
 Draft 7: what taplo (Even Better TOML) and SchemaStore read. What a key holds comes from the readers themselves; what
 stands here is what they cannot say: a description of each key, and which keys go together."""
@@ -13,7 +13,6 @@ from typing import Any
 from torchmigrate.base.schema import Kind
 from torchmigrate.config.config_file import toml
 from torchmigrate.config.keys import KEYS, NAME
-from torchmigrate.fixers import registry
 from torchmigrate.project import helper_file
 from torchmigrate.rules import packs, reader
 from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE
@@ -33,8 +32,8 @@ RULE = {
     "see": "Links to what is documented elsewhere.",
     "message": "What a finding says. The summary, if it is left out; of a text rule with {match} and its groups.",
     "blocks": "A finding keeps a test for CUDA around it as it is.",
-    "transform": "The Python function that finds and rewrites, one of torchmigrate's.",
-    "on": "What the transform is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
+    "fixer": "The Python function that finds and rewrites: `device/tensor_cuda`, `hazard/mps:sparse`.",
+    "on": "What the fixer is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
     "literals": "Of these a file must hold one, or the rule is not asked. Else they follow from what it looks for.",
     "rewrite": "An expression and what it becomes. The first that matches counts.",
     "case": "A test, and the first one the documentation's example.",
@@ -128,7 +127,7 @@ def _name() -> Json:
 def rule_schema() -> Json:
     """`<pack>/<rule>.toml`: about Python, or about text."""
     found = _described(reader.KEYS["rule"], RULE)
-    found["transform"]["enum"] = sorted(registry.NAMES)
+    found["fixer"]["enum"] = sorted({rule.fixer for rule in packs.load(cases=False).rules.values() if rule.fixer})
     asked = [{"enum": sorted(NODE_KINDS | STRING_KINDS)}, {"type": "string", "pattern": r"^(torch\.|\.|accel\.)"}]
     found["on"] |= {"minItems": 1, "items": {"anyOf": asked}}
     found["rewrite"]["items"] = _rewrite()
@@ -137,9 +136,9 @@ def rule_schema() -> Json:
     found["case"]["items"] = _table(_described(reader.KEYS["case"], CASE), ["title", "before"])
     for key in ("rewrite", "pattern", "where"):
         found[key]["minItems"] = 1
-    matches = [{"required": [key]} for key in ("rewrite", "transform", "pattern")]
+    matches = [{"required": [key]} for key in ("rewrite", "fixer", "pattern")]
     return _schema("A rule of torchmigrate", "<pack>/<rule>.toml; the path is its name.", found,
-        required=["summary", "safety", "why"], dependencies={"on": ["transform"], "transform": ["on"]},
+        required=["summary", "safety", "why"], dependencies={"on": ["fixer"], "fixer": ["on"]},
         anyOf=matches, **{"if": {"required": ["pattern"]}, "then": _about_text(), "else": _about_python()})  # fmt: skip
 
 
@@ -153,7 +152,7 @@ def _about_text() -> Json:
     case = {"properties": {"case": {"items": {"required": ["file"]}}}}
     either = {"anyOf": [{"required": ["match"]}, {"required": ["files"]}]}
     without_files = {"properties": {"pattern": {"items": either}}}
-    of_python = dict.fromkeys(("transform", "on", "rewrite", "blocks"), False)
+    of_python = dict.fromkeys(("fixer", "on", "rewrite", "blocks"), False)
     return {
         "properties": {"safety": {"const": "display"}, **of_python},
         "allOf": [case, {"anyOf": [{"required": ["files"]}, {"required": ["where"]}]}],
@@ -227,7 +226,7 @@ def pages() -> dict[Path, str]:
     """Each written file with the text that it ought to have."""
     about_settings = {"config": config_schema(), "pyproject": pyproject_schema()}
     schemas = {**about_settings, "rule": rule_schema(), "catalog": catalog_schema()}
-    folder = HERE.parent / "torchmigrate" / "schemas"
+    folder = HERE.parent / "torchmigrate" / "data" / "schemas"
     found = {folder / f"{name}.json": json.dumps(s, indent=2, ensure_ascii=False) + "\n" for name, s in schemas.items()}
     page = HERE / "configuration.md"
     head, rest = page.read_text(encoding="utf-8").split(MARKS[0])

@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 
 from torchmigrate.verify import session
 from torchmigrate.verify.migration import Migration, Origins
+from torchmigrate.verify.run import simulated_environment
 from torchmigrate.verify.sandbox import Sandbox
 from torchmigrate.verify.verdict import Kind, Verdict
 
@@ -106,9 +107,7 @@ def verified(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         project.mkdir()
         shutil.copy(folder / "original.py", project / "train.py")
         if (weights := folder / "make_weights.py").exists():
-            subprocess.run(
-                [sys.executable, str(weights)], cwd=project, env=run.simulated_environment("cuda"), check=True
-            )
+            subprocess.run([sys.executable, str(weights)], cwd=project, env=simulated_environment("cuda"), check=True)
 
         def careless(sandbox: Sandbox, settings: object) -> Migration:
             shutil.copy(folder / "port.py", sandbox.rewritten / "train.py")

@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT, Ran, git
 from doc_pages import OUTPUT, Block, blocks, missing
 
-from torchmigrate.rules import packs, reader
+from torchmigrate.rules import packs
 from torchmigrate.surveys import catalog_rows
 
 DOCS = ROOT / "docs"

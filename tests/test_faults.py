@@ -16,7 +16,7 @@ from conftest import git, write_tree
 from faults import FULL, KILLED, REFUSED, Points, in_child, say
 
 from torchmigrate.cli import app
-from torchmigrate.rules import packs, reader
+from torchmigrate.rules import packs
 from torchmigrate.vcs import git_tree
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="faults are put into a fork of the warmed process")

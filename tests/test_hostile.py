@@ -102,7 +102,7 @@ if __name__ == "__main__":
     assert not canary.exists(), canary.read_text()
 
 
-def test_a_pack_names_transforms_and_no_modules(here: Path, cli: Cli) -> None:
+def test_a_pack_names_fixers_and_no_modules(here: Path, cli: Cli) -> None:
     canary = planted(here)
     for name in ("os", "libcst", "../accel", "torchmigrate.cli.app", "__init__"):
         write_tree(
@@ -110,11 +110,11 @@ def test_a_pack_names_transforms_and_no_modules(here: Path, cli: Cli) -> None:
             {
                 "pyproject.toml": '[tool.torchmigrate]\nrule-paths = ["packs"]\n',
                 "packs/own/one.toml": 'summary = "s"\nsafety = "safe"\nwhy = "w"\n'
-                f'transform = "{name}"\non = ["torch.zeros"]\n',
+                f'fixer = "{name}"\non = ["torch.zeros"]\n',
             },
         )
         ran = cli("check")
-        assert (ran.status, "there is no transform" in ran.err) == (2, True), ran.err
+        assert (ran.status, "there is no fixer" in ran.err) == (2, True), ran.err
     assert not canary.exists()
 
 

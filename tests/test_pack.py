@@ -33,9 +33,9 @@ BAD = {
     "unknown key": (HEAD + 'sumary = "a"\n', 4, "unknown key `sumary`", "did you mean `summary`?"),
     "unknown key, nothing like it": (HEAD + "zzz = 1\n", 4, "unknown key `zzz`", "known keys:"),
     "nothing to match": (HEAD, 1, "nothing to match", "[[rewrite]]"),
-    "a transform without on": (HEAD + 'transform = "seed"\n', 1, "belong together", "lists what"),
-    "on without a transform": (HEAD + 'on = ["torch.x"]\n' + REWRITE, 4, "belong together", "lists what"),
-    "on that nothing asks": (HEAD + 'transform = "seed"\non = ["numpy.x"]\n', 5, "'numpy.x'", "a node kind"),
+    "a fixer without on": (HEAD + 'fixer = "api/memory:manual_seed"\n', 1, "belong together", "lists what"),
+    "on without a fixer": (HEAD + 'on = ["torch.x"]\n' + REWRITE, 4, "belong together", "lists what"),
+    "on that nothing asks": (HEAD + 'fixer = "api/memory:stream"\non = ["numpy.x"]\n', 5, "'numpy.x'", "a node kind"),
     "rewrite without match": (HEAD + '[[rewrite]]\nwith = "x"\n', 4, "`match` is missing", "match ="),
     "match that is no expression": (
         HEAD + '[[rewrite]]\nmatch = "torch.f("\nwith = "x"\n',
@@ -262,7 +262,7 @@ def test_literals_cover_every_rule_and_no_more(tmp_path: Path) -> None:
         "a/two": '[[rewrite]]\nmatch = "torch.f($x)"\nwith = "g($x)"\n',
         "a/three": '[[rewrite]]\nmatch = "$x.nonblock()"\nwith = "$x"\n',
         "a/four": 'literals = ["fff"]\n' + REWRITE,
-        "a/five": 'transform = "seed"\non = ["string:device", "If"]\nliterals = ["mps"]\n',
+        "a/five": 'fixer = "api/memory:manual_seed"\non = ["string:device", "If"]\nliterals = ["mps"]\n',
     }
     rules = [rule_of(HEAD + text, tmp_path, name) for name, text in texts.items()]
     assert set(literals_of(rules)) == {b"cuda", b"f", b"nonblock", b"mps"}

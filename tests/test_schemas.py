@@ -176,9 +176,9 @@ BAD_RULES: dict[str, dict[str, Any]] = {
     "where of an unknown kind": {**RULE, "rewrite": [{**REWRITES, "where": {"x": "tensor"}}]},
     "a rewrite's safety": {**RULE, "rewrite": [{**REWRITES, "safety": "maybe"}]},
     "a rewrite's torch": {**RULE, "rewrite": [{**REWRITES, "torch": "new"}]},
-    "a transform without on": {**RULE, "transform": "seed"},
-    "on without a transform": {**PYTHON, "on": ["torch.x"]},
-    "on that nothing asks": {**RULE, "transform": "seed", "on": ["numpy.x"]},
+    "a fixer without on": {**RULE, "fixer": "api/memory:manual_seed"},
+    "on without a fixer": {**PYTHON, "on": ["torch.x"]},
+    "on that nothing asks": {**RULE, "fixer": "api/memory:manual_seed", "on": ["numpy.x"]},
     "a case without before": {**PYTHON, "case": [{"title": "t"}]},
     "a case's unknown key": {**PYTHON, "case": [{**CASE, "befor": "x"}]},
     "a case's todo": {**PYTHON, "case": [{**CASE, "todo": "yes"}]},
@@ -187,7 +187,7 @@ BAD_RULES: dict[str, dict[str, Any]] = {
     "files without a pattern": {**PYTHON, "files": ["*.txt"]},
     "where without a pattern": {**PYTHON, "where": [{"files": ["*.txt"]}]},
     "text that rewrites": {**TEXT, "safety": "safe"},
-    "text with a transform": {**TEXT, "transform": "seed", "on": ["torch.x"]},
+    "text with a fixer": {**TEXT, "fixer": "api/memory:manual_seed", "on": ["torch.x"]},
     "text that blocks": {**TEXT, "blocks": True},
     "a pattern without files": {**RULE, "pattern": [{"match": "x"}]},
     "a pattern without match or files": {**RULE, "where": [{"files": ["a"]}], "pattern": [{"message": "x"}]},
@@ -213,7 +213,7 @@ ONLY_READ: dict[str, dict[str, Any]] = {
 }
 GOOD_RULES: dict[str, dict[str, Any]] = {
     "python": {**PYTHON, "backends": ["mps"], "see": ["u"], "case": [{**CASE, "after": "y", "finding": False}]},
-    "a transform": {**RULE, "transform": "seed", "on": ["torch.cuda.seed", ".seed", "If", "string:device"]},
+    "a fixer": {**RULE, "fixer": "api/memory:manual_seed", "on": ["torch.cuda.seed", ".seed", "If", "string:device"]},
     "text": {**TEXT, "case": [{**CASE, "file": "x.txt"}]},
     "text by where": {**RULE, "where": [{"files": ["a"], "line": "x"}], "pattern": [{"match": "x"}]},
     "files by name": {**RULE, "where": [{"files": ["a"]}], "pattern": [{"files": ["a.lock"]}]},
@@ -257,9 +257,9 @@ def test_rules_that_both_take(name: str, tmp_path: Path) -> None:
     assert (reads_rule(GOOD_RULES[name], tmp_path), takes("rule", GOOD_RULES[name])) == (True, True)
 
 
-def test_a_transform_that_is_not_there() -> None:
+def test_a_fixer_that_is_not_there() -> None:
     """The dispatch table refuses it, not the reader."""
-    assert not takes("rule", {**RULE, "transform": "sed", "on": ["torch.x"]})
+    assert not takes("rule", {**RULE, "fixer": "api/memory:manual_sed", "on": ["torch.x"]})
 
 
 VERDICTS = dict.fromkeys(("cuda", "mps", "xpu", "npu", "hpu", "mtia", "cpu"), "works")

@@ -64,7 +64,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
     """A machine whose Python imports a torch that is nothing, and what it has besides."""
     write_tree(tmp_path / "modules", {"torch.py": TORCH})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
-    real = run.simulated_environment
+    real = run.environment
 
     def environment(backend: str, *, evidence: str, **rest: object) -> dict[str, str]:
         made = real(backend, evidence=evidence, **rest)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from torchmigrate.verify import run
+from torchmigrate.verify.run import simulated_environment
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -29,7 +29,7 @@ def ended(tmp_path: Path) -> Callable[..., list[Record]]:
     def run(text: str, *command: str, status: int | None = 1, **variables: str) -> list[Record]:
         reports = tmp_path / "reports"
         (tmp_path / "program.py").write_text(textwrap.dedent(text))
-        told = run.simulated_environment("cpu", evidence="cpu", reports=reports, project=tmp_path)
+        told = simulated_environment("cpu", evidence="cpu", reports=reports, project=tmp_path)
         words = [sys.executable, *(command or ("program.py",))]
         done = subprocess.run(
             words, cwd=tmp_path, env={**told, **variables}, capture_output=True, text=True, timeout=120
@@ -131,7 +131,7 @@ def test_syntax_error_has_its_line(tmp_path, ended) -> None:
 
 def test_reports_that_cannot_be_written_disturb_nothing(tmp_path, ended) -> None:
     (tmp_path / "file").touch()
-    told = run.simulated_environment("cpu", evidence="cpu", reports=tmp_path / "file" / "x", project=tmp_path)
+    told = simulated_environment("cpu", evidence="cpu", reports=tmp_path / "file" / "x", project=tmp_path)
     (tmp_path / "program.py").write_text("raise ValueError('x')")
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=told, capture_output=True, text=True)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "ValueError: x")

@@ -238,7 +238,7 @@ def _baselines() -> Iterator[bytes]:
 _TOML = ("[[", "]]", "'''", '"""', "\\u0000", "\\", " = ", "{", "}", "true", "1979-05-27", "nan", "#", "\r\n")
 _RULE = (
     *_TOML, "[[rewrite]]", "[[case]]", "[[pattern]]", "[[where]]", "summary", "safety", "why", "match", "with", "native",
-    "torch", "where", "transform", "on", "files", "message", "literals", "backends", "$x", "$$a", "torch.cuda.f",
+    "torch", "where", "fixer", "on", "files", "message", "literals", "backends", "$x", "$$a", "torch.cuda.f",
     "accel.", "string:device", "unless", "alternative", "siblings", "(?P<at>", "(?P<library>", "{match}", "{instead}",
     "safe", "unsafe", "display", "finding", "title", "before", "after", "beside", "under", "line", "blocks", "see",
 )  # fmt: skip

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO, cast
+from typing import TYPE_CHECKING, Self, TextIO
 
 from torchmigrate.base.text import UserError, visible, visible_lines
 from torchmigrate.formats import diff
@@ -102,22 +102,29 @@ def body(report: Report, request: Request, settings: Settings, facts: ProjectCon
 
 
 def _document(report: Report, request: Request, settings: Settings, facts: ProjectContext | None) -> Iterable[str]:
-    from importlib import import_module
-
     from torchmigrate.formats.positions import base_of
     from torchmigrate.rules import packs
 
     name = request.output_format.value
-    layout = import_module(f"torchmigrate.formats.{name}")  # of eight, the one that was asked for
     if name == "json":
-        return [layout.render(report)]
+        from torchmigrate.formats import json
+
+        return [json.render(report)]
     base = base_of(report)
-    if name == "github":
-        return cast("Iterable[str]", layout.lines(report, base))
-    if name not in ("sarif", "markdown"):
-        return [layout.render(report, base)]
+    if name in ("github", "gitlab", "junit"):
+        from torchmigrate.formats import ci
+
+        if name == "github":
+            return ci.render_github(report, base)
+        return [ci.render_gitlab(report, base) if name == "gitlab" else ci.render_junit(report, base)]
     rules = packs.load(settings.rule_paths, cases=False).rules
-    return [layout.render(report, base, rules, facts) if name == "sarif" else layout.render(report, base, rules)]
+    if name == "sarif":
+        from torchmigrate.formats import sarif
+
+        return [sarif.render(report, base, rules, facts)]
+    from torchmigrate.formats import markdown
+
+    return [markdown.render(report, base, rules)]
 
 
 def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:

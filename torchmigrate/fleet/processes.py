@@ -169,7 +169,7 @@ class Workers:
             if self._closed:
                 raise RuntimeError("the run has ended")
             process = subprocess.Popen(
-                start_line("torchmigrate.fleet.child"),
+                start_line("torchmigrate.fleet.processes"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the others

@@ -1,4 +1,4 @@
-"""The runtime helper as a file, and the project's own device helper (`helper = "mypkg.device"`). Both are read, never imported."""
+"""The runtime helper as a file, and the project's own device helper (`helper = "mypkg.device"`), both never imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Edits of a text, offsets across them, and questions about spans. All offsets are byte offsets into the UTF-8 text, the unit of `ast` and LibCST."""
+"""Edits of a text, offsets across them, and questions about spans.
+
+All offsets are byte offsets into the UTF-8 text, the unit of `ast` and LibCST.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of torch: the documented name of an API, dtypes by tensor type, kinds of string literals, version specifiers."""
+"""Names of torch: documented names of APIs, dtypes by tensor type, kinds of string literals, version specifiers."""
 
 from __future__ import annotations
 

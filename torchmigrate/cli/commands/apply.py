@@ -1,4 +1,4 @@
-"""The commands `apply`, `check`, `undo` and `server`, as typer reads them. The work is imported by the command that needs it."""
+"""The commands `apply`, `check`, `undo` and `server`, as typer reads them. Each imports its work when it runs."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: SIM118 (a Rule is no dict)
 import os
 import re
 import sys
