@@ -488,7 +488,7 @@ WRONG = {
     "a brace": (HEAD + "files = ['*.a']\n" + PATTERN + "message = '{'\n", 7, "cannot be filled in", "{{"),
     "no match, no files": (HEAD + "[[where]]\nfiles = ['a']\n[[pattern]]\nmessage = 'y'\n", 6, "`match`", "by name"),
     "safety": (HEAD.replace("display", "safe") + "files = ['*.a']\n" + PATTERN, 2, "rewrites nothing", "display"),
-    "beside a fixer": (HEAD + "fixer = 'api/memory:stream'\nfiles = ['a']\n" + PATTERN, 4, "`fixer` beside", "or about"),
+    "beside a fixer": (HEAD + "fixer = 'device/count'\nfiles = ['a']\n" + PATTERN, 4, "`fixer` beside", "or about"),
     "beside a rewrite": (
         HEAD + "files = ['a']\n" + PATTERN + "[[rewrite]]\nmatch = 'torch.f()'\n", 7, "`rewrite` beside", "or about",
     ),

@@ -1,4 +1,4 @@
-"""The runtime helper as a file, and the project's own device helper (`helper = "mypkg.device"`), both never imported."""
+"""The runtime helper as a file, and the project's own helper (`helper = "mypkg.device"`); neither is imported."""
 
 from __future__ import annotations
 
