@@ -4,8 +4,6 @@ not, whose `json.py` is none that we mean."""
 import os
 import sys
 
-from torchmigrate.cli.app import main
-
 
 def _is_foreign(folder: str) -> bool:
     """Whether it is the current directory, and not that of our own checkout."""
@@ -19,6 +17,7 @@ def _is_foreign(folder: str) -> bool:
 if not sys.flags.safe_path and sys.path and _is_foreign(sys.path[0]):
     del sys.path[0]
 
+from torchmigrate.cli.app import main  # noqa: E402
 
 if __name__ == "__main__":
     main()

@@ -23,13 +23,21 @@ class Kind(NamedTuple):
         """How such a key is written."""
         if self.schema.get("items", {}).get("type") == "object":
             return f"[[{key}]]"
-        value = {"array": '["..."]', "boolean": "true", "object": "{ ... }"}.get(self.schema.get("type", ""), '"..."')
+        value = {"array": '["..."]', "boolean": "true", "integer": "0", "object": "{ ... }"}.get(
+            self.schema.get("type", ""), '"..."'
+        )
         return f"{key} = {value}"
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a string")
+    return value
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"must be a whole number, not {short(value)!r}")
     return value
 
 
@@ -52,6 +60,7 @@ def _tables(value: object) -> list[dict[str, Any]]:
 
 
 STRING = Kind(_string, {"type": "string"})
+INTEGER = Kind(_integer, {"type": "integer"})
 BOOLEAN = Kind(_boolean, {"type": "boolean"})
 TABLE = Kind(_table, {"type": "object"})
 TABLES = Kind(_tables, {"type": "array", "items": {"type": "object"}})

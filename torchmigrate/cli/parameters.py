@@ -78,7 +78,9 @@ def _packs_and_rules() -> Iterator[tuple[str, str]]:
 
 
 def _rules() -> Offer:
-    files = (path for root in _roots() for path in sorted(root.glob("*/*.toml")) if path.parent.name != "catalog")
+    from torchmigrate.rules import packs
+
+    files = (path for root in _roots() for path in sorted(root.glob("*/*.toml")) if packs.is_rule(path))
     return [(f"{path.parent.name}/{path.stem}", _first(_SUMMARY, path)) for path in files]
 
 

@@ -65,6 +65,7 @@ class Finding:
     cell: int | None = None
     see: str = ""
     blocks: bool = False  # NVIDIA-only: the guarded region that holds it stays as it is
+    guards: str = ""  # the rule says so: a "test" or a "choice" of a device, which guards code
     follows: bool = False  # a device-type test: rewritten only together with something that it guards
 
     def with_status(self, status: Status) -> Finding:

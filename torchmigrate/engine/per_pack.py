@@ -18,21 +18,9 @@ from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.helper.vendoring import Vendored
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rules.model import Rule, Ruleset
+from torchmigrate.rules.model import Pack, Rule, Ruleset
+from torchmigrate.rules.packs import load_pack
 
-_SUBJECTS = {
-    "amp": "Run mixed precision on the device that is there",
-    "backends": "Set backend switches only where they exist",
-    "compile": "Ask for CUDA graphs only on CUDA",
-    "dataloader": "Pin memory only where that helps",
-    "device": "Choose the device that is there instead of CUDA",
-    "distributed": "Choose the collective backend by the device",
-    "memory": "Ask the device that is there about its memory",
-    "profiler": "Profile the device that is there",
-    "random": "Seed the device that is there",
-    "stream": "Synchronize and time on the device that is there",
-    "tensor_type": "Make tensors by dtype and device, not by CUDA types",
-}
 _WIDTH = 72
 
 
@@ -59,18 +47,24 @@ class _State:
 def steps(
     changes: Sequence[Changed], helpers: Mapping[Path, bytes], facts: ProjectContext, ruleset: Ruleset
 ) -> list[Step]:
-    """The helper's files first, then the packs in order, `device` before the others; a pack that changes nothing by
-    then has no step. After the last one every file is as `changes` has it."""
+    """Return the commits of a run: the helper's files first, then the packs in their order. A pack that changes nothing
+    by then has no step. After the last step every file is as `changes` has it."""
     rewritten = [change for change in changes if change.applied]
     out = [Step(helpers, _about_helper(helpers))] if helpers else []
     states = {change.path: _State(change.before) for change in rewritten}
-    packs = sorted({pack for change in rewritten for pack in _packs(change)}, key=lambda p: (p != "device", p))
+    described = {pack: _described(pack, ruleset) for change in rewritten for pack in _packs(change)}
+    packs = sorted(described, key=lambda name: (described[name].order, name))
     facts.index  # noqa: B018 (worked out once, for all steps)
     for at, pack in enumerate(packs):
         files, rules = _step(pack, packs[: at + 1], rewritten, states, facts, ruleset)
         if files:
-            out.append(Step(files, message(pack, rules, ruleset.rules)))
+            out.append(Step(files, message(described[pack], rules, ruleset.rules)))
     return out
+
+
+def _described(name: str, ruleset: Ruleset) -> Pack:
+    folder = next((rule.path.parent for rule in ruleset.rules.values() if rule.pack == name), Path(name))
+    return load_pack(folder)
 
 
 def _packs(change: Changed) -> set[str]:
@@ -112,12 +106,11 @@ def _partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | No
     return result if isinstance(result, Changed) else None
 
 
-def message(pack: str, counts: Mapping[str, int], rules: Mapping[str, Rule]) -> str:
+def message(pack: Pack, counts: Mapping[str, int], rules: Mapping[str, Rule]) -> str:
     """Subject and body of a pack's commit: each rule with its count and its reason, in a sentence."""
-    subject = _SUBJECTS.get(pack, f"Apply the rules of {pack}")
-    own = {name: n for name, n in counts.items() if name.startswith(f"{pack}/")}
+    own = {name: n for name, n in counts.items() if name.startswith(f"{pack.name}/")}
     guarded = {name: n for name, n in counts.items() if name not in own}
-    parts = [subject, "\n".join(_rows(own, rules))] if own else [subject]
+    parts = [pack.subject, "\n".join(_rows(own, rules))] if own else [pack.subject]
     if guarded:
         ahead = "Code behind a test for CUDA changes together with the test, so these come along:"
         parts.append("\n".join([*textwrap.wrap(ahead, _WIDTH), *_rows(guarded, rules)]))

@@ -148,7 +148,25 @@ def _finding_data(finding: Finding) -> list[Any]:
 
 
 _TYPES: tuple[type | tuple[type, ...], ...] = (
-    *(str, str, int, int, str, list, (list, type(None)), str, int, int, int, int, (int, type(None)), str, bool, bool),
+    *(
+        str,
+        str,
+        int,
+        int,
+        str,
+        list,
+        (list, type(None)),
+        str,
+        int,
+        int,
+        int,
+        int,
+        (int, type(None)),
+        str,
+        bool,
+        str,
+        bool,
+    ),
 )
 _FIX = 6
 

@@ -105,6 +105,7 @@ class Rule:
     see: tuple[str, ...]
     message: str
     blocks: bool
+    guards: str
     fixer: str | None
     on: tuple[str, ...]
     literals: tuple[str, ...]
@@ -135,6 +136,17 @@ class Rule:
     def pattern_keys(self) -> Iterator[str]:
         """What its `[[rewrite]]` tables match; `on` is for its fixer."""
         yield from (pattern_key(r.match) for r in self.rewrites)
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A folder of rules. `subject` is that of its commit under `apply --commit`; packs are applied in the order of
+    `order`, then of their names."""
+
+    name: str
+    title: str
+    subject: str
+    order: int = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from torchmigrate.rules.model import Rule, Ruleset
+from torchmigrate.rules.model import Pack, Rule, Ruleset
 from torchmigrate.rules.reader import PackError, Reader, read_toml
+
+PACK = "pack.toml"  # describes the folder that it lies in
 
 
 def builtin() -> Path:
@@ -49,7 +52,12 @@ def _files(root: Path) -> list[Path]:
     if not found:
         above = f": name the folder above, {root.resolve().parent}" if next(root.glob("*.toml"), None) else ""
         raise PackError(f"{root}: there are no rules in it\nhelp: {help}{above}")
-    return [path for path in found if path.parent.name != "catalog"]
+    return [path for path in found if is_rule(path)]
+
+
+def is_rule(path: Path) -> bool:
+    """Whether a TOML file in a folder of packs holds a rule: neither rows of the catalog nor a pack's description."""
+    return path.parent.name != "catalog" and path.name != PACK
 
 
 _CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\n?)*", re.M)
@@ -59,3 +67,21 @@ def load_rule(path: Path, cases: bool = True) -> Rule:
     """Read one rule file. Raises PackError. Nine tenths of our own are cases, which take time and are tested ones."""
     text, data = read_toml(path, "a rule", None if cases else _CASE)
     return Reader(path, text, cases).rule(data)
+
+
+def load_pack(folder: Path) -> Pack:
+    """Read `pack.toml`, the description of the pack in a folder, which need not have one. Raises PackError."""
+    name, file = folder.name, folder / PACK
+    default = Pack(name, name, f"Apply the rules of {name}")
+    if not file.is_file():
+        return default
+    text, data = read_toml(file, "the description of a pack")
+    reader = Reader(file, text)
+    reader.known(data, "pack", 1)
+    reader.legible(data)
+    return replace(
+        default,
+        title=data.get("title", name),
+        subject=data.get("commit", default.subject),
+        order=data.get("order", default.order),
+    )

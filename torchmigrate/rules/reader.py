@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io, globs, limits
-from torchmigrate.base.schema import BOOLEAN, STRING, TABLE, TABLES, Kind, elsewhere, member, strings
+from torchmigrate.base.schema import BOOLEAN, INTEGER, STRING, TABLE, TABLES, Kind, elsewhere, member, one_of, strings
 from torchmigrate.base.text import visible_lines
 from torchmigrate.diagnostics.finding import Safety
 from torchmigrate.rules.model import (
@@ -35,7 +35,7 @@ At = tuple[str, int, str]  # a table, which of those, a key of it
 LARGEST = 1_000_000  # bytes of a file
 _SECONDS = 5.0  # of processor time, for one: a key of 50,000 parts takes minutes
 _ID = re.compile(r"[\w-]+/[\w.-]+")
-_SHOWN = {"summary", "message", "why", "title", "see"}
+_SHOWN = {"summary", "message", "why", "title", "see", "commit"}
 
 
 class PackError(ValueError):
@@ -148,6 +148,7 @@ class Reader:
             see=tuple(data.get("see", ())),
             message=data.get("message", data["summary"]),
             blocks=bool(data.get("blocks", False)),
+            guards=data.get("guards", ""),
             fixer=data.get("fixer"),
             on=on,
             literals=tuple(data.get("literals", ())),
@@ -223,7 +224,8 @@ _NEEDED = elsewhere({"type": "string"})
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
-        "message": STRING, "blocks": BOOLEAN, "fixer": STRING, "on": strings(), "literals": strings(),
+        "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING,
+        "on": strings(), "literals": strings(),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {
@@ -237,6 +239,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "where": {
         "files": _GLOBS, "but": _GLOBS, "beside": _GLOBS, "line": _REGEX, "under": _REGEX, "unless": _REGEX,
     },
+    "pack": {"title": STRING, "commit": STRING, "order": INTEGER},
     "pattern": {
         "match": _REGEX, "message": STRING, "files": _GLOBS, "unless": _REGEX, "alternative": _REGEX,
         "siblings": BOOLEAN,
@@ -244,7 +247,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
 }  # fmt: skip
 
 
-_FOR_PYTHON = ("fixer", "on", "rewrite", "blocks")
+_FOR_PYTHON = ("fixer", "on", "rewrite", "blocks", "guards")
 # a group that holds an unbounded repetition and is itself repeated without bound
 _NESTED = re.compile(r"\((?:\\.|[^()\\])*[*+](?:\\.|[^()\\])*\)(?:[*+]|\{\d*,\})")
 _CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")

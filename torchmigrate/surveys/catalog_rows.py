@@ -243,7 +243,9 @@ class Catalog:
 def load(rule_paths: Sequence[Path] = ()) -> Catalog:
     """Read `catalog/*.toml` below the built-in rules and `rule_paths`. Raises PackError."""
     roots = packs.roots(rule_paths)
-    rules = {f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml")}
+    rules = {
+        f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml") if packs.is_rule(path)
+    }
     return gather((path for root in roots for path in sorted((root / "catalog").glob("*.toml"))), rules)
 
 
