@@ -150,12 +150,12 @@ def test_the_limit_is_for_what_is_larger(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tmp_path, {"requirements.txt": BAD})
 
-    def refuse(path: object, opened: Callable[..., object] = file_io.opened) -> object:
+    def refuse(path: object, opened: Callable[..., object] = file_io.open_regular) -> object:
         if str(path).endswith("requirements.txt"):
             raise PermissionError(13, "Permission denied")
         return opened(path)
 
-    monkeypatch.setattr(file_io, "opened", refuse)
+    monkeypatch.setattr(file_io, "open_regular", refuse)
     results = list(planned(tmp_path, "check").values())
     assert [r.error for r in results if isinstance(r, Failed)] == ["cannot be read: Permission denied"]
 

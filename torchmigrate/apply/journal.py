@@ -83,7 +83,7 @@ class Journal:
         return self._bytes(entry.start + entry.size, entry.in_place)
 
     def _bytes(self, start: int, size: int) -> bytes:
-        with file_io.opened(self.directory / "originals") as file:
+        with file_io.open_regular(self.directory / "originals") as file:
             file.seek(start)
             return file.read(size)
 
@@ -158,7 +158,7 @@ def _store(file: object, change: Changed, base: Path) -> Entry:
         start=start,
         size=len(change.before),
     )
-    if not change.new and change.path.exists() and file_io.linked(change.path):
+    if not change.new and change.path.exists() and file_io.has_hard_links(change.path):
         file.write(change.after)  # type: ignore[attr-defined]
         entry = replace(entry, in_place=len(change.after))
     return entry

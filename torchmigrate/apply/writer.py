@@ -147,7 +147,7 @@ def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Out
         return Outcome(path, refused="the saved original is damaged")
     if digest(current) != entry.after and not _half(current, journal, entry, original):
         return Outcome(path, refused="changed since")
-    (file_io.overwrite if file_io.linked(path) else file_io.replace)(path, original)
+    (file_io.overwrite if file_io.has_hard_links(path) else file_io.replace)(path, original)
     return Outcome(path, done="restored")
 
 

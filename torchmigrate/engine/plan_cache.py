@@ -24,7 +24,7 @@ from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.source.edits import Edit
 
-_FLEETING = ("cannot be read", "MemoryError", "internal error", limits.told(), limits.died())
+_FLEETING = ("cannot be read", "MemoryError", "internal error", limits.too_slow_message(), limits.worker_died_message())
 WORTH_IT = 50  # files
 COARSE = 100_000_000  # nanoseconds by which a file system's clock may be behind
 

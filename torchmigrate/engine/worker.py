@@ -62,7 +62,7 @@ class Worker:
             with limits.bounded():
                 return self._one(path, job)
         except limits.TooSlow:
-            return Failed(path, limits.told()), None
+            return Failed(path, limits.too_slow_message()), None
         except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
             return Failed(path, str(error)), None
         except SyntaxError as error:
@@ -161,7 +161,7 @@ def run(
         with _uncollected():
             yield from _counted(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
         return
-    with limits.pooled():
+    with limits.safe_import_path():
         yield from _counted(_in_processes(largest_first, jobs, (ruleset, facts)), len(todo), on_progress)
 
 
@@ -181,7 +181,7 @@ def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Do
                     try:
                         result = pool.submit(_work, job).result()
                     except BrokenProcessPool:
-                        yield Failed(Path(job.path), limits.died()), None
+                        yield Failed(Path(job.path), limits.worker_died_message()), None
                         break
                     yield result
 

@@ -222,7 +222,7 @@ def torch_floor(root: Path) -> tuple[str, str] | None:
     """(`>=X.Y`, the file and line that say so) from the project's own dependencies."""
     for name in ("pyproject.toml", "setup.cfg", "setup.py", *sorted(p.name for p in root.glob("requirements*.txt"))):
         try:
-            text = file_io.text(root / name)
+            text = file_io.read_text(root / name)
         except OSError:
             continue
         if found := _FLOOR.search(text):

@@ -212,7 +212,7 @@ def is_installable(root: str) -> bool:
 def _says_so(folder: str) -> bool:
     for name, sign in _PACKAGING.items():
         try:
-            text = file_io.text(Path(folder, name))
+            text = file_io.read_text(Path(folder, name))
         except OSError:
             continue
         if re.search(sign, text, re.M):
