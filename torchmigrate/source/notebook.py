@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A cell that is not read: it is no Python (`why`, `line`), or its `magic` makes it something else, such as a script."""
+    """A cell that is not read: it is not Python (`why`, `line`), or its `magic` makes it something else."""
 
     number: int
     line: int
