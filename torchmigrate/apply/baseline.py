@@ -38,7 +38,7 @@ def entries(result: FileResult, findings: Sequence[Finding], directory: Path) ->
     for finding in sorted(findings, key=lambda f: (f.cell or 0, f.line, f.column, f.rule)):
         if finding.status in _SETTLED:
             continue
-        text = "".join("".join(lines.own(finding)).split())  # formatting it anew changes nothing
+        text = "".join("".join(lines.lines_of(finding)).split())  # formatting it anew changes nothing
         key = "\0".join((finding.rule, file, text))
         yield finding, Entry(file, finding.rule, _digest(f"{key}\0{seen[key]}"))
         seen[key] += 1
