@@ -73,9 +73,9 @@ def plan(
     from torchmigrate.project import context
 
     inside = context.whole_project(paths, found, settings)
-    around = context.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
+    around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)
     texts = [*(context.code(path, raw) for path, raw in todo), *around]
-    facts, notes = context.facts(paths, inside, texts, settings, only.texts)
+    facts, notes = context.build_context(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
         context.refuse_old_torch(facts.torch, notes)
     if maybe:
