@@ -1,7 +1,7 @@
-"""A run's rewrite in steps, one for each pack: what every commit of `apply --commit` holds, and what it says.
+"""Divide a run into one step per pack: the content and the message of every commit of `apply --commit`.
 
-Each step is what the run would give if only the fixes of the packs so far were applied. All rules still look: a guarded
-region that needs a fix of a later pack, or holds what only NVIDIA has, waits for that pack, whole.
+Each step is what the run would give if only the fixes of the packs so far were applied. All rules still take part: a
+guarded region that needs a fix of a later pack, or contains NVIDIA-only code, waits as a whole for that pack.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WIDTH = 72
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One commit: whole new bytes by real path, and its message."""
+    """One commit: the new content of files by real path, and its message."""
 
     files: Mapping[Path, bytes]
     message: str
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(slots=True)
 class _State:
-    """A file between steps."""
+    """The content of a file after the last step, and how often each rule was applied to it."""
 
     content: bytes
     rules: Counter[str] = field(default_factory=Counter)
@@ -59,13 +59,16 @@ class _State:
 def steps(
     changes: Sequence[Changed], helpers: Mapping[Path, bytes], facts: ProjectContext, ruleset: Ruleset
 ) -> list[Step]:
-    """The helper's files first, then the packs in order, `device` before the others; a pack that changes nothing by
-    then has no step. After the last one every file is as `changes` has it."""
+    """Return the steps of a run in the order of commits.
+
+    The helper's files come first, then the packs by name, `device` before the others. A pack that changes nothing has
+    no step. After the last step every file is as `changes` has it.
+    """
     rewritten = [change for change in changes if change.applied]
-    out = [Step(helpers, _about_helper(helpers))] if helpers else []
+    out = [Step(helpers, _helper_message(helpers))] if helpers else []
     states = {change.path: _State(change.before) for change in rewritten}
     packs = sorted({pack for change in rewritten for pack in _packs(change)}, key=lambda p: (p != "device", p))
-    facts.index  # noqa: B018 (worked out once, for all steps)
+    facts.index  # noqa: B018 (computed once, for all steps)
     for at, pack in enumerate(packs):
         files, rules = _step(pack, packs[: at + 1], rewritten, states, facts, ruleset)
         if files:
@@ -85,7 +88,7 @@ def _step(
     facts: ProjectContext,
     ruleset: Ruleset,
 ) -> tuple[dict[Path, bytes], Counter[str]]:
-    narrowed = copy.copy(facts)  # with what is worked out already
+    narrowed = copy.copy(facts)  # keeps the import graph
     narrowed.fixing = frozenset(fixing)
     worker, vendored = Worker(ruleset, narrowed), Vendored(narrowed)
     files: dict[Path, bytes] = {}
@@ -93,7 +96,7 @@ def _step(
     for change in rewritten:
         if pack not in (packs := _packs(change)):
             continue
-        result = change if packs <= set(fixing) else _partly(change, worker, vendored)
+        result = change if packs <= set(fixing) else _rewrite_partly(change, worker, vendored)
         state = states[change.path]
         if result is None or result.after == state.content:
             continue
@@ -104,8 +107,8 @@ def _step(
     return files, rules
 
 
-def _partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
-    """The file with the fixes of some packs; None where these alone give nothing."""
+def _rewrite_partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
+    """Return the file with only the fixes of the packs so far, or None if they change nothing."""
     result, lacks = worker(Job(str(change.path), change.before, "apply"))
     if lacks:
         result = vendored.bind(result, lacks)
@@ -113,7 +116,7 @@ def _partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | No
 
 
 def message(pack: str, counts: Mapping[str, int], rules: Mapping[str, Rule]) -> str:
-    """Subject and body of a pack's commit: each rule with its count and its reason, in a sentence."""
+    """Return the subject and body of a pack's commit message: each rule with its count and its reason."""
     subject = _SUBJECTS.get(pack, f"Apply the rules of {pack}")
     own = {name: n for name, n in counts.items() if name.startswith(f"{pack}/")}
     guarded = {name: n for name, n in counts.items() if name not in own}
@@ -131,13 +134,13 @@ def _rows(counts: Mapping[str, int], rules: Mapping[str, Rule]) -> Iterator[str]
 
 
 def reason(rule: Rule) -> str:
-    """The first sentence of a rule's why, else its summary."""
+    """Return the first sentence of a rule's `why`, else its summary."""
     flat = " ".join(rule.why.split())
     found = re.match(r".+?[.](?=\s+[A-Z`\"]|$)", flat)
     return found.group() if found else flat or rule.summary
 
 
-def _about_helper(helpers: Mapping[Path, bytes]) -> str:
+def _helper_message(helpers: Mapping[Path, bytes]) -> str:
     names = sorted({path.name for path in helpers})
     subject = f"Add {', '.join(names)}, which asks torch for the device that is there"
     body = (
