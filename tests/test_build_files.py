@@ -22,7 +22,7 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.rules.reader import PackError
 from torchmigrate.source.text_file import TextFile, decode
-from torchmigrate.textcheck.matcher import _also
+from torchmigrate.textcheck.matcher import _also_on_lines
 from torchmigrate.textcheck.rules import LIMIT
 from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES, of_library
 
@@ -210,7 +210,7 @@ def test_what_differs_is_not(rules: DispatchTable) -> None:
     ],
 )
 def test_how_the_other_lines_are_told(lines: list[int], said: str) -> None:
-    assert _also(lines) == said
+    assert _also_on_lines(lines) == said
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

@@ -34,7 +34,10 @@ class Entry:
 
 
 def entries(result: FileResult, findings: Sequence[Finding], directory: Path) -> Iterator[tuple[Finding, Entry]]:
-    """Yield the findings of one file that count, each with its entry; equal ones are numbered in order."""
+    """Yield the findings of one file with their entries, except suppressed ones and those left alone.
+
+    Equal findings are numbered in order.
+    """
     lines = SourceLines(result, True)
     file = os.path.relpath(result.path, directory).replace(os.sep, "/")
     seen: Counter[str] = Counter()

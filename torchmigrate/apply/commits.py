@@ -111,6 +111,7 @@ def make(target: Target, steps: Sequence[Step]) -> Made:
 
 
 def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made:
+    """Make the commits with the index file that `env` names."""
     run, top = target.repository.run, target.repository.top
     run("read-tree", target.head, env=env)
     modes = dict(_modes(run("ls-files", "-s", "-z", env=env)))
@@ -163,6 +164,7 @@ def publish(made: Made) -> None:
 
 
 def _publish(made: Made) -> None:
+    """Update the user's index, move the branch, and HEAD if the branch is new."""
     target, run = made.target, made.target.repository.run
     ref, last = f"refs/heads/{target.branch}", made.commits[-1][0]
     run("update-index", "-z", "--index-info", stdin=b"\0".join(made.entries) + b"\0")

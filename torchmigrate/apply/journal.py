@@ -150,6 +150,7 @@ def places(paths: Sequence[Path]) -> list[Path]:
 
 
 def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
+    """Write a journal to the directory `store`, and remove the oldest ones there."""
     store.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in store.glob(f"{_INCOMPLETE}*"):
         if file_io.is_left(left.name.removeprefix(_INCOMPLETE)):
@@ -210,6 +211,7 @@ def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
 
 
 def _candidates(target: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the journals (with their base, if it is known) that may contain files at or below `target`."""
     directory = target if target.is_dir() else target.parent
     repository = git_tree.repository(directory)
     if repository and (store := _store_in_git(repository)):

@@ -56,7 +56,7 @@ _HASH = re.compile(r"[0-9a-f]{40,64}")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What undo did with a file: `done` says it, else `refused` says why nothing was done."""
+    """The outcome of undo for one file: `done` says what was done, else `refused` says why nothing was."""
 
     path: Path
     done: str = ""
@@ -131,6 +131,7 @@ def _keep(journal: Journal, entry: Entry) -> Outcome:
 
 
 def _restore(journal: Journal, entry: Entry) -> Outcome:
+    """Undo one entry if its file is as the apply left it."""
     path = journal.path(entry)
     try:
         if not os.path.lexists(path):
@@ -143,6 +144,7 @@ def _restore(journal: Journal, entry: Entry) -> Outcome:
 
 
 def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Outcome:
+    """Restore the old content of a file, or remove it if the apply created it."""
     if entry.new:
         if digest(current) != entry.after:
             return Outcome(path, refused="changed since")

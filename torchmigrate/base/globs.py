@@ -25,22 +25,25 @@ class Globs:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = tuple(patterns)
-        self._any = re.compile("|".join(f"(?:{_regex(p)})" for p in self._patterns)) if self._patterns else None
+        self._any = (
+            re.compile("|".join(f"(?:{_exclusion_regex(p)})" for p in self._patterns)) if self._patterns else None
+        )
         self.names = frozenset(p.strip("/") for p in self._patterns if not re.search(r"[*?\[{]|/.", p))
 
     def match(self, path: str) -> str | None:
         """Return the first pattern that excludes `path` (relative to the root, slash-separated), or None."""
         if self._any is None or not self._any.search(path):
             return None
-        return next(pattern for pattern in self._patterns if re.search(_regex(pattern), path))
+        return next(pattern for pattern in self._patterns if re.search(_exclusion_regex(pattern), path))
 
 
 @cache
-def _regex(pattern: str) -> str:
-    return "|".join(_expression(one) for one in alternatives(pattern))
+def _exclusion_regex(pattern: str) -> str:
+    """Return the regular expression that finds `pattern` in a path."""
+    return "|".join(_alternative_regex(one) for one in alternatives(pattern))
 
 
-def _expression(pattern: str) -> str:
+def _alternative_regex(pattern: str) -> str:
     body = pattern.removeprefix("./").rstrip("/")
     start = "^" if "/" in body else "(?:^|/)"
     return start + glob_body(body.lstrip("/")) + "(?:/|$)"

@@ -103,8 +103,10 @@ def read(file: Path, chosen: bool = False) -> dict[str, Any]:
 
 
 def _parse(file: Path) -> tuple[str, Any]:
-    import tomllib  # imported here, as a run without a configuration file does not need it
+    """Return a configuration file's text and data.
 
+    Raises UserError.
+    """
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:

@@ -162,7 +162,7 @@ class Runtime(str, Enum):
 
 
 class Style(str, Enum):
-    """Whether rewrites call the runtime helper, or torch.accelerator wherever it is equivalent."""
+    """The style of rewrites: calls of the runtime helper, or torch.accelerator wherever it is equivalent."""
 
     HELPER = "helper"
     NATIVE = "native"

@@ -25,7 +25,7 @@ class Safety(str, Enum):
 
 
 class Status(str, Enum):
-    """What happened to a finding.
+    """The state of a finding after the run.
 
     HELD: its fix is unsafe, and unsafe fixes were not asked for. DROPPED: its fix overlapped another one. LEFT: the
     code is right as it is (a portable device selection, a guard over NVIDIA-only code); it is shown with -v and in

@@ -83,12 +83,13 @@ class Choices:
             if not isinstance(result, Changed):
                 out.append(result)
             elif result.applied:
-                out.append(_with_declined_open(_bound(vendored, *self._rewrite(result, accepted))))
+                out.append(_with_declined_open(_add_imports(vendored, *self._rewrite(result, accepted))))
         once = {result.path: result for result in vendored.completed(out)}  # the helper may occur twice
         return sorted(once.values(), key=lambda r: str(r.path))
 
 
-def _bound(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
+def _add_imports(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
+    """Add the imports that a rewritten file lacks."""
     return vendored.bind(result, lacks) if lacks else vendored.keep(result)  # type: ignore[arg-type]
 
 
@@ -100,11 +101,13 @@ def _with_declined_open(result: FileResult) -> FileResult:
 
 
 def _reopen_safe(finding: Finding) -> Finding:
+    """Return the finding as open if its fix is safe and was held back."""
     safe = finding.fix is not None and finding.fix.safety is Safety.SAFE
     return finding.with_status(Status.OPEN) if safe and finding.status is Status.HELD else finding
 
 
 def _overlapping_pairs(findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of findings (by index) that overlap or begin at the same place."""
     ordered = sorted(range(len(findings)), key=lambda i: (findings[i].start, -findings[i].end))
     for at, i in enumerate(ordered):
         for j in ordered[at + 1 :]:

@@ -88,6 +88,10 @@ def _step(
     facts: ProjectContext,
     ruleset: Ruleset,
 ) -> tuple[dict[Path, bytes], Counter[str]]:
+    """Return the files that the fixes of one more pack change, and how often each rule was newly applied.
+
+    `states` is updated.
+    """
     narrowed = copy.copy(facts)  # keeps the import graph
     narrowed.fixing = frozenset(fixing)
     worker, vendored = Worker(ruleset, narrowed), Vendored(narrowed)

@@ -208,6 +208,7 @@ def _strings(values: Any) -> tuple[str, ...]:
 
 
 def _checked(kind: type | tuple[type, ...], value: Any) -> Any:
+    """Return the value, or raise TypeError if it is not of this type."""
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is no {kind}")
     return value

@@ -70,7 +70,7 @@ class Worker:
             return Failed(path, f"line {error.lineno}: {encoding.syntax_message(error)}"), None
         except RecursionError:
             return Failed(path, "too deeply nested to parse (RecursionError)"), None
-        except MemoryError:  # `ast` raises it in both cases
+        except MemoryError:  # `ast` raises it for deeply nested code as well
             return Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"), None
         except Exception as error:  # one file's bug must not stop the others; it is reported as a bug of torchmigrate
             import traceback
@@ -82,6 +82,7 @@ class Worker:
             ), None
 
     def _process(self, path: Path, job: Job) -> Done:
+        """Return the result of a Python file or notebook; errors are left to the caller."""
         from torchmigrate.diagnostics import suppressions
         from torchmigrate.rewriting.rewrite import inspect, rewrite
         from torchmigrate.semantic.model import SemanticModel

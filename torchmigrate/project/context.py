@@ -27,7 +27,7 @@ from torchmigrate.torch_api.names import canonical, version_of
 
 @dataclass
 class ProjectContext:
-    """What rules may ask about the project around a file.
+    """The facts about the project around a file that rules may ask for.
 
     It is sent to worker processes; the cached properties are computed in each of them on demand.
     """

@@ -140,6 +140,7 @@ class _Collector:
         return [os.path.join(top, n) for n in names if n.endswith("/") or self._wants(n)]
 
     def _add_listed(self, path: str, inside: str) -> None:
+        """Add one path of git's list; `inside` is relative to the root, or "" outside of it."""
         if inside and self.default.match(inside):
             return
         if path.endswith("/"):
@@ -183,6 +184,7 @@ class _Collector:
                 self._add_file(real, text)
 
     def _walk(self, top: str, prefix: str) -> None:
+        """Add the files below the directory `top`; `prefix` makes their paths relative to the root."""
         skipped = _WALK_SKIPS | self.default.names
         stack = [(top, prefix)]
         while stack:

@@ -28,7 +28,7 @@ def helper_name(files: Iterable[str], texts: Iterable[bytes], overlay: Mapping[s
     """Return the module name of the vendored helper.
 
     This is the name of a helper that torchmigrate wrote earlier, on disk or in the overlay; else the first of NAMES
-    that the project does not use, in a file name or in `texts`.
+    that the project does not use, in a file name or in `texts`; else the last of NAMES.
     """
     known = overlay or {}
     stems: dict[str, list[str]] = {}  # casefolded, as Accel.py is accel.py on some file systems
@@ -154,6 +154,7 @@ def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
 
 
 def _locate_module(name: str, root: Path, files: Sequence[str]) -> str | None:
+    """Return the path of the module `name`: at the root, in `src`, or else the shortest match among `files`."""
     stem = name.replace(".", "/")
     ends = (f"{stem}.py", f"{stem}/__init__.py")
     known = [str(root.resolve() / place / end) for place in ("", "src") for end in ends]
@@ -162,6 +163,7 @@ def _locate_module(name: str, root: Path, files: Sequence[str]) -> str | None:
 
 
 def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]) -> None:
+    """Raise UserError if `helper-map` has an unknown function, or names one that the module lacks."""
     ours = _runtime_functions() if named else set()
     for key, theirs in named.items():
         if key not in ours:

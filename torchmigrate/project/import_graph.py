@@ -86,6 +86,7 @@ class ImportIndex:
         return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
+        """Yield the files of the project that an import statement may import, with how it names them."""
         parts = tuple(p for p in item.module.split(".") if p)
         for dotted in dict.fromkeys((parts, (*parts, item.name) if item.name else parts)):
             target = self.locate(path, item.level, dotted)
@@ -103,6 +104,7 @@ class ImportIndex:
         return any(self._takes(use.importer, path, name) for use in self.importers.get(path, ()))
 
     def _takes(self, importer: str, path: str, name: str) -> bool:
+        """Return whether one importer of the module `path` may use `name` of it."""
         for item in self.imports[importer]:
             if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
                 return True
@@ -114,8 +116,8 @@ class ImportIndex:
     def locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
         """Return (file, root directory) for a dotted module name that `path` imports, or None.
 
-        `level` is the number of leading dots. Among several candidates, the one whose root contains `path` most closely
-        wins; if none does, the result is certain only with a single root.
+        `level` is the number of leading dots. Among several candidates, the nearest root above `path` wins, preferably
+        one that is no package. If no root is above, the result is certain only if all candidates share one.
         """
         if level:
             base = os.path.dirname(path)

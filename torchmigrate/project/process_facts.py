@@ -120,6 +120,7 @@ def qualified(chain: str, scope: Scope, resolver: Resolver) -> str:
 
 
 def _names_cuda_type(value: ast.expr, scope: Scope, resolver: Resolver, depth: int = 3) -> bool:
+    """Return whether an expression contains a CUDA tensor type, following at most `depth` assignments."""
     for node in ast.walk(value):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and TYPE.fullmatch(node.value):
             return True

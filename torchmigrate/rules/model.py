@@ -75,7 +75,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a text rule looks for its patterns.
+    """The files and lines in which a text rule looks for its patterns.
 
     It reads files that match `files` and not `but` (globs for the end of a path). It looks at lines that match `line`
     and not `unless`, in TOML and INI only below a `table.key` that matches `under` (regular expressions). It is silent
@@ -92,7 +92,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """What a text rule finds.
+    """A pattern that a text rule searches for.
 
     `match` is a regular expression, whose group `at` is the place if it has one (None: the rule finds the file by its
     name). Lines that match `unless` are skipped, and so are files that match `alternative`, as they offer a choice of

@@ -111,6 +111,7 @@ def flatten(passes: Sequence[Sequence[Edit]], length: int) -> list[Edit]:
 def _apply_to_segments(
     segments: Sequence[tuple[int, int] | bytes], edits: Sequence[Edit]
 ) -> list[tuple[int, int] | bytes]:
+    """Apply the edits of one pass to a text that consists of segments."""
     out: list[tuple[int, int] | bytes] = []
     position = 0
     for edit in edits:

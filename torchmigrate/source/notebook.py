@@ -106,6 +106,10 @@ class Notebook:
         return self.cells[max(0, bisect.bisect_right([cell.start for cell in self.cells], offset) - 1)]
 
     def _in_cell(self, edit: Edit, cell: Cell) -> Edit:
+        """Translate an edit of the virtual module to byte offsets in the cell.
+
+        Raises UnreadableNotebook if it covers a magic, or reaches over the end of the cell.
+        """
         start, end, text = edit.start, edit.end, edit.text
         if start == end < cell.head:  # a line that goes above all others
             start = end = cell.head
@@ -317,6 +321,7 @@ def _magics(raw: bytes, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _help_span(raw: bytes, head: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of a logical line that ends with `?`."""
     if head <= last and raw[last : last + 1] == b"?":
         yield last + 1 - len(raw[head : last + 1].lstrip()), last + 1
 

@@ -77,6 +77,7 @@ class Resolver:
         return found
 
     def _meaning_of_binding(self, binding: Binding, scope: Scope) -> str | None:
+        """Return the qualified name that one binding stands for, or None."""
         if binding.local:
             return self._reexport(*binding.local) or binding.qualified
         if binding.qualified or binding.value is None:

@@ -149,6 +149,8 @@ def build_scopes(tree: ast.Module, walruses: bool = True) -> Scopes:
 
 
 class _Builder:
+    """Walks the statements of a module, and fills its scopes."""
+
     def __init__(self, scopes: Scopes, walruses: bool) -> None:
         self.scopes, self.walruses = scopes, walruses
 

@@ -77,6 +77,7 @@ class TextRules:
     def _result(
         self, item: DiscoveredFile, settings: Settings, text: bytes | None
     ) -> Unchanged | Skipped | Failed | None:
+        """Return the result of one file, or None if it has no findings; `text` is its overlay."""
         try:
             raw = _first_bytes(item.path) if text is None else text
         except OSError as error:

@@ -117,6 +117,7 @@ class Repository:
         return [dirty for at in range(0, len(paths), _CHUNK) for dirty in self._dirty(paths[at : at + _CHUNK], staged)]
 
     def _dirty(self, paths: Sequence[Path], staged: bool) -> Iterator[Dirty]:
+        """Yield the dirty files among `paths`, which are few enough for one git command."""
         inside = [os.path.relpath(path, self.top) for path in paths]
         # the traditional --ignored mode lists directories; =matching with --untracked-files=all lists files
         flags = ("--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames", _ALONE)
