@@ -104,7 +104,7 @@ def config_schema() -> Json:
     for key in ("select", "ignore"):
         found[key]["items"] = {"$ref": "#/definitions/name"}
     found["per-file-ignores"]["additionalProperties"]["items"] = {"$ref": "#/definitions/name"}
-    helper = sorted(helper_file._vendored())
+    helper = sorted(helper_file._runtime_functions())
     found["helper-map"] |= {"properties": {name: {"type": "string"} for name in helper}, "additionalProperties": False}
     more = {"dependencies": {"helper-map": ["helper"]}, "definitions": {"name": _name()}}
     return _schema("torchmigrate settings", "[tool.torchmigrate] of a pyproject.toml.", found, **more)

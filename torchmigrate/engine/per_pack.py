@@ -1,7 +1,7 @@
-"""A run's rewrite in steps, one for each pack: what every commit of `apply --commit` holds, and what it says.
+"""Divide a run into one step per pack: the content and the message of every commit of `apply --commit`.
 
-Each step is what the run would give if only the fixes of the packs so far were applied. All rules still look: a guarded
-region that needs a fix of a later pack, or holds what only NVIDIA has, waits for that pack, whole.
+Each step is what the run would give if only the fixes of the packs so far were applied. All rules still take part: a
+guarded region that needs a fix of a later pack, or contains NVIDIA-only code, waits as a whole for that pack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDTH = 72
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One commit: whole new bytes by real path, and its message."""
+    """One commit: the new content of files by real path, and its message."""
 
     files: Mapping[Path, bytes]
     message: str
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(slots=True)
 class _State:
-    """A file between steps."""
+    """The content of a file after the last step, and how often each rule was applied to it."""
 
     content: bytes
     rules: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ def steps(
     """Return the commits of a run: the helper's files first, then the packs in their order. A pack that changes nothing
     by then has no step. After the last step every file is as `changes` has it."""
     rewritten = [change for change in changes if change.applied]
-    out = [Step(helpers, _about_helper(helpers))] if helpers else []
+    out = [Step(helpers, _helper_message(helpers))] if helpers else []
     states = {change.path: _State(change.before) for change in rewritten}
     described = {pack: _described(pack, ruleset) for change in rewritten for pack in _packs(change)}
     packs = sorted(described, key=lambda name: (described[name].order, name))
@@ -79,7 +79,11 @@ def _step(
     facts: ProjectContext,
     ruleset: Ruleset,
 ) -> tuple[dict[Path, bytes], Counter[str]]:
-    narrowed = copy.copy(facts)  # with what is worked out already
+    """Return the files that the fixes of one more pack change, and how often each rule was newly applied.
+
+    `states` is updated.
+    """
+    narrowed = copy.copy(facts)  # keeps the import graph
     narrowed.fixing = frozenset(fixing)
     worker, vendored = Worker(ruleset, narrowed), Vendored(narrowed)
     files: dict[Path, bytes] = {}
@@ -87,7 +91,7 @@ def _step(
     for change in rewritten:
         if pack not in (packs := _packs(change)):
             continue
-        result = change if packs <= set(fixing) else _partly(change, worker, vendored)
+        result = change if packs <= set(fixing) else _rewrite_partly(change, worker, vendored)
         state = states[change.path]
         if result is None or result.after == state.content:
             continue
@@ -98,8 +102,8 @@ def _step(
     return files, rules
 
 
-def _partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
-    """The file with the fixes of some packs; None where these alone give nothing."""
+def _rewrite_partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
+    """Return the file with only the fixes of the packs so far, or None if they change nothing."""
     result, lacks = worker(Job(str(change.path), change.before, "apply"))
     if lacks:
         result = vendored.bind(result, lacks)
@@ -124,13 +128,13 @@ def _rows(counts: Mapping[str, int], rules: Mapping[str, Rule]) -> Iterator[str]
 
 
 def reason(rule: Rule) -> str:
-    """The first sentence of a rule's why, else its summary."""
+    """Return the first sentence of a rule's `why`, else its summary."""
     flat = " ".join(rule.why.split())
     found = re.match(r".+?[.](?=\s+[A-Z`\"]|$)", flat)
     return found.group() if found else flat or rule.summary
 
 
-def _about_helper(helpers: Mapping[Path, bytes]) -> str:
+def _helper_message(helpers: Mapping[Path, bytes]) -> str:
     names = sorted({path.name for path in helpers})
     subject = f"Add {', '.join(names)}, which asks torch for the device that is there"
     body = (

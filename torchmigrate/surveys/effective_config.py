@@ -140,7 +140,7 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
         return Helper(OWN, own.name, {Path(own.path): True}, own.functions)
     if settings.runtime == "package":
         return Helper(PACKAGED, helper_file.PACKAGED)
-    name = helper_file.helper_name(files, context.telling(files, rules.has_work))
+    name = helper_file.helper_name(files, context.code_of_other_files(files, rules.has_work))
     content = runtime_source()
     there = [
         Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))
