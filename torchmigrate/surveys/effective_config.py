@@ -1,4 +1,4 @@
-"""Each key of the settings with its value, or its values, and where they come from."""
+"""The effective configuration: each setting with its origin, the rule folders, the helper, and named files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from torchmigrate.surveys.effective_settings import Setting, in_force, origin_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The command line: what was typed, by field name of Settings (None: not given), and which file it chose."""
+    """The settings as asked for on the command line.
+
+    `typed`: values by field name of Settings, None if not given. `config` and `isolated` choose the settings file.
+    """
 
     paths: Sequence[Path]
     config: Path | None
@@ -36,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of packs: how many rules each pack has, and how many of them speak."""
+    """A folder of rule packs: how many rules each pack has, and how many rules are selected (`on`)."""
 
     path: Path
     builtin: bool
@@ -46,7 +49,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """All of it. `file` is None where no settings are read; `why` says how that came."""
+    """The whole effective configuration.
+
+    `file` is None if no settings file is read; `why` explains the choice of file.
+    """
 
     root: Path
     file: Path | None
@@ -59,7 +65,7 @@ class InForce:
 
 
 def gather(asked: Asked, settings: Settings) -> InForce:
-    """For the command line that gave these settings. Raises UserError, PackError."""
+    """Collect the effective configuration for a command line and its settings; raises UserError, PackError."""
     start = config_file.common_parent(asked.paths)
     root, file = config_file.source(asked.paths, asked.config, asked.isolated)
     everything = packs.load(settings.rule_paths, cases=False)
@@ -109,7 +115,7 @@ def _folders(settings: Settings, everything: Ruleset, ruleset: Ruleset) -> Itera
 
 
 def _idle(settings: Settings, read: set[str]) -> Iterator[str]:
-    """Entries of `per-file-ignores` that speak of no file: a mistake in a glob is else not seen."""
+    """Yield a note for each `per-file-ignores` glob that matches no file: the glob may be mistyped."""
     spoken = {glob for path in read if settings.per_file_ignores for glob in settings.ignores_of(Path(path))}
     for glob in settings.per_file_ignores:
         if glob not in spoken:
@@ -121,7 +127,10 @@ VENDORED, PACKAGED, OWN = "vendored", "packaged", "own"
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """`files`: where it lies, and whether that is what would be written today. `error`: why it cannot be used."""
+    """The helper that rewritten code imports.
+
+    `files`: where it lies, each with whether its content is up to date. `error`: why it cannot be used.
+    """
 
     kind: str
     name: str
@@ -131,7 +140,7 @@ class Helper:
 
 
 def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) -> Helper:
-    """The helper for a project with these files."""
+    """Return the helper for a project with these Python files."""
     try:
         own = helper_file.load(settings, files)
     except UserError as error:
@@ -150,9 +159,12 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """`read`: what becomes of the file; `ignores`: the entries of `per-file-ignores` that speak of it, each with its
-    place; `off`: rules that these switch off; `asleep`: rules whose fixes are unsafe here, as it does not mention what
-    they are about."""
+    """The effective configuration of one file.
+
+    `read`: "yes" or "no" with the reason; `is_read`: that as a flag. `ignores`: the `per-file-ignores` globs that match
+    the file, each with its entries and the place of the setting. `on` and `off`: rules that these leave on or switch
+    off. `asleep`: rules whose fixes are unsafe in this file, because it contains none of their prefilter literals.
+    """
 
     path: Path
     is_read: bool
@@ -164,7 +176,10 @@ class OneFile:
 
 
 def of(path: Path, settings: Settings, said: Sequence[Setting], ruleset: Ruleset, listed: bool) -> OneFile:
-    """`listed`: a run over the whole project reads it, too. Raises UserError where there is no such file."""
+    """Describe one file; raises UserError if it does not exist.
+
+    `listed`: a run over the whole project reads the file too.
+    """
     if not path.is_file():
         raise UserError(f"{os.path.relpath(path)}: no such file or directory", "name a file or a folder of a project")
     if glob := discovery.exclusion(path, settings):
@@ -179,7 +194,7 @@ def of(path: Path, settings: Settings, said: Sequence[Setting], ruleset: Ruleset
     on = [name for name in speaking if not {name, name.partition("/")[0]} & set(settings.ignored_in(path))]
     try:
         read, text = _text(path, raw, rules, is_text)
-    except (ValueError, SyntaxError, RecursionError) as error:  # UnreadableSource and UnreadableNotebook are the first
+    except (ValueError, SyntaxError, RecursionError) as error:  # ValueError: an unreadable source or notebook
         return OneFile(path, False, f"no: {_told(error)}", ignores, on)
     if read.startswith("yes") and not listed:
         read += "; only where it is named: git ignores it, or it lies elsewhere"
@@ -200,7 +215,7 @@ def _speaking(path: Path, rules: DispatchTable, ruleset: Ruleset, is_text: bool)
 
 
 def _text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> tuple[str, bytes]:
-    """What becomes of it, and its text as rules see it. Raises what parsing raises."""
+    """Return what becomes of the file, and its text as rules see it; raises what parsing raises."""
     if is_text:
         decoded = text_file.decode(raw)
         if decoded is None:
