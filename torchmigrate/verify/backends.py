@@ -1,5 +1,4 @@
-"""What this machine has: real devices, a compiler; and how each backend can be had: as hardware, simulated, or not
-at all."""
+"""Find out how each backend is available on this machine: as hardware, simulated, or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _TOOLS = {"cuda": "nvidia-smi", "rocm": "rocm-smi", "xpu": "xpu-smi", "npu": "np
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler and the first line of what it says of itself."""
+    """A C++ compiler: its path and the first line of its `--version`."""
 
     path: str
     version: str
@@ -32,19 +31,25 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`native` is None where the C++ tier can run, else why it cannot. `drivers`: which tools of which vendor are
-    on PATH, and what they say of their version."""
+    """The interpreter, compiler and drivers of this machine.
+
+    `native`: why the C++ tier of the simulated devices cannot run, None if it can. `drivers`: version of each vendor's
+    tool on PATH, by backend. `library`: path of the built simulated device.
+    """
 
     interpreter: Interpreter
     compiler: Compiler | None
     native: str | None
     drivers: Mapping[str, str]
-    library: str = ""  # the built simulated device
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a backend can be had. `skip` says why it cannot, with advice."""
+    """How a backend is run: on hardware, simulated, or on the CPU.
+
+    `skip`: why it cannot be run, with advice; None if it can.
+    """
 
     backend: str
     evidence: Evidence
@@ -53,7 +58,7 @@ class Way:
 
 
 def machine(interpreter: Interpreter, tier: str = "native") -> Machine:
-    """Looks at PATH; builds nothing. `tier` "python" rules the C++ one out."""
+    """Describe this machine without building anything; `tier` "python" rules out the C++ tier."""
     found = compiler()
     return Machine(
         interpreter, found, "--tier python" if tier == "python" else _no_native(interpreter, found), drivers()
@@ -61,7 +66,7 @@ def machine(interpreter: Interpreter, tier: str = "native") -> Machine:
 
 
 def compiler() -> Compiler | None:
-    """What simulated/build.py would take."""
+    """Return the compiler that simulated/build.py would use, or None."""
     try:
         path = device.compiler()
     except device.BuildError:
@@ -70,7 +75,7 @@ def compiler() -> Compiler | None:
 
 
 def _said(*command: str) -> str:
-    """The first line that says anything."""
+    """Run a command and return the first non-blank line of its output, "" if it fails to start."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
@@ -81,7 +86,7 @@ def _said(*command: str) -> str:
 
 
 def drivers() -> dict[str, str]:
-    """{"cuda": "driver 570.86 (nvidia-smi)"} of the vendors' tools that are on PATH."""
+    """Return the version of each vendor tool on PATH, e.g. {"cuda": "driver 570.86 (nvidia-smi)"}."""
     found = {backend: path for backend, tool in _TOOLS.items() if (path := shutil.which(tool))}
     return {backend: _driver(path) for backend, path in found.items()}
 
@@ -106,8 +111,10 @@ def _no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
 
 
 def build(machine: Machine) -> Machine:
-    """Have the simulated device built for this torch, if the cache has none. On failure the machine without the
-    C++ tier."""
+    """Build the simulated device for this torch if the cache has none.
+
+    On failure, return a machine without the C++ tier.
+    """
     if machine.native is not None:
         return machine
     command = [machine.interpreter.executable, os.fspath(BUILD)]
@@ -122,7 +129,10 @@ def build(machine: Machine) -> Machine:
 
 
 def way(machine: Machine, backend: str) -> Way:
-    """Hardware if it is really here, else simulated in C++; else npu alone, simulated in Python."""
+    """Choose how to run a backend: on hardware if present, else simulated.
+
+    The C++ tier simulates every backend; without it, only npu can be simulated, in Python.
+    """
     if backend == "cpu":
         return Way("cpu", "cpu")
     found = machine.interpreter.devices.get(backend)
@@ -137,7 +147,10 @@ def way(machine: Machine, backend: str) -> Way:
 
 
 def _cannot(interpreter: Interpreter, backend: str) -> str | None:
-    """torch cannot be two builds at once."""
+    """Return why this build of torch cannot simulate the backend, or None.
+
+    A CUDA or ROCm build of torch has its own `cuda` backend, which leaves no room for a simulated one.
+    """
     built = next((name for name in ("cuda", "rocm") if name in interpreter.build), None)
     if backend == "cuda" and built:
         return f"this torch is built for {built}, of which no device is here; a CPU build of torch can simulate one"
@@ -145,7 +158,7 @@ def _cannot(interpreter: Interpreter, backend: str) -> str | None:
 
 
 def advice(machine: Machine) -> list[str]:
-    """A line for each thing that is missing and can be had."""
+    """Return a line of advice for each component that is missing and can be installed."""
     said = []
     if machine.interpreter.torch is None:
         said.append("torch: pip install 'torchmigrate[verify]', or name the project's own Python with --python")

@@ -1,5 +1,7 @@
-"""What one interpreter can do: run by that interpreter (`python -c`), for the standard library and torch alone.
-Prints JSON."""
+"""Describe the running interpreter, its torch and its devices as JSON on stdout.
+
+Runs as `python -c`, with nothing but the standard library and torch.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
 
 
 def devices(torch: Any) -> dict[str, Any]:
-    """{"cuda": {"count": 1, "name": "...", "error": null}}: what says that it is there, and whether it computes."""
+    """Return each available backend, e.g. {"cuda": {"count": 1, "name": "...", "error": null}}.
+
+    `error` says why the device does not compute.
+    """
     found = {}
     for backend in BACKENDS:
         home = torch.backends if backend == "mps" else torch
@@ -43,7 +48,7 @@ def _device(torch: Any, backend: str) -> dict[str, Any]:
 
 
 def import_paths() -> list[str]:
-    """Directories that modules come from, those of editable installs among them."""
+    """Return the directories that modules are imported from, including those of editable installs."""
     found = [path for path in sys.path if os.path.isdir(path)]
     for distribution in importlib.metadata.distributions():
         try:

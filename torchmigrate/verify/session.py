@@ -1,4 +1,4 @@
-"""All of a verification: copies, migration, build, runs, verdicts."""
+"""Verify a project from start to end: copies, migration, build, runs, verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ _LONG = 80  # characters of an error in a line of progress
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asked for. `timeout` in seconds per run; `count` of devices; `jobs` runs at a time."""
+    """The options of the command line.
+
+    `timeout`: seconds per run. `count`: number of devices. `jobs`: runs at a time. `settings`: None reads the project's
+    own.
+    """
 
     path: Path
     words: tuple[str, ...]
@@ -41,12 +45,12 @@ class Request:
     jobs: int = 2
     variables: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: bool | None = None
-    settings: Settings | None = None  # None: the project's own
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The reference first, then the rewritten project in the order asked for."""
+    """The result of a verification; `verdicts`: the reference first, then the backends in the order asked for."""
 
     project: Project
     machine: Machine
@@ -57,7 +61,10 @@ class Result:
 
 
 def verify(request: Request, say: Say) -> Result:
-    """Run it all. `say` gets lines for people. Raises UserError where nothing can be run; leaves nothing behind."""
+    """Verify a project; raises UserError if nothing can be run.
+
+    `say` gets lines of progress for people. All copies are deleted at the end.
+    """
     project = Project.at(request.path)
     settings = request.settings or config_file.load([request.path], unsafe_fixes=request.unsafe_fixes)
     command = resolve(request.words, project.directory)
@@ -79,7 +86,7 @@ Outcomes = list[tuple[Run, Outcome | None]]
 
 
 def _planned(machine: Machine, names: Sequence[str]) -> list[Run]:
-    """The reference twice, then the rewritten project."""
+    """Plan two runs of the original, which give the reference, then the runs of the rewritten project."""
     cuda = backends.way(machine, "cuda")
     rewritten = [Run("rewritten", backends.way(machine, name)) for name in dict.fromkeys(names)]
     return [Run("original", cuda), Run("original", cuda, repeat=True), *rewritten]
@@ -106,12 +113,12 @@ def _verdicts(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Ve
 
 
 def _built(machine: Machine, names: Sequence[str], say: Say) -> Machine:
-    """The simulated device, if any run needs it."""
+    """Build the simulated device if any run needs it."""
     ways: list[Way] = [backends.way(machine, name) for name in ("cuda", *names)]
     if not any(w.evidence == "simulated" and w.tier == "native" and not w.skip for w in ways):
         return machine
     patience = threading.Timer(1.0, say, ["building the simulated device (once per torch and compiler)..."])
-    patience.start()  # silent where the cache has it
+    patience.start()  # says nothing if the cache has the library
     try:
         return backends.build(machine)
     finally:
@@ -129,10 +136,10 @@ class _Runs:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def all(self, runs: Sequence[Run]) -> Outcomes:
-        """Some at a time, each in a fresh copy. Ctrl-C ends all of them."""
+        """Execute the runs, `jobs` at a time, each in a fresh copy; Ctrl-C ends all of them."""
         todo = [run for run in runs if not run.way.skip]
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            try:  # around the first one already: the pool would wait for it
+            try:  # from the first submit on: on an exception, the pool would wait for the runs
                 futures = {pool.submit(self._one, run): run for run in todo}
                 self._tell(futures)
             except BaseException:
@@ -195,8 +202,10 @@ def _tell_migration(migration: Migration, say: Say) -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end us as Ctrl-C does, with all cleaned up. A second one does not cut that
-    short."""
+    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that everything is cleaned up.
+
+    After the first, further ones are ignored, so that they do not interrupt the cleanup.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -207,7 +216,7 @@ def terminable() -> Iterator[None]:
         raise KeyboardInterrupt
 
     there = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    caught = [each for each in there if signal.getsignal(each) != signal.SIG_IGN]  # nohup
+    caught = [each for each in there if signal.getsignal(each) != signal.SIG_IGN]  # nohup ignores SIGHUP; keep it so
     before = {each: signal.signal(each, interrupt) for each in caught}
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a run shows: PASS, FAIL, DIFFERS or SKIPPED, and why."""
+"""Judge a run: PASS, FAIL, DIFFERS or SKIPPED, and why."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _POISONED = "reads memory that no kernel or copy has written yet (a missing sync
 
 
 class Kind(str, Enum):
-    """PASS: shown to work as far as the evidence goes. FAIL: it does not. DIFFERS: it runs, with other results.
-    SKIPPED: nothing is shown."""
+    """The kinds of verdicts.
+
+    PASS: the program works, as far as the evidence goes. FAIL: it does not. DIFFERS: it runs with other results.
+    SKIPPED: nothing is shown.
+    """
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -35,7 +38,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one run; `outcome` is None if it was not even started."""
+    """The verdict on one run; `outcome` is None if the run was not started."""
 
     run: Run
     kind: Kind
@@ -45,7 +48,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The original on cuda, and once more. `why` says why it is no reference."""
+    """The two runs of the original on cuda; `why` says why they cannot serve as the reference."""
 
     first: Outcome | None = None
     second: Outcome | None = None
@@ -53,22 +56,25 @@ class Baseline:
 
     @property
     def reference(self) -> Reference:
-        """All that both runs print alike."""
+        """The numbers that both runs print alike."""
         assert self.first and self.second
         return reference(self.first.lines, self.second.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The user's: how far numbers may be apart (relative), on how many lines of output they count."""
+    """The user's limits: the relative tolerance, and how many lines with numbers are compared (None: all)."""
 
     tolerance: float = 1e-3
     steps: int | None = None
 
 
 def baseline(first: Outcome, second: Outcome) -> Baseline:
-    """An exception, or an end that does not repeat, makes no reference; a plain exit status does: test runners
-    have theirs."""
+    """Check whether two runs of the original can serve as the reference.
+
+    An exception, or an exit status that changes between the runs, rules it out. A constant nonzero exit status does
+    not: test runners use them.
+    """
     for outcome in (first, second):
         if outcome.exception or outcome.exit is None or outcome.exit < 0:
             return Baseline(first, second, f"the original itself fails on cuda: {outcome.error}")
@@ -78,7 +84,7 @@ def baseline(first: Outcome, second: Outcome) -> Baseline:
 
 
 def of_reference(base: Baseline, limits: Limits) -> Verdict:
-    """The original is not on trial: it serves as the reference, or it does not."""
+    """Judge the original: PASS if it can serve as the reference, else SKIPPED."""
     assert base.first
     if base.why:
         return Verdict(base.first.run, Kind.SKIPPED, f"no reference: {base.why}", base.first)
@@ -97,7 +103,7 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
 
 
 def of_rewritten(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
-    """The first of the questions that has an answer: did it end as it should, on its device, with the same results?"""
+    """Judge a run of the rewritten project: did it end as the original, on its device, with the same results?"""
     found = _ending(outcome, base) or _device(outcome, base) or _poison(outcome, base)
     if found:
         return found
@@ -107,7 +113,7 @@ def of_rewritten(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
 
 
 def numbers(verdict: Verdict, base: Baseline, limits: Limits) -> tuple[float, ...]:
-    """What the run printed where the reference can repeat it; without a reference, all that it printed."""
+    """Return the numbers of a run at the places that the reference can repeat; without a reference, all numbers."""
     if verdict.outcome is None:
         return ()
     if base.why or base.first is None:
@@ -128,7 +134,7 @@ def _ending(outcome: Outcome, base: Baseline) -> Verdict | None:
 
 
 def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
-    """The same end for the same reason: of the program, then, not of its migration."""
+    """Return whether a run and the original end alike for the same reason, which is then not the migration's fault."""
     if outcome.timed_out or original.timed_out:
         return outcome.timed_out and original.timed_out
     if not outcome.exit or outcome.exit != original.exit:
@@ -150,14 +156,14 @@ def _device(outcome: Outcome, base: Baseline) -> Verdict | None:
 
 
 def _unused(outcome: Outcome) -> bool:
-    """No kernel was launched on its device. A real device is not asked."""
+    """Return whether the run launched no kernel on its simulated device; on hardware nothing is counted."""
     return outcome.run.way.evidence == "simulated" and not outcome.kernels
 
 
 def _poison(outcome: Outcome, base: Baseline) -> Verdict | None:
     original = base.first
     if original and _poisoned(original):
-        return None  # its own doing; those numbers are left out
+        return None  # the original reads unwritten memory too; the reference leaves those numbers out
     line = _poisoned(outcome)
     return Verdict(outcome.run, Kind.FAIL, f"{_POISONED}: stdout line {line}", outcome) if line else None
 
@@ -194,7 +200,7 @@ def _agreement(comparison: Comparison, tolerance: Tolerance, base: Baseline, out
 
 
 def _incomparable(outcome: Outcome, original: Outcome) -> str | None:
-    """The CPU draws other random numbers than a device does."""
+    """Return why numbers cannot be compared, or None: the CPU draws other random numbers than a device."""
     drawn = original.random_kernels
     if outcome.run.way.evidence != "cpu" or not drawn:
         return None
@@ -209,7 +215,7 @@ def _hint(outcome: Outcome, original: Outcome) -> str:
 
 
 def exit_status(verdicts: Sequence[Verdict]) -> int:
-    """0: all that ran passed. 1: something failed or differs. 2: nothing could be shown."""
+    """Return 0 if every run of the rewritten project that ran passed, 1 if one fails or differs, 2 if none ran."""
     kinds = {v.kind for v in verdicts if v.run.project == "rewritten"}
     if kinds & {Kind.FAIL, Kind.DIFFERS}:
         return 1

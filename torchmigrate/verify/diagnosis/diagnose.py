@@ -1,4 +1,4 @@
-"""A failed run's reports -> the project's line, the rules that touched it, and the likely cause in plain words."""
+"""Diagnose a failed run: the project's line, the rules that rewrote it, and the likely cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Origins = Callable[[str, int], Origin | None]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`path` (of the original project, relative to it, posix) and `line` are None if none of its lines took part."""
+    """The diagnosis of a failed run.
+
+    `path` (relative to the original project, with slashes) and `line` are None if no line of the project was involved.
+    """
 
     path: str | None
     line: int | None
@@ -33,16 +36,16 @@ class Diagnosis:
 
     @property
     def place(self) -> str:
-        """ "train.py:12", or "" where no line of the project is known."""
+        """"train.py:12", or "" if no line of the project is known."""
         return "" if self.path is None else f"{self.path}:{self.line}"
 
 
 def diagnose(reports: list[dict[str, Any]], origin: Origins, project: Path, stderr: str = "") -> Diagnosis | None:
-    """What failed first in one run; None if neither the reports nor `stderr` tell of an exception.
+    """Diagnose the first failure of a run; None if neither the reports nor `stderr` show an exception.
 
-    `reports`: of the run's processes (simulated/witness.py). `origin`: (file, line) of the copy that ran -> of the
-    original, None for what is not the project's own. `project`: root of that copy. `stderr`: what the run wrote there,
-    for what no report holds.
+    `reports`: the reports of the run's processes (simulated/recorder). `origin`: maps a file and line of the copy that
+    ran to the original, None for files outside the project. `project`: the root of that copy. `stderr`: the run's
+    stderr, searched for failures that no report holds.
     """
 
     def is_own(frame: Frame) -> bool:
@@ -70,7 +73,11 @@ def _named(origin: Origins) -> Place:
 
 
 def _cause(failure: Failure, frame: Frame | None, place: Place) -> str:
-    """In order: a refusal by the program itself, a known class, that of what was being handled, its own words."""
+    """Return the first explanation found.
+
+    In order: a refusal by the program itself, a known exception, a known exception that was being handled, the
+    exception's own words.
+    """
     code = str(failure.read("expression") or (linecache.getline(frame.file, frame.line).strip() if frame else ""))
     handled = failure.handled
     return (
@@ -88,7 +95,7 @@ def _own_words(failure: Failure) -> str:
 
 
 def _refusal(frame: Frame) -> str | None:
-    """Of a line of the program's own that raises, asserts or exits for want of CUDA."""
+    """Explain a line of the project that raises, asserts or exits because CUDA is missing; else return None."""
     module = _tree(frame.file)
     around = [node for node in ast.walk(module) if isinstance(node, ast.stmt) and _spans(node, frame.line)]
     statement = max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
@@ -102,7 +109,7 @@ def _refusal(frame: Frame) -> str | None:
 
 
 def _lack(node: ast.stmt, line: int) -> str:
-    """The test of an `if not ...`, an `else` or an `assert`, which has that line run if something is not there."""
+    """Return the test that leads to a line when something is missing: of `if not ...`, `else` or `assert`; else ""."""
     if isinstance(node, ast.Assert):
         return ast.unparse(node.test)
     if not isinstance(node, ast.If):
@@ -129,7 +136,10 @@ def _tree(file: str) -> ast.Module:
 
 
 def _refusal_of(stderr: str, project: Path) -> Failure | None:
-    """`raise SystemExit("text")` leaves no record and no traceback, only its text: the line that says it."""
+    """Find the call that printed the last line of stderr.
+
+    `raise SystemExit("text")` leaves no report and no traceback, only its text.
+    """
     said = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
     if not said:
         return None
