@@ -101,7 +101,7 @@ def install(settings: Settings) -> None:
         _watch_children()
     if any(os.path.basename(word) in _PYTEST for word in command[:8]):
         plugins = os.environ.get("PYTEST_PLUGINS")
-        os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, f"{__package__}.failing_tests")))
+        os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, __name__)))
     if "torch" in sys.modules:
         torch_imported()
 
