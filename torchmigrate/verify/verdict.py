@@ -103,7 +103,7 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
 
 
 def of_rewritten(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
-    """Judge a run of the rewritten project: did it end as the original, on its device, with the same results?"""
+    """Judge a run of the rewritten project: by its end, then its device, then its results."""
     found = _ending(outcome, base) or _device(outcome, base) or _poison(outcome, base)
     if found:
         return found

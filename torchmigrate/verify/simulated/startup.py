@@ -1,4 +1,4 @@
-"""Watches for the program's `import torch`: what has to be there before it, and what is put in place after it."""
+"""Watch for the program's `import torch`, and run our steps before and after it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Step = Callable[[], None]
 
 
 def prepare() -> None:
-    """Called once, before any code of the program. Reads the environment (activation.py)."""
+    """Prepare this process before any code of the program runs; reads the environment (profiles.Settings)."""
     settings = Settings.read(os.environ)
-    random.seed(0)  # a program that seeds nothing is comparable with itself
+    random.seed(0)  # makes two runs of a program comparable that seeds nothing itself
     _watch(_before(settings), _after(settings))
     _report(settings)
     write_protection.install(settings.readonly)
@@ -80,9 +80,10 @@ def _seed_torch() -> None:
 
 
 def _watch(before: dict[str, Step], after: dict[str, Step]) -> None:
-    """Runs `before[name]` and `after[name]` around the first execution of a module.
+    """Run `before[name]` and `after[name]` around the first execution of a module.
 
-    In the loader, not in a finder of ours: another finder may come first and ask only the path's."""
+    This hooks the loader, since another finder may come before ours and ask only the path's.
+    """
     execute = SourceFileLoader.exec_module
 
     def exec_module(self: SourceFileLoader, module: ModuleType) -> None:
