@@ -69,11 +69,11 @@ class Stream(torch._C.Stream):
 
     def __enter__(self) -> Any:
         _entered().append(current())
-        select(self)
+        set_current(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        select(_entered().pop())
+        set_current(_entered().pop())
 
     def record_event(self, event: Any = None) -> Event:
         """`event`, or a new one, recorded."""
@@ -96,7 +96,7 @@ def current() -> Stream:
     return default() if stream is None else stream
 
 
-def select(stream: Stream) -> None:
+def set_current(stream: Stream) -> None:
     """Makes it this thread's current one."""
     _thread.stream = stream
 
@@ -170,7 +170,7 @@ def _selection(device: Device) -> dict[str, Callable[..., Any]]:
         "exchangeDevice": select,
         "maybeExchangeDevice": select,
         "getStream": stream,
-        "setStream": select,
+        "setStream": set_current,
         "synchronizeDevice": lambda index: select(index) and None,
         "getDeviceCapability": lambda index: {"supported_dtypes": set(_DTYPES)},
     }
