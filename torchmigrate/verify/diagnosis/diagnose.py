@@ -36,7 +36,7 @@ class Diagnosis:
 
     @property
     def place(self) -> str:
-        """"train.py:12", or "" if no line of the project is known."""
+        """The place as "train.py:12", or "" if no line of the project is known."""
         return "" if self.path is None else f"{self.path}:{self.line}"
 
 
