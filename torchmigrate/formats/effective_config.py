@@ -1,4 +1,4 @@
-"""What is in force, for people (a table) and for programs."""
+"""Render the effective configuration as text (a table) and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = 12
 
 
 def text(found: InForce, here: Path, width: int | None = None) -> Iterator[str]:
-    """Lines for people; a table of at most `width` columns where that is given: a terminal's."""
+    """Yield the lines for people; with `width`, a terminal's columns, as a table of at most that width."""
     yield from _laid_out([*_heads(found, here)], width)
     yield ""
     rows = [row for setting in found.settings for row in _setting(setting, here)]
@@ -137,7 +137,7 @@ def _table(rows: Sequence[Row], width: int, head: Row | None) -> list[str]:
 
 
 def render(found: InForce) -> str:
-    """`{version, root, file, why, settings, rules, helper, files, notes}`; paths are absolute."""
+    """Return JSON: `{version, root, file, why, settings, rules, helper, files, notes}`, with absolute paths."""
     data = {
         "version": __version__,
         "root": str(found.root),

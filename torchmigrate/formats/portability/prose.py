@@ -1,4 +1,4 @@
-"""The sentences that every format says alike."""
+"""Sentences that all formats of the portability report share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torchmigrate.base.text import counted
 from torchmigrate.surveys.portability import Reason, Stage, State, Survey
 
 STATIC = "Read off the code; nothing was run. `torchmigrate verify` is the proof."
-_NAMED = 5  # skipped files
+_NAMED = 5  # skipped files that are named
 
 
 def verdict(survey: Survey) -> str:
-    """The report in one or two sentences."""
+    """Return the report in one or two sentences."""
     if not survey.sites:
         return _none(survey)
     sites = len(survey.sites)
@@ -61,7 +61,7 @@ def _s(count: int) -> str:
 
 
 def tally(reason: Reason) -> str:
-    """`31 rewritten, 2 unsafe, 1 yours`: what becomes of a rule's findings."""
+    """Return what becomes of a rule's findings: `31 rewritten by apply, 2 by --unsafe-fixes, 1 for a person`."""
     said = {
         State.REWRITTEN: "rewritten by apply",
         State.UNSAFE: "by --unsafe-fixes",
@@ -71,14 +71,14 @@ def tally(reason: Reason) -> str:
 
 
 def first_places(reason: Reason, most: int) -> tuple[list[str], int]:
-    """So many lines that have a finding, and how many findings are on others."""
+    """Return the first `most` places with a finding, and how many findings are at other places."""
     lines = list(dict.fromkeys(str(entry.place) for entry in reason.entries))
     shown = lines[:most]
     return shown, sum(str(entry.place) not in shown for entry in reason.entries)
 
 
 def apart(survey: Survey) -> Iterator[str]:
-    """What is not in the score, a sentence each."""
+    """Yield a sentence for each thing that the score leaves out."""
     out = survey.apart
     if out.suppressed:
         yield f"{counted(out.suppressed, 'finding')} suppressed by a comment (`# torchmigrate: ignore`)."

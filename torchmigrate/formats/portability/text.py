@@ -1,4 +1,4 @@
-"""The portability report for a terminal: 80 columns, plain text."""
+"""Render the portability report as plain text for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torchmigrate.formats.portability.prose import STATIC, apart, first_places, 
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, percent
 
 WIDTH = 80
-_PLACES = 3  # of a reason
+_PLACES = 3  # places of a reason
 _MODULES = 60  # rows
-_LISTED = 20  # of what needs a person, per rule
+_LISTED = 20  # places of each message that needs a person
 
 
 def render(survey: Survey, colour: bool = False) -> str:
-    """The whole report."""
+    """Return the whole report."""
     sections = [_head(survey)]
     if survey.sites:
         sections += [
@@ -85,7 +85,7 @@ def _change(share: Share) -> str:
 
 
 def _end_of(text: str, most: int) -> str:
-    """A path's end says more than its beginning."""
+    """Cut a path at its beginning, which says less than its end."""
     return text if len(text) <= most else "..." + text[3 - most :]
 
 
