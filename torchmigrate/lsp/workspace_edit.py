@@ -1,4 +1,4 @@
-"""Files that change as an edit of the editor's: its own texts by their versions, the helper as a new file."""
+"""Turn changed files into an edit of the editor: its own texts by their versions, the helper as a new file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Edits = tuple[types.OptionalVersionedTextDocumentIdentifier, Sequence[types.Tex
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the editor takes in an edit: versions of documents, and new files."""
+    """The editor's abilities: `versions` of documents in an edit, and whether an edit `creates` files."""
 
     versions: bool = False
     creates: bool = False
@@ -33,8 +33,11 @@ class Client:
 
 
 def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.WorkspaceEdit | None:
-    """All of it, or None where nothing changes. An editor that does not say that it can create files is sent the text
-    of the helper all the same: those open an empty one for it."""
+    """Return the whole edit, or None if nothing changes.
+
+    Editors that do not declare that they can create files get the helper's text too: they open an empty document for
+    it.
+    """
     encoding = next(iter(file.documents.values())).text.encoding
     changes = [result for result in results if isinstance(result, Changed)]
     found: list[_Edits | types.CreateFile] = []
@@ -47,7 +50,7 @@ def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.
 
 
 def made(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.WorkspaceEdit | None:
-    """In the form that the editor takes."""
+    """Return the edit in the form that the editor accepts."""
     if not found:
         return None
     if not client.versions:
@@ -70,7 +73,7 @@ def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
 
 
 def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
-    """The new text of each document."""
+    """Return the new text of each document."""
     if None not in file.documents:
         cells = json.loads(after)["cells"]
         return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}
