@@ -1,4 +1,4 @@
-"""What others complain of, in our words: typer of a command line, the system of a file, Python of a bug of ours."""
+"""The program: its commands, its entry point, and the messages for errors of any kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
 
 
 def told(error: Exception) -> UserError:
-    """Of whichever click typer stands on. A bug is raised again where `TORCHMIGRATE_DEBUG` asks for it."""
+    """Return any error as a UserError; raise a bug again if `TORCHMIGRATE_DEBUG` is set.
+
+    Usage errors are recognised by `format_message`: typer may come with its own click.
+    """
     if hasattr(error, "format_message"):
         return _usage(error)
     if os.environ.get("TORCHMIGRATE_DEBUG"):
@@ -40,7 +43,7 @@ def told(error: Exception) -> UserError:
 
 
 def _places(error: Exception) -> Iterable[str]:
-    """Where it was raised, and where of ours where that is elsewhere."""
+    """Return where an error was raised, preceded by the last place in our code if that is elsewhere."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(__file__).parent.parent)]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*inside[-1:], *frames[-1:])]
@@ -63,7 +66,7 @@ def _usage(error: Exception) -> UserError:
 
 
 def _of_option(found: re.Match[str]) -> str:
-    """`--jobs: ` for `Invalid value for '-j' / '--jobs': `."""
+    """Return `--jobs: ` for `Invalid value for '-j' / '--jobs': `."""
     return f"{re.findall(_QUOTED, found[1])[-1]}: "
 
 
@@ -114,7 +117,7 @@ _COMMANDS = (
 
 
 def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
-    # no rich at start-up: it costs as much as typer itself
+    # no rich at start-up: it takes as long as typer itself
     program = typer.Typer(
         cls=Commands,
         rich_markup_mode=None,
@@ -131,21 +134,21 @@ app = _program(_COMMANDS)
 
 
 def _needed(arguments: Sequence[str]) -> typer.Typer:
-    """The command that is named, where one is: typer takes milliseconds to make each."""
+    """Return a program with only the command that is named, if one is: typer takes milliseconds for each."""
     named = [command for command in _COMMANDS if arguments[:1] == [command.__name__]]
     return _program(named) if named else app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console script."""
-    warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code: not ours to print
+    """Run the command line and exit; the console script."""
+    warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code
     status = run(arguments)
     _let_go()
     sys.exit(status)
 
 
 def _let_go() -> None:
-    """What cannot be printed has been told: Python would say so again, in its own words and with its own status."""
+    """If stdout is closed, silence Python's own 'Exception ignored' at exit; we reported the error already."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -154,15 +157,16 @@ def _let_go() -> None:
 
 def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # the caller closed it
+        if getattr(sys, name) is None:  # the caller closed the stream
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (for as long as we run)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a message never fails for a character
+            # a character that cannot be encoded must not make a message fail
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; its exit status."""
+    """Run one command line and return its exit status."""
     _prepare_streams()
     try:
         os.getcwd()
@@ -173,7 +177,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else list(arguments)
         status = _needed(given)(given, standalone_mode=False, prog_name="torchmigrate")
         sys.stdout.flush()
-        if status == Interrupted.status:  # typer's own way to end on Ctrl-C
+        if status == Interrupted.status:  # typer ends this way on Ctrl-C
             raise KeyboardInterrupt
         return int(status or 0)
     except UserError as error:
@@ -182,7 +186,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print(Interrupted("nothing was written"), file=sys.stderr)
         return Interrupted.status
-    except BrokenPipeError:  # `| head`
+    except BrokenPipeError:  # e.g. `| head`
         return 1
     except Exception as error:
         print(told(error), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What `--help` prints: one line for each option, in sections, so that a command fits a screen of 80 columns."""
+"""Lay out `--help`: a line for each option, in sections, so that a command fits a screen of 80 columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from torchmigrate.base.text import UserError, did_you_mean
 
-# parameters by section, commands by purpose; what is not named here comes last
+# parameters by section and commands by purpose; all others come last
 _SECTIONS = {
     "Run": ("names", "steps", "tolerance", "compare_files", "timeout", "count", "env", "tier", "python"),
     "Rewrite": ("dry_run", "interactive", "unsafe_fixes", "runtime", "style", "allow_dirty", "commit", "branch"),
@@ -24,7 +24,7 @@ _PURPOSES = {
     "Look up": ("explain", "rules", "catalog"),
     "Set up": ("config", "server"),
 }
-_OF_TYPER = {  # whose own words take two lines
+_OF_TYPER = {  # typer's own texts take two lines
     "install_completion": "Let <tab> complete commands and names.",
     "show_completion": "Print what that installs.",
 }
@@ -38,7 +38,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The program: its commands by purpose, the first one to try, and what a mistyped one may have meant."""
+    """The program's help, with commands by purpose; a mistyped command gets a suggestion."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         names = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
@@ -73,7 +73,7 @@ def _write_section(title: str, rows: list[tuple[str, str]], formatter: Any) -> N
 
 
 def _parted(names: Iterable[str], parts: Mapping[str, Iterable[str]], rest: str) -> Iterator[tuple[str, list[str]]]:
-    """Names under the titles of their parts, in the order of `parts`; titles without names are left out."""
+    """Yield the names under the titles of their parts, in the order of `parts`; skip titles without names."""
     left = dict.fromkeys(names)
     for title, members in parts.items():
         if found := [name for name in members if name in left]:

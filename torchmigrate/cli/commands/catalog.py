@@ -1,4 +1,4 @@
-"""`catalog`: the rows that were asked for, or those that a project uses, in the layout that was asked for."""
+"""Run `catalog`: print the rows that were asked for, or those that a project uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     output_format: CatalogFormat,
     output: Path | None,
 ) -> int:
-    """Print it; the exit status: 2 where a file of the project could not be read."""
+    """Print the rows; return 2 if a file of the project could not be read, else 0."""
     settings = config_.load([project or Path()])
     backends = _backends(backend or ())
     with pack_errors():
@@ -65,7 +65,7 @@ def _known() -> str:
 
 
 def _matching(found: catalog_rows.Catalog, names: Sequence[str]) -> list[Row]:
-    """Raises UserError for a name that covers no row."""
+    """Return the rows that the names cover; raises UserError for a name that covers none."""
     for name in names:
         if not found.matching([name]):
             raise UserError(
@@ -87,7 +87,7 @@ def _laid_out(selection: report.Selection, output_format: CatalogFormat, output:
 
 
 def _said(used: Usage, selection: report.Selection) -> Iterator[str]:
-    """What stands beside the matrix: names without a row, files that were not read, and how much runs where."""
+    """Yield the lines below the table: names without a row, unreadable files, totals, and what is missing where."""
 
     def name(path: Path) -> str:
         return path.relative_to(selection.here).as_posix() if path.is_relative_to(selection.here) else str(path)

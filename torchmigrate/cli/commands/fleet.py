@@ -1,4 +1,4 @@
-"""`fleet`: options to tasks, outcomes to files and a report."""
+"""The command `fleet`: turn options into tasks, and outcomes into files and a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SETTINGS = ("select", "ignore", "torch", "backends", "unsafe_fixes", "runtime",
 
 
 class FleetFormat(str, Enum):
-    """How the report over all is printed."""
+    """The formats of the fleet report."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -90,7 +90,7 @@ def _say(line: str) -> None:
 
 
 def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
-    """What is to do, checked before anything is taken. Raises UserError."""
+    """Return the tasks and notes on the list, all checked before anything is fetched; raises UserError."""
     import shlex
 
     from torchmigrate.fleet import listing
@@ -128,7 +128,7 @@ def _text(repos: Path) -> str:
 
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings for all repositories, checked as those of the other commands. Raises UserError."""
+    """Return the settings for all repositories, checked as in other commands; raises UserError."""
     from torchmigrate.config import config_file, resolve
     from torchmigrate.config.settings import Settings
 
@@ -148,7 +148,7 @@ def _branch(name: str) -> str:
 
 
 def _author() -> tuple[str, str]:
-    """Whoever git says the user is; the commits are the same wherever they are made."""
+    """Return the user's name and address as git knows them, so that commits are the same on every worker."""
     try:
         import git
     except ImportError:
@@ -164,14 +164,14 @@ def _author() -> tuple[str, str]:
 
 
 def _known(tasks: Sequence[Task], store: Store) -> list[Task]:
-    """With what an earlier run has done."""
+    """Return the tasks with the digests of results that an earlier run left."""
     from dataclasses import replace
 
     return [replace(task, known=store.done(task.name)) for task in tasks]
 
 
 def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
-    """Each result is on disk before the next one is looked at."""
+    """Run the tasks; each result is written to disk before the next one is awaited."""
     from torchmigrate.fleet.report import Fleet
 
     began, resumed = time.monotonic(), 0

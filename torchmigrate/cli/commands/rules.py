@@ -1,8 +1,8 @@
-"""`rules` and `explain`: what the rule files and the catalog say."""
+"""The commands `rules` and `explain`: show rules and catalog rows, run the cases of rules."""
 
 from __future__ import annotations
 
-# ruff: noqa: SIM118 (a Rule is no dict)
+# ruff: noqa: SIM118 (a Rule is not a dict)
 import os
 import re
 import sys
@@ -32,7 +32,7 @@ def _load() -> Ruleset:
 
 
 def listing(names: Sequence[str]) -> int:
-    """A line per rule: all, or those of the packs and rules named."""
+    """Print a line per rule: of all, or of the packs and rules named."""
     ruleset = _load()
     known(ruleset, names)
     rules = ruleset.selected(names, ()).rules.values()
@@ -46,8 +46,8 @@ def listing(names: Sequence[str]) -> int:
 
 
 def test(directories: Sequence[Path]) -> int:
-    """Run the cases: of the rules in these directories, or of all that are loaded."""
-    from torchmigrate.engine import case_runner  # and LibCST with it, which the other commands here do without
+    """Run the cases of the rules in these directories, or of all loaded rules; return 1 if one fails."""
+    from torchmigrate.engine import case_runner  # imports LibCST, which the other commands here do without
 
     with pack_errors():
         ruleset = packs.load(directories) if directories else _load()
@@ -72,7 +72,7 @@ def test(directories: Sequence[Path]) -> int:
 
 
 def explain(name: str) -> int:
-    """A rule; or an API: its row in the catalog and the rules that look after it."""
+    """Print a rule; or an API's row in the catalog, and the rules that handle it."""
     ruleset = _load()
     if rule := ruleset.rules.get(name):
         print(_shown([rule]))
@@ -103,7 +103,7 @@ def _shown(rules: Sequence[Rule]) -> str:
 
 
 def _wrapped(text: str, indent: str = "", hanging: str = "") -> str:
-    """To the terminal, or to 100 columns where it is wider, or none."""
+    """Wrap a text to the terminal, to at most 100 columns."""
     width = min(columns(sys.stdout) or 100, 100)
     return textwrap.fill(
         text,
@@ -116,25 +116,25 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> str:
 
 
 def _api(name: str) -> str:
-    """`torch.Tensor.cuda` for `.cuda()`."""
+    """Return the API for a name as typed, `torch.Tensor.cuda` for `.cuda()`."""
     bare = re.sub(r"\(.*", "", name).strip()
     return f"torch.Tensor{bare}" if bare.startswith(".") else bare
 
 
 def _is_public_torch(api: str, rows: catalog_rows.Catalog) -> bool:
-    """Whether it would have a row, if torch had it: patterns such as `torch.cuda.*` then say nothing of it."""
+    """Return whether an API would have a row if torch had it; a pattern such as `torch.cuda.*` then says nothing."""
     module, _, last = api.rpartition(".")
     return rows.row(module) is not None and not last.startswith("_")
 
 
 def _rules_of(row: Row, ruleset: Ruleset, name: str) -> list[Rule]:
-    """The rules that the row names, then others that look for the very API."""
+    """Return the rules that the row names, then others whose patterns name exactly this API."""
     named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
     return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]
 
 
 def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
-    """Rules whose patterns name the API: exactly, else by `torch.x.*`, else those whose examples use it."""
+    """Return the rules that name the API: exactly, else by `torch.x.*`, else in their examples."""
     name, rules = _bare(api), ruleset.rules.values()
     wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
     return (
@@ -145,7 +145,7 @@ def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
 
 
 def exact_handlers(ruleset: Ruleset, api: str) -> list[Rule]:
-    """Rules whose patterns name the very API."""
+    """Return the rules whose patterns name exactly this API."""
     name, rules = _bare(api), ruleset.rules.values()
     return [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
 

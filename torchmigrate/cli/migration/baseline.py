@@ -1,4 +1,4 @@
-"""`--baseline` and `--write-baseline`: what is known does not count; what is no longer found is said, then dropped."""
+"""`--baseline` and `--write-baseline`: known findings do not count; those no longer found are noted, then dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class _Scope:
-    """What this run looked at: of the rest, an entry is neither found nor missed."""
+    """The files and rules that a run covered; other entries of the baseline are neither found nor missed."""
 
     tops: Sequence[str]
     only: Selection
@@ -44,7 +44,10 @@ def _lies_in(path: str, places: Iterable[str]) -> bool:
 def settle(
     results: Sequence[FileResult], request: Request, settings: Settings, only: Selection
 ) -> Sequence[FileResult]:
-    """The results with what the baseline knows marked as known. Raises UserError for a baseline that cannot be read."""
+    """Mark the findings that the baseline knows; raises UserError for a baseline that cannot be read.
+
+    Entries that this run should have found and did not are noted, or dropped with `--write-baseline`.
+    """
     assert request.baseline is not None
     file = Path(os.path.realpath(request.baseline))
     old = baseline.read(request.baseline) if file.exists() or not request.write_baseline else frozenset()
@@ -74,7 +77,7 @@ def _idle(settings: Settings) -> Collection[str]:
 
 
 def _is_told(finding: Finding, settings: Settings) -> bool:
-    """Whether a run for these backends reports it."""
+    """Return whether a run for these backends reports the finding."""
     named = settings.backends
     return not named or not finding.backends or not set(named).isdisjoint(finding.backends)
 
