@@ -93,7 +93,6 @@ class Documents:
         """Forget all files: something around them has changed, so their analyses are out of date."""
         self._files.clear()
 
-
     def open(self, item: types.TextDocumentItem) -> None:
         text = Text(item.text, self.encoding)
         self._texts[item.uri] = Document(item.uri, item.version, text, item.language_id)
@@ -165,7 +164,6 @@ class Documents:
     def _helpers(self) -> Mapping[str, bytes]:
         texts = ((self._path(uri, ""), self._texts[uri].text.text) for uri in self._texts if self._is_helper(uri))
         return {str(path): text.encode() for path, text in texts if path}
-
 
     def _text(self, uri: str) -> File | None:
         document = self._texts.get(uri)

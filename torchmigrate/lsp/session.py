@@ -42,7 +42,6 @@ class Session:
         self._known: dict[str, Analysis] = {}
         self._told: dict[str, str] = {}  # errors that were shown to the user, by the file that has them
 
-
     def changed(self, uri: str, delay: float = DELAY, rank: int = 0) -> None:
         """Schedule a check of a text, a cell or a notebook that was opened or changed."""
         if file := self.documents.file(uri):
@@ -104,7 +103,6 @@ class Session:
 
     def _log(self, text: str) -> None:
         self.server.window_log_message(types.LogMessageParams(types.MessageType.Error, text))
-
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Run `work` in the thread for checks, so that the event loop stays responsive."""

@@ -36,7 +36,7 @@ _UNIT_AHEAD = re.compile(r"\b(?:time|elapsed|took|duration|seconds|secs|eta|spee
 
 
 class Kind(Enum):
-    """What a number measures. Times are never compared; bytes only between runs on the same backend."""
+    """The quantity that a number measures. Times are never compared; bytes only between runs on the same backend."""
 
     VALUE = "value"
     TIME = "time"

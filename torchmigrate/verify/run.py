@@ -147,7 +147,7 @@ class Outcome:
 
     @property
     def _failure(self) -> Report | None:
-        """That exception, or else the first one that a test runner or a worker caught."""
+        """The exception that ended a process, else the first one that a test runner or a worker caught."""
         others = (other for report in self.reports for other in report.get("others") or ())
         return self.exception or next(others, None)
 
