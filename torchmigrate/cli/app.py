@@ -26,13 +26,13 @@ _QUOTED = re.compile(r"'([^']*)'")
 _NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
 
 
-def told(error: Exception) -> UserError:
+def explain_error(error: Exception) -> UserError:
     """Return any error as a UserError; raise a bug again if `TORCHMIGRATE_DEBUG` is set.
 
     Usage errors are recognised by `format_message`: typer may come with its own click.
     """
     if hasattr(error, "format_message"):
-        return _usage(error)
+        return _explain_usage(error)
     if os.environ.get("TORCHMIGRATE_DEBUG"):
         raise error
     if isinstance(error, OSError) and error.strerror:
@@ -50,14 +50,14 @@ def _places(error: Exception) -> Iterable[str]:
     return dict.fromkeys(places)
 
 
-def _usage(error: Exception) -> UserError:
+def _explain_usage(error: Exception) -> UserError:
     context = getattr(error, "ctx", None)
     help = f"see `{context.command_path if context else 'torchmigrate'} --help`"
     if near := getattr(error, "possibilities", None):
         return UserError(f"no such option: {getattr(error, 'option_name', '')}", f"did you mean `{near[0]}`?")
     text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     text = re.sub(r"^Got unexpected extra arguments?(?:\(s\))? \((.*)\)$", r"too many arguments: \1", text, flags=re.S)
-    text = re.sub(r"^Invalid value for (.*?): ", _of_option, text)
+    text = re.sub(r"^Invalid value for (.*?): ", _option_prefix, text)
     head, _, value = text.partition(": ")
     if choice := _NOT_ONE_OF.fullmatch(value):
         known = re.findall(_QUOTED, choice[2])
@@ -65,7 +65,7 @@ def _usage(error: Exception) -> UserError:
     return UserError(_plain(text), help)
 
 
-def _of_option(found: re.Match[str]) -> str:
+def _option_prefix(found: re.Match[str]) -> str:
     """Return `--jobs: ` for `Invalid value for '-j' / '--jobs': `."""
     return f"{re.findall(_QUOTED, found[1])[-1]}: "
 
@@ -116,7 +116,7 @@ _COMMANDS = (
 )
 
 
-def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
+def _program(commands: Sequence[Callable[..., int]]) -> typer.Typer:
     # no rich at start-up: it takes as long as typer itself
     program = typer.Typer(
         cls=Commands,
@@ -125,7 +125,7 @@ def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     program.callback(invoke_without_command=True)(_root)
-    for command in of:
+    for command in commands:
         program.command(cls=Command)(command)
     return program
 
@@ -133,7 +133,7 @@ def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
 app = _program(_COMMANDS)
 
 
-def _needed(arguments: Sequence[str]) -> typer.Typer:
+def _program_for(arguments: Sequence[str]) -> typer.Typer:
     """Return a program with only the command that is named, if one is: typer takes milliseconds for each."""
     named = [command for command in _COMMANDS if arguments[:1] == [command.__name__]]
     return _program(named) if named else app
@@ -143,11 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; the console script."""
     warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code
     status = run(arguments)
-    _let_go()
+    _silence_closed_stdout()
     sys.exit(status)
 
 
-def _let_go() -> None:
+def _silence_closed_stdout() -> None:
     """If stdout is closed, silence Python's own 'Exception ignored' at exit; we reported the error already."""
     try:
         sys.stdout.flush()
@@ -175,7 +175,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
-        status = _needed(given)(given, standalone_mode=False, prog_name="torchmigrate")
+        status = _program_for(given)(given, standalone_mode=False, prog_name="torchmigrate")
         sys.stdout.flush()
         if status == Interrupted.status:  # typer ends this way on Ctrl-C
             raise KeyboardInterrupt
@@ -189,5 +189,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # e.g. `| head`
         return 1
     except Exception as error:
-        print(told(error), file=sys.stderr)
+        print(explain_error(error), file=sys.stderr)
         return 2

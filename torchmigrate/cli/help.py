@@ -44,7 +44,7 @@ class Commands(TyperGroup):
         names = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
         width = max(map(len, names))
         formatter.write_paragraph()
-        for title, members in _parted(names, _PURPOSES, "More"):
+        for title, members in _group(names, _PURPOSES, "More"):
             rows = [(name.ljust(width), self.commands[name].get_short_help_str(80 - width)) for name in members]
             _write_section(title, rows, formatter)
         _write_options(self.get_params(ctx), formatter)
@@ -62,7 +62,7 @@ def _write_options(params: Iterable[Any], formatter: Any) -> None:
     width = max((len(left) for left, _ in rows.values()), default=0)
     arguments = {param.name for param in shown if param.param_type_name == "argument"}
     formatter.write_paragraph()
-    for title, names in _parted(rows, {"Arguments": arguments, **_SECTIONS}, "Options"):
+    for title, names in _group(rows, {"Arguments": arguments, **_SECTIONS}, "Options"):
         _write_section(title, [(rows[name][0].ljust(width), rows[name][1]) for name in names], formatter)
 
 
@@ -72,7 +72,7 @@ def _write_section(title: str, rows: list[tuple[str, str]], formatter: Any) -> N
         formatter.write_dl(rows)
 
 
-def _parted(names: Iterable[str], parts: Mapping[str, Iterable[str]], rest: str) -> Iterator[tuple[str, list[str]]]:
+def _group(names: Iterable[str], parts: Mapping[str, Iterable[str]], rest: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the names under the titles of their parts, in the order of `parts`; skip titles without names."""
     left = dict.fromkeys(names)
     for title, members in parts.items():

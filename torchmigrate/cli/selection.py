@@ -118,14 +118,14 @@ def _repositories(paths: Sequence[Path], option: str) -> list[Repository]:
         repository = git_tree.repository(real if real.is_dir() else real.parent)
         if repository is None:
             raise UserError(
-                f"{option} asks git, and {_shown(path)} is in no git repository that can be read",
+                f"{option} asks git, and {_quote_path(path)} is in no git repository that can be read",
                 f"leave {option} out, or run it inside a repository",
             )
         found[repository.top] = repository
     return list(found.values())
 
 
-def _shown(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     return f"`{path}`" if str(path) != "." else "this directory"
 
 

@@ -74,15 +74,15 @@ class Cluster:
         self._address = address
 
     def __call__(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
-        client = _connected(self._address)
+        client = _connect(self._address)
         try:
-            _same_version(client, self._address)
+            _check_versions(client, self._address)
             yield from _outcomes(client, tasks, self._address)
         finally:
             client.close(timeout=2)
 
 
-def _connected(address: str) -> Client:
+def _connect(address: str) -> Client:
     try:
         from distributed import Client
     except ImportError as error:
@@ -95,15 +95,15 @@ def _connected(address: str) -> Client:
         raise UserError(what, "start one there: dask scheduler --port PORT") from None
 
 
-def _same_version(client: Client, address: str) -> None:
+def _check_versions(client: Client, address: str) -> None:
     """Raise UserError if there is no worker, or one that runs another version of torchmigrate."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError:
         what = f"the scheduler at {address} has no workers"
         raise UserError(what, f"start some: dask worker {address} --nthreads 1") from None
-    said: dict[str, Any] = client.run(_version, on_error="return")
-    for worker, version in sorted(said.items()):
+    versions: dict[str, Any] = client.run(_version, on_error="return")
+    for worker, version in sorted(versions.items()):
         if version != __version__:
             what = f"has torchmigrate {version}" if isinstance(version, str) else "has no torchmigrate of today"
             help = f"pip install 'torchmigrate[fleet]=={__version__}' there, and start the worker again"

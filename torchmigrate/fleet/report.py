@@ -120,14 +120,14 @@ def text(fleet: Fleet) -> str:
     """Return a table for the terminal, with notes on single repositories below it."""
     rows = [list(HEADS), *(row(summary) for summary in fleet.summaries), _total(fleet)]
     widths = [max(len(line[i]) for line in rows) for i in range(len(HEADS))]
-    lines = ["  ".join(_set(c, widths[i], i) for i, c in enumerate(line)).rstrip() for line in rows]
+    lines = ["  ".join(_pad(c, widths[i], i) for i, c in enumerate(line)).rstrip() for line in rows]
     lines.insert(1, "-" * max(map(len, lines)))
     lines.insert(len(lines) - 1, lines[1])
     said = [f"{name}: {why}" for name, why in _reasons(fleet)]
     return "\n".join([*lines, *([""] if said else []), *said]) + "\n"
 
 
-def _set(value: str, width: int, column: int) -> str:
+def _pad(value: str, width: int, column: int) -> str:
     return value.ljust(width) if column in _TEXT else value.rjust(width)
 
 

@@ -63,12 +63,12 @@ def _work(task: Task, scratch: Path) -> Outcome:
         return Outcome(task.name, None)
     taken = tree.take(origin, scratch, "tree")
     settings = _settings(task, taken)
-    given = _given(taken, settings)
+    given = _prepare(taken, settings)
     if digest is None:
         digest = digest_of(task, [origin.location, repr(settings)], taken.root, given)
         if digest == task.known:
             return Outcome(task.name, None)
-    return _migrated(task, origin, taken, settings, given, scratch, digest)
+    return _migrate(task, origin, taken, settings, given, scratch, digest)
 
 
 def _settings(task: Task, taken: Tree) -> Settings:
@@ -76,7 +76,7 @@ def _settings(task: Task, taken: Tree) -> Settings:
 
     Settings files around a scratch repository are ignored.
     """
-    own = taken.repository is None or config_file.find(taken.root) in _inside(taken)
+    own = taken.repository is None or config_file.find(taken.root) in _settings_files(taken)
     flags = {name: tuple(value) if isinstance(value, list) else value for name, value in task.flags.items()}
     exclude = flags.pop("extend_exclude", ())
     settings = config_file.load([taken.root], None, task.isolated or not own, **flags)
@@ -85,13 +85,13 @@ def _settings(task: Task, taken: Tree) -> Settings:
     return replace(settings, extend_exclude=settings.extend_exclude + exclude, no_cache=True)
 
 
-def _inside(taken: Tree) -> list[Path]:
+def _settings_files(taken: Tree) -> list[Path]:
     assert taken.repository is not None
     top = taken.repository.top
     return [up / "pyproject.toml" for up in (taken.root, *taken.root.parents) if up.is_relative_to(top)]
 
 
-def _given(taken: Tree, settings: Settings) -> Input:
+def _prepare(taken: Tree, settings: Settings) -> Input:
     from torchmigrate.rules.reader import PackError
 
     try:
@@ -100,7 +100,7 @@ def _given(taken: Tree, settings: Settings) -> Input:
         raise UserError(str(error).partition("\n")[0]) from None
 
 
-def _migrated(
+def _migrate(
     task: Task, origin: Origin, taken: Tree, settings: Settings, given: Input, scratch: Path, digest: str
 ) -> Outcome:
     paths = [taken.root]
@@ -114,7 +114,7 @@ def _migrated(
     notes = [note for note in (origin.note, *plan.notes) if note]
     summary = _summary(task, origin, report, notes) | {"digest": digest, "score": scored}
     if verified is not None:
-        summary["verify"] = verified.told
+        summary["verify"] = verified.words
         files |= {"verify.json": verified.report} if verified.report is not None else {}
     files["log.txt"] = "".join(f"{line}\n" for line in _log(summary, report)).encode(errors="backslashreplace")
     return Outcome(task.name, summary, files)
@@ -164,14 +164,14 @@ def _status(report: Report) -> tuple[str, str]:
 def _log(summary: Mapping[str, Any], report: Report) -> list[str]:
     lines = [f"{summary['source']} at {summary['commit'] or 'what lay there'}"]
     lines += [f"note: {note}" for note in summary["notes"]]
-    lines += [_said(result, report) for result in report.results if isinstance(result, (Changed, Failed))]
+    lines += [_describe_result(result, report) for result in report.results if isinstance(result, (Changed, Failed))]
     lines += [f"skipped {report.name(skipped.path)}: {skipped.reason}" for skipped in report.skipped]
     if "verify" in summary:
         lines.append(f"verify: {summary['verify']}")
     return [*lines, report.summary()]
 
 
-def _said(result: FileResult, report: Report) -> str:
+def _describe_result(result: FileResult, report: Report) -> str:
     name = report.name(result.path)
     if isinstance(result, Failed):
         return f"error: {name}: {result.error}"
@@ -189,7 +189,7 @@ _WORDS = {0: "same", 1: "differs", 2: "could not be verified"}
 class Verified:
     """The result of `--verify`: `told` in words, and `report` as JSON, None if verification could not start."""
 
-    told: str
+    words: str
     report: bytes | None
 
 
@@ -206,8 +206,8 @@ def verify(task: Task, root: Path, settings: Settings) -> Verified:
         return Verified(f"{_WORDS[2]}: {error.message}", None)
     status, reason = exit_status(result.verdicts), result.verdicts[0].reason
     report = json.loads(verify.render(result)) | {"root": task.shown}  # the scratch tree will be gone
-    told = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
-    return Verified(told, json.dumps(report, indent=2).encode() + b"\n")
+    words = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
+    return Verified(words, json.dumps(report, indent=2).encode() + b"\n")
 
 
 def score(paths: Sequence[Path], settings: Settings, given: Input) -> dict[str, Any]:

@@ -89,20 +89,20 @@ def markdown(selection: Selection) -> Iterator[str]:
     for row in selection.rows:
         count = [str(selection.count(row))] if uses else []
         verdicts = [row.backends[name] for name in selection.backends]
-        cells = [f"`{row.name}`", row.kind, *count, _becomes(row), *verdicts, row.since, row.source]
+        cells = [f"`{row.name}`", row.kind, *count, _describe_action(row), *verdicts, row.since, row.source]
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _becomes(row: Row) -> str:
+def _describe_action(row: Row) -> str:
     return f"left alone: {row.why}" if row.action == LEFT else f"{row.action} by {', '.join(row.rules)}"
 
 
 def render(selection: Selection) -> str:
     """Return a JSON list."""
-    return json.dumps([_object(selection, row) for row in selection.rows], indent=2)
+    return json.dumps([_row_object(selection, row) for row in selection.rows], indent=2)
 
 
-def _object(selection: Selection, row: Row) -> dict[str, Any]:
+def _row_object(selection: Selection, row: Row) -> dict[str, Any]:
     found: dict[str, Any] = {
         "api": row.name,
         "kind": row.kind,
@@ -117,11 +117,11 @@ def _object(selection: Selection, row: Row) -> dict[str, Any]:
     }
     if selection.places is not None:
         places = selection.places.get(row.name, ())
-        found |= {"count": len(places), "places": [_place(selection.here, *place) for place in places]}
+        found |= {"count": len(places), "places": [_place_object(selection.here, *place) for place in places]}
     return found
 
 
-def _place(here: Path, path: Path, use: Finding) -> dict[str, Any]:
+def _place_object(here: Path, path: Path, use: Finding) -> dict[str, Any]:
     name = path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_posix()
     return {"file": name, "cell": use.cell, "line": use.line, "column": use.column}
 

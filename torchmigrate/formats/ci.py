@@ -24,12 +24,12 @@ def render_github(report: Report, base: Path) -> Iterator[str]:
     """Yield a workflow command for each finding, then one for each file that could not be read."""
     for entry in entries(report, base):
         if not entry.suppressed:
-            yield command("warning", _where(entry), entry.message + MARKS[kind(entry.finding)])
+            yield command("warning", _annotation_properties(entry), entry.message + MARKS[kind(entry.finding)])
     for failed in sorted(report.failed, key=lambda f: str(f.path)):
         yield command("error", {"file": name_of(failed.path, base), "title": "torchmigrate"}, failed.error)
 
 
-def _where(entry: Entry) -> dict[str, str | int]:
+def _annotation_properties(entry: Entry) -> dict[str, str | int]:
     """Return the properties of an annotation; columns only for a single line, since GitHub refuses others."""
     found: dict[str, str | int] = {"file": entry.name, "line": entry.line, "endLine": entry.end_line}
     if entry.column is not None and entry.end_column is not None and entry.end_line == entry.line:
@@ -39,8 +39,8 @@ def _where(entry: Entry) -> dict[str, str | int]:
 
 def command(name: str, properties: dict[str, str | int], text: str) -> str:
     """Return one workflow command, with the values escaped so that they cannot end it or begin another."""
-    told = ",".join(f"{key}={_escaped(str(value), _PROPERTY)}" for key, value in properties.items())
-    return f"::{name} {told}::{_escaped(text, _DATA)}"
+    encoded = ",".join(f"{key}={_escaped(str(value), _PROPERTY)}" for key, value in properties.items())
+    return f"::{name} {encoded}::{_escaped(text, _DATA)}"
 
 
 def _escaped(text: str, table: dict[str, str]) -> str:
@@ -49,18 +49,18 @@ def _escaped(text: str, table: dict[str, str]) -> str:
 
 def render_gitlab(report: Report, base: Path) -> str:
     """Return GitLab's JSON list: the findings, then files that could not be read as blockers."""
-    found = [_entry(entry) for entry in entries(report, base) if not entry.suppressed]
-    failed = [_failed(each, base) for each in sorted(report.failed, key=lambda f: str(f.path))]
+    found = [_finding_issue(entry) for entry in entries(report, base) if not entry.suppressed]
+    failed = [_error_issue(each, base) for each in sorted(report.failed, key=lambda f: str(f.path))]
     return json.dumps([*found, *failed], indent=2)
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _finding_issue(entry: Entry) -> dict[str, Any]:
     severity = "major" if kind(entry.finding) == "yours" else "minor"
     lines = {"begin": entry.line, "end": entry.end_line}
     return _issue(entry.finding.rule, entry.message, entry.fingerprint, severity, entry.name, lines)
 
 
-def _failed(failed: Failed, base: Path) -> dict[str, Any]:
+def _error_issue(failed: Failed, base: Path) -> dict[str, Any]:
     name = name_of(failed.path, base)
     digest = hashlib.sha256(f"error\0{name}".encode()).hexdigest()[:32]
     return _issue("error", failed.error, digest, "blocker", name, {"begin": 1})

@@ -20,7 +20,7 @@ Opcode = tuple[str, int, int, int, int]
 
 def unified(change: Changed, name: str) -> bytes:
     """Return the diff of one file under `name` (relative, with slashes); the hunk headings name the rules."""
-    applied = change.applied if not is_notebook(name) else list(_in_json(change))
+    applied = change.applied if not is_notebook(name) else list(_with_file_lines(change))
     old = b"/dev/null" if change.new else _header("a/" + name)
     lines = [b"--- " + old + b"\n", b"+++ " + _header("b/" + name) + b"\n"]
     hunks = list(_hunks(_split(change.before), _split(change.after), applied))
@@ -37,7 +37,7 @@ def is_notebook(name: str) -> bool:
     return PurePath(name).suffix == ".ipynb"
 
 
-def _in_json(change: Changed) -> Iterator[Finding]:
+def _with_file_lines(change: Changed) -> Iterator[Finding]:
     """Yield the applied findings with the lines of the notebook file instead of the cells'."""
     text = change.before.decode("utf-8-sig")
     lines = [json_text.line_numbers(text, span) if span else [] for span in json_text.source_spans(text)]

@@ -45,7 +45,7 @@ def render(report: Report, base: Path, rules: Mapping[str, Rule]) -> str:
         rest += ["### Needs you", "\n".join(checklist)]
     if report.failed:
         failed = sorted((name_of(f.path, base), f.error) for f in report.failed)
-        rest += ["### Errors", "\n".join(f"- {code(name)}: {plain(_line(error))}" for name, error in failed)]
+        rest += ["### Errors", "\n".join(f"- {code(name)}: {plain(_on_one_line(error))}" for name, error in failed)]
     head = ["## torchmigrate", plain(report.summary())]
     page.room = _SIZE - sum(map(len, [*head, *rest])) - sum(len(page.why(r)) + 100 for r, _, _ in report.statistics())
     return "\n\n".join([*head, *page.rewritten(), *rest])
@@ -68,13 +68,13 @@ class _Page:
         hunks = self._hunks()
         for rule, done, _ in self.report.statistics():
             if done:
-                diffs = list(self._shown(hunks.pop(rule, []))) or [
+                diffs = list(self._render_hunks(hunks.pop(rule, []))) or [
                     "The diff stands under other rules of the same lines."
                 ]
                 yield folded(f"{rule}: {done:,}", "\n\n".join([self.why(rule), *diffs]))
         rest = [hunk for more in hunks.values() for hunk in more]
         if rest:
-            yield folded("imports", "\n\n".join(self._shown(rest)))
+            yield folded("imports", "\n\n".join(self._render_hunks(rest)))
         new = [code(name_of(change.path, self.base)) for change in self.report.changed if change.new]
         if new:
             more = f" and {len(new) - _NEW:,} more" if len(new) > _NEW else ""
@@ -90,10 +90,10 @@ class _Page:
             for hunk in hunks:
                 heading = _HEADING.search(hunk)
                 rules = heading[1].decode().split(", ") if heading else [""]
-                found.setdefault(rules[0].strip(), []).append(_readable(hunk, name))
+                found.setdefault(rules[0].strip(), []).append(_name_hunk(hunk, name))
         return found
 
-    def _shown(self, hunks: Sequence[str]) -> Iterator[str]:
+    def _render_hunks(self, hunks: Sequence[str]) -> Iterator[str]:
         shown = []
         for hunk in hunks:
             self.room -= len(hunk)
@@ -112,7 +112,7 @@ class _Page:
             if found:
                 yield f"### {title}"
             for rule, entries in found.items():
-                shown = self._some(entries)
+                shown = self._take_places(entries)
                 lines = [f"- {self._place(result, finding)}" for result, finding in shown]
                 if more := len(entries) - len(lines):
                     lines.append(f"- and {more:,} more")
@@ -128,13 +128,13 @@ class _Page:
                 if not self.left:
                     yield f"- {len(messages) - number:,} more: {code(f'torchmigrate check --select {rule}')}"
                     break
-                yield f"- {code(rule)}: {plain(_line(message))}"
-                shown = self._some(alike)
+                yield f"- {code(rule)}: {plain(_on_one_line(message))}"
+                shown = self._take_places(alike)
                 yield from (f"  - [ ] {self._place(result, finding)}" for result, finding in shown)
                 if more := len(alike) - len(shown):
                     yield f"  - and {more:,} more: {code(f'torchmigrate check --select {rule}')}"
 
-    def _some(self, entries: Sequence[tuple[FileResult, Finding]]) -> Sequence[tuple[FileResult, Finding]]:
+    def _take_places(self, entries: Sequence[tuple[FileResult, Finding]]) -> Sequence[tuple[FileResult, Finding]]:
         shown = entries[: min(_LISTED, self.left)]
         self.left -= len(shown)
         return shown
@@ -149,7 +149,11 @@ class _Page:
     def why(self, rule: str) -> str:
         """Return the rule's summary and reason."""
         known = self.rules.get(rule)
-        return plain(f"{_line(known.summary)}: {_line(known.why)}") if known else "a comment that is of no use"
+        return (
+            plain(f"{_on_one_line(known.summary)}: {_on_one_line(known.why)}")
+            if known
+            else "a comment that is of no use"
+        )
 
     def _place(self, result: FileResult, finding: Finding) -> str:
         where = code(place(name_of(result.path, self.base), finding))
@@ -162,11 +166,11 @@ class _Page:
         return self._source_lines
 
 
-def _line(text: str) -> str:
+def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _readable(hunk: bytes, name: str) -> str:
+def _name_hunk(hunk: bytes, name: str) -> str:
     """Return a hunk under the file's name; a notebook's without comment marks, as no patch may take it."""
     text = hunk.decode("utf-8", "replace").replace("\r\n", "\n")
     if not text.startswith("# "):

@@ -147,9 +147,9 @@ class Report:
     def _sentences(self) -> Iterator[str]:
         counts = self.kinds()
         if self.command == "check":
-            yield self._found()
+            yield self._describe_findings()
         else:
-            yield self._rewrote()
+            yield self._describe_rewrites()
         left = []
         if counts["fixable"]:
             left.append(f"{counted(counts['fixable'], 'fix', 'fixes')} available (torchmigrate apply)")
@@ -172,27 +172,29 @@ class Report:
         if self.failed:
             yield f"{counted(len(self.failed), 'error')}."
 
-    def _found(self) -> str:
+    def _describe_findings(self) -> str:
         if not self.read and not self.others:
             return "No Python files read."
         if not self.findings:
-            return f"No {'new ' if self.known else ''}findings in {self._among()}."
+            return f"No {'new ' if self.known else ''}findings in {self._describe_files()}."
         paths = {str(result.path) for result, _ in self.findings}
         what = counted(len(self.findings), "new problem" if self.known else "problem")
-        return f"Found {what} in {self._among(paths)}."
+        return f"Found {what} in {self._describe_files(paths)}."
 
-    def _among(self, paths: Collection[str] | None = None) -> str:
+    def _describe_files(self, paths: Collection[str] | None = None) -> str:
         """Return `12 files` or `3 of 12 files`; with other files, `3 of 12 Python files and 1 of 7 others`."""
-        told = [(self.read, "Python file" if self.others else "file", False)] if self.read or not self.others else []
+        groups = [(self.read, "Python file" if self.others else "file", False)] if self.read or not self.others else []
         if self.others:
-            told.append((len(self.others), "other" if told else "file that is not Python", True))
+            groups.append((len(self.others), "other" if groups else "file that is not Python", True))
         parts = []
-        for count, one, other in told:
-            of = "" if paths is None else f"{sum((path in self.others) is other for path in paths)} of "
-            parts.append(of + counted(count, one, "files that are not Python" if one.startswith("file that") else ""))
+        for count, one, other in groups:
+            prefix = "" if paths is None else f"{sum((path in self.others) is other for path in paths)} of "
+            parts.append(
+                prefix + counted(count, one, "files that are not Python" if one.startswith("file that") else "")
+            )
         return " and ".join(parts)
 
-    def _rewrote(self) -> str:
+    def _describe_rewrites(self) -> str:
         old = [c for c in self.changed if not c.new]
         new = [visible(self.name(c.path)) for c in self.changed if c.new]
         files = counted(self.read, "Python file" if self.others else "file")

@@ -139,15 +139,15 @@ class FileText:
 
     def line(self, cell: int | None, number: int) -> str:
         """Return one line of code; "" if it does not exist."""
-        lines = self._lines if cell is None else self._of(cell)[0]
+        lines = self._lines if cell is None else self._cell_lines(cell)[0]
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def file_line(self, cell: int, number: int) -> int:
         """Return the line of the .ipynb file that holds a line of a cell; 1 if unknown."""
-        places = self._of(cell)[1]
+        places = self._cell_lines(cell)[1]
         return places[number - 1] if 0 < number <= len(places) else 1
 
-    def _of(self, cell: int) -> tuple[list[str], list[int]]:
+    def _cell_lines(self, cell: int) -> tuple[list[str], list[int]]:
         return self._cells[cell - 1] if 0 < cell <= len(self._cells) else ([], [])
 
 

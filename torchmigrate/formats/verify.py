@@ -100,15 +100,15 @@ def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
     from rich.console import Console
 
     terminal = stream.isatty()
-    told = rows(result, here)
-    width = None if terminal else 32 + max(sum(map(len, row.cells)) for row in told)
+    table_rows = rows(result, here)
+    width = None if terminal else 32 + max(sum(map(len, row.cells)) for row in table_rows)
     console = Console(
         file=stream, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
     )
     with console.capture() as captured:
-        console.print(_table(told))
+        console.print(_table(table_rows))
     stream.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-    for row in told:
+    for row in table_rows:
         for line in _details(row):
             console.print(line, soft_wrap=True)
     console.print()
@@ -116,12 +116,12 @@ def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
         console.print(textwrap.fill(line, console.width) if terminal else line, soft_wrap=True)
 
 
-def _table(told: Sequence[Row]) -> Table:
+def _table(rows: Sequence[Row]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*_HEADINGS, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for row in told:
+    for row in rows:
         *names, kind, seen = row.cells
         table.add_row(*map(Text, names), Text(kind, style=_COLOURS[row.verdict.kind]), Text(seen))
     return table
@@ -155,10 +155,10 @@ def worth(result: Result) -> list[str]:
 
 def markdown(result: Result, here: Path) -> str:
     """Return a table for a pull request, with the failures folded."""
-    told = rows(result, here)
+    table_rows = rows(result, here)
     out = [f"| {' | '.join(_HEADINGS)} |", "|" + "---|" * len(_HEADINGS)]
-    out += ["| " + " | ".join(_cell(cell) for cell in row.cells) + " |" for row in told]
-    for row in told:
+    out += ["| " + " | ".join(_cell(cell) for cell in row.cells) + " |" for row in table_rows]
+    for row in table_rows:
         if details := list(_details(row)):
             head, *body = details
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(body))), default=0))
@@ -234,17 +234,17 @@ def lines(machine: Machine) -> Iterator[str]:
     """Yield lines about this machine and its backends for people."""
     interpreter = machine.interpreter
     yield f"python    {interpreter.python or '?'} ({interpreter.executable})"
-    yield f"torch     {_torch(machine)}"
+    yield f"torch     {_describe_torch(machine)}"
     yield f"compiler  {f'{machine.compiler.version} ({machine.compiler.path})' if machine.compiler else 'none'}"
     yield from (f"driver    {name}: {said}" for name, said in machine.drivers.items())
     yield ""
-    yield from (f"{name:<8}  {_said(way(machine, name), machine)}" for name in KNOWN if interpreter.torch)
+    yield from (f"{name:<8}  {_describe_way(way(machine, name), machine)}" for name in KNOWN if interpreter.torch)
     if said := advice(machine):
         yield "\nadvice:"
         yield from (f"  {line}" for line in said)
 
 
-def _torch(machine: Machine) -> str:
+def _describe_torch(machine: Machine) -> str:
     interpreter = machine.interpreter
     if interpreter.torch is None:
         return f"none ({interpreter.error})"
@@ -252,7 +252,7 @@ def _torch(machine: Machine) -> str:
     return f"{interpreter.torch}, built for {built or 'the CPU'}"
 
 
-def _said(found: Way, machine: Machine) -> str:
+def _describe_way(found: Way, machine: Machine) -> str:
     if found.skip:
         return f"not here: {found.skip}"
     if found.evidence == "cpu":

@@ -29,7 +29,7 @@ from torchmigrate.formats.model import kind
 from torchmigrate.lsp.analysis import Analysis
 from torchmigrate.lsp.documents import File
 from torchmigrate.lsp.positions import Text
-from torchmigrate.lsp.workspace_edit import Client, edit_of, made, of_document
+from torchmigrate.lsp.workspace_edit import Client, document_edits, edit_of, make_edit
 from torchmigrate.source.encoding import Source
 from torchmigrate.source.text_file import TextFile
 
@@ -54,7 +54,7 @@ def diagnostic(finding: Finding, analysis: Analysis) -> Diagnostic:
     unsafe = kind(finding) == "unsafe"
     matters = f"\nMatters on: {', '.join(finding.backends)}" if finding.backends else ""
     return Diagnostic(
-        range=analysis.file.documents[finding.cell].text.of(finding),
+        range=analysis.file.documents[finding.cell].text.range_of(finding),
         message=finding.message + matters,
         severity=DiagnosticSeverity.Information if unsafe else DiagnosticSeverity.Warning,
         code=finding.rule,
@@ -136,10 +136,10 @@ class Menu:
         """Yield the actions without their edits, which `resolved` computes."""
         uri, only = params.text_document.uri, params.context.only
         here = [finding for finding in self.analysis.findings if self._is_at(finding, uri, params.range)]
-        if _asked(only, CodeActionKind.QuickFix):
+        if _is_asked_for(only, CodeActionKind.QuickFix):
             yield from (action for finding in here for action in self._fixes(finding, uri))
             yield from (self._ignore(finding, uri) for finding in here if finding.rule != "suppression")
-        if _asked(only, FIX_ALL) and self._fixes_something:
+        if _is_asked_for(only, FIX_ALL) and self._fixes_something:
             yield CodeAction("torchmigrate: fix all that is safe", FIX_ALL, data=_data(uri, _ALL))
 
     def complete(self, params: CodeActionParams) -> Iterator[CodeAction]:
@@ -157,7 +157,7 @@ class Menu:
         document = self.analysis.file.documents.get(finding.cell)
         if document is None or document.uri != uri:
             return False
-        place = document.text.of(finding)
+        place = document.text.range_of(finding)
         return _key(place.start) <= _key(asked.end) and _key(asked.start) <= _key(place.end)
 
     def _fixes(self, finding: Finding, uri: str) -> Iterator[CodeAction]:
@@ -175,8 +175,8 @@ class Menu:
 
     def _ignore(self, finding: Finding, uri: str) -> CodeAction:
         title = f"torchmigrate: ignore {finding.rule} here"
-        told = [diagnostic(finding, self.analysis)]
-        return CodeAction(title, CodeActionKind.QuickFix, told, data=_data(uri, _IGNORE, finding))
+        diagnostics = [diagnostic(finding, self.analysis)]
+        return CodeAction(title, CodeActionKind.QuickFix, diagnostics, data=_data(uri, _IGNORE, finding))
 
     def resolved(self, action: CodeAction) -> CodeAction:
         """Return the action with its edit; raises UserError if there is none."""
@@ -213,14 +213,14 @@ class Menu:
         edits = suppression_edits(self.analysis.file, finding)
         if not edits:
             raise UserError("no comment can stand there", "name the rule in per-file-ignores")
-        return made([of_document(self.analysis.file, finding.cell, edits)], self.client)
+        return make_edit([document_edits(self.analysis.file, finding.cell, edits)], self.client)
 
 
 def _key(position: Position) -> tuple[int, int]:
     return position.line, position.character
 
 
-def _asked(only: Sequence[CodeActionKind | str] | None, kind: CodeActionKind | str) -> bool:
+def _is_asked_for(only: Sequence[CodeActionKind | str] | None, kind: CodeActionKind | str) -> bool:
     """Return whether a kind is asked for; `source` covers `source.fixAll.torchmigrate`."""
     name = str(getattr(kind, "value", kind))
     asked = [str(getattr(each, "value", each)) for each in only or ()]

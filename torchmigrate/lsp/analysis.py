@@ -56,13 +56,13 @@ class Analysis:
 
     def fix(self, keys: frozenset[Key]) -> Sequence[FileResult]:
         """Return the files that change if these findings are accepted; raises UserError if they cannot be rewritten."""
-        return self._kept(keys, lambda: self._choices.results(self._widest.results, {str(self.file.path): keys}))
+        return self._cached(keys, lambda: self._choices.results(self._widest.results, {str(self.file.path): keys}))
 
     def fix_all(self) -> Sequence[FileResult]:
         """Return the files that change if `apply` runs; raises UserError."""
-        return self._kept(_ALL, lambda: _planned(self.file, self.settings, "apply").results)
+        return self._cached(_ALL, lambda: _plan(self.file, self.settings, "apply").results)
 
-    def _kept(self, keys: frozenset[Key], work: Callable[[], Sequence[FileResult]]) -> Sequence[FileResult]:
+    def _cached(self, keys: frozenset[Key], work: Callable[[], Sequence[FileResult]]) -> Sequence[FileResult]:
         if keys not in self._fixed:
             self._fixed[keys] = work()
         _refuse_failed(self._fixed[keys])
@@ -71,7 +71,7 @@ class Analysis:
     @cached_property
     def _widest(self) -> Plan:
         """The plan with unsafe fixes, which the user may accept one by one."""
-        return _planned(self.file, replace(self.settings, unsafe_fixes=True), "apply")
+        return _plan(self.file, replace(self.settings, unsafe_fixes=True), "apply")
 
     @cached_property
     def _choices(self) -> Choices:
@@ -102,15 +102,15 @@ def analyse(file: File) -> Analysis:
     )
     if not file.is_python and not _is_read(file.path, settings):
         return Analysis(file, settings)
-    plan = _planned(file, settings, "check")
+    plan = _plan(file, settings, "check")
     mine = [result for result in plan.results if result.path == file.path]
     if failed := next((result.error for result in mine if isinstance(result, Failed)), None):
         return Analysis(file, settings, failed=failed)
-    told = Report([r for r in mine if isinstance(r, Unchanged)], 1, "check", file.path.parent, settings.backends)
-    return Analysis(file, settings, [finding for _, finding in told.findings], plan.facts)
+    report = Report([r for r in mine if isinstance(r, Unchanged)], 1, "check", file.path.parent, settings.backends)
+    return Analysis(file, settings, [finding for _, finding in report.findings], plan.facts)
 
 
-def _planned(file: File, settings: Settings, mode: str) -> Plan:
+def _plan(file: File, settings: Settings, mode: str) -> Plan:
     with pack_errors():
         return planner.plan_text(file.path, file.raw, settings, mode, helpers=_helpers(file))
 

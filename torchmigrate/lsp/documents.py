@@ -96,7 +96,7 @@ class Documents:
     def open(self, item: types.TextDocumentItem) -> None:
         text = Text(item.text, self.encoding)
         self._texts[item.uri] = Document(item.uri, item.version, text, item.language_id)
-        self._touched(item.uri)
+        self._forget(item.uri)
 
     def change(
         self, document: types.VersionedTextDocumentIdentifier, changes: Sequence[types.TextDocumentContentChangeEvent]
@@ -104,15 +104,15 @@ class Documents:
         known = self._texts.get(document.uri)
         if known is None:
             return
-        self._touched(document.uri)  # before the change too: it may have been a helper until now
+        self._forget(document.uri)  # before the change too: it may have been a helper until now
         text = known.text
         for change in changes:
             text = text.changed(change)
         self._texts[document.uri] = replace(known, version=document.version, text=text)
-        self._touched(document.uri)
+        self._forget(document.uri)
 
     def close(self, uri: str) -> None:
-        self._touched(uri)
+        self._forget(uri)
         self._texts.pop(uri, None)
         self._home.pop(uri, None)
 
@@ -125,7 +125,7 @@ class Documents:
         self._home.update({cell.uri: uri for cell in cells})
         for cell in cells:
             self.open(cell)
-        self._touched(uri)
+        self._forget(uri)
 
     def change_notebook(self, params: types.DidChangeNotebookDocumentParams) -> list[str]:
         """Apply a change of a notebook; return the URIs of cells that were removed."""
@@ -141,18 +141,18 @@ class Documents:
             for cell in closed:
                 self.close(cell)
             self._open_cells(uri, cells.structure.did_open or [])
-        for told in cells.text_content or []:
-            self.change(told.document, told.changes)
-        self._touched(uri)
+        for edited in cells.text_content or []:
+            self.change(edited.document, edited.changes)
+        self._forget(uri)
         return closed
 
     def close_notebook(self, params: types.DidCloseNotebookDocumentParams) -> None:
         for cell in params.cell_text_documents:
             self.close(cell.uri)
         self._notebooks.pop(params.notebook_document.uri, None)
-        self._touched(params.notebook_document.uri)
+        self._forget(params.notebook_document.uri)
 
-    def _touched(self, uri: str) -> None:
+    def _forget(self, uri: str) -> None:
         self._files.pop(self._home.get(uri, uri), None)
         if self._is_helper(uri):
             self.renew()

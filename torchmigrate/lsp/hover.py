@@ -39,9 +39,9 @@ def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> H
     above = source.position(start)[0] - 1
     places = (source.position(offset) for offset in (found.start, found.end))
     first, last = ((line - above, column) for line, column in places)
-    told = "\n".join(_lines(found, analysis)) if markdown else catalog.paragraph(found.row, found.name)
+    contents = "\n".join(_lines(found, analysis)) if markdown else catalog.paragraph(found.row, found.name)
     kind = MarkupKind.Markdown if markdown else MarkupKind.PlainText
-    return Hover(MarkupContent(kind, told), text.between(first, last))
+    return Hover(MarkupContent(kind, contents), text.between(first, last))
 
 
 def _found(analysis: Analysis, source: Source, offset: int) -> Found | None:

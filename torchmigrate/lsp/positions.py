@@ -60,7 +60,7 @@ class Text:
     def range(self, start: int, end: int) -> Range:
         return Range(self.position(start), self.position(end))
 
-    def of(self, finding: Finding) -> Range:
+    def range_of(self, finding: Finding) -> Range:
         """Return the range of a finding."""
         return self.between((finding.line, finding.column), (finding.end_line, finding.end_column))
 

@@ -40,7 +40,7 @@ class Session:
         self.schedule = Schedule(self._check)
         self._thread = ThreadPoolExecutor(1, "check")
         self._known: dict[str, Analysis] = {}
-        self._told: dict[str, str] = {}  # errors that were shown to the user, by the file that has them
+        self._shown_errors: dict[str, str] = {}  # errors that were shown to the user, by the file that has them
 
     def changed(self, uri: str, delay: float = DELAY, rank: int = 0) -> None:
         """Schedule a check of a text, a cell or a notebook that was opened or changed."""
@@ -61,7 +61,7 @@ class Session:
         for uri in uris:
             self.schedule.forget(uri)
             self._known.pop(uri, None)
-            self._told.pop(uri, None)
+            self._shown_errors.pop(uri, None)
             self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     async def _check(self, uri: str) -> None:
@@ -71,13 +71,13 @@ class Session:
         try:
             analysis = await self.aside(lambda: self.analysis(file))
         except UserError as error:
-            self._say(uri, str(error))
+            self._show_error(uri, str(error))
             analysis = None
         except Exception as error:
             self._log(f"internal error: {type(error).__name__}: {error} ({file.path}); please report it")
             return
         else:
-            self._told.pop(uri, None)
+            self._shown_errors.pop(uri, None)
         if self.documents.file(uri) is file:  # otherwise another check is due
             self._publish(file, analysis)
 
@@ -95,11 +95,11 @@ class Session:
             params = types.PublishDiagnosticsParams(document.uri, found.get(document.uri, []), document.version)
             self.server.text_document_publish_diagnostics(params)
 
-    def _say(self, uri: str, text: str) -> None:
+    def _show_error(self, uri: str, text: str) -> None:
         """Show an error that the user can fix, once until it is fixed."""
-        if text not in self._told.values():
+        if text not in self._shown_errors.values():
             self.server.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"torchmigrate: {text}"))
-        self._told[uri] = text
+        self._shown_errors[uri] = text
 
     def _log(self, text: str) -> None:
         self.server.window_log_message(types.LogMessageParams(types.MessageType.Error, text))

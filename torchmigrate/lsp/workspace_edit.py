@@ -46,10 +46,10 @@ def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.
             found += _of_file(file, change.after)
         else:
             found += _of_helper(change, encoding, client)
-    return made(found, client)
+    return make_edit(found, client)
 
 
-def made(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.WorkspaceEdit | None:
+def make_edit(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.WorkspaceEdit | None:
     """Return the edit in the form that the editor accepts."""
     if not found:
         return None
@@ -60,7 +60,7 @@ def made(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.Wo
     return types.WorkspaceEdit(document_changes=changes)
 
 
-def of_document(file: File, cell: int | None, edits: Sequence[types.TextEdit]) -> _Edits:
+def document_edits(file: File, cell: int | None, edits: Sequence[types.TextEdit]) -> _Edits:
     document = file.documents[cell]
     return types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version), edits
 
@@ -69,7 +69,7 @@ def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
     for cell, text in _texts(file, after).items():
         before = file.documents[cell].text
         if text != before.text:
-            yield of_document(file, cell, before.edits_to(text))
+            yield document_edits(file, cell, before.edits_to(text))
 
 
 def _texts(file: File, after: bytes) -> Mapping[int | None, str]:

@@ -51,7 +51,7 @@ class Usage:
 
 def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
     """Survey the files that `check` would read; raises UserError."""
-    results = sorted(_results(path, settings, catalog), key=lambda result: str(result.path))
+    results = sorted(_survey_files(path, settings, catalog), key=lambda result: str(result.path))
     places: dict[str, list[tuple[Path, Finding]]] = {}
     for result in results:
         for finding in result.findings if isinstance(result, Unchanged) else ():
@@ -66,7 +66,7 @@ def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
     )
 
 
-def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileResult]:
+def _survey_files(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileResult]:
     found = discovery.discover([path], settings)
     jobs: list[Job] = []
     for item in found:
@@ -127,20 +127,22 @@ class Uses(Visitor):
     def places(self) -> Iterator[Finding]:
         for statement in self.module.scopes.statements:
             for node, scope in self._header(statement):
-                if name := self._api(node, scope):
+                if name := self._find_api(node, scope):
                     start, end = self.module.span(node)
                     line, column = self.module.source.position(start)
                     yield Finding(name, Safety.DISPLAY, start, end, "", line=line, column=column)
 
-    def _api(self, node: ast.AST, scope: Scope) -> str | None:
+    def _find_api(self, node: ast.AST, scope: Scope) -> str | None:
         """Return the name of the row that a node counts for, or a name of a device module without a row."""
         match node:
             case ast.Constant(str(text)) if _DEVICE.fullmatch(text):
                 return "torch.device" if self.uses_torch and self._is_device(node, scope) else None
             case ast.Attribute() | ast.Name(ctx=ast.Load()):
-                return None if self._is_inner(node) or self._is_variable(node, scope) else self._named(node, scope)
+                return (
+                    None if self._is_inner(node) or self._is_variable(node, scope) else self._resolve_api(node, scope)
+                )
             case ast.Call() if literal_getattr(node) and not self._is_inner(node):
-                return self._named(node, scope)
+                return self._resolve_api(node, scope)
         return None
 
     def _is_inner(self, node: ast.AST) -> bool:
@@ -154,16 +156,16 @@ class Uses(Visitor):
         found = scope.find(node.id) if isinstance(node, ast.Name) else None
         return found is not None and all(binding.value is not None for binding in found[1])
 
-    def _named(self, node: ast.AST, scope: Scope) -> str | None:
+    def _resolve_api(self, node: ast.AST, scope: Scope) -> str | None:
         name = self.module.resolve(node, scope)
         if name is None:
-            return self._method(node, scope) if isinstance(node, ast.Attribute) else None
+            return self._find_method(node, scope) if isinstance(node, ast.Attribute) else None
         if row := self.catalog.find(name):
             return row.name
         parts = name.split(".")
         return name if parts[0] == "torch" and parts[1:2] and parts[1] in _DEVICE_MODULES else None
 
-    def _method(self, node: ast.Attribute, scope: Scope) -> str | None:
+    def _find_method(self, node: ast.Attribute, scope: Scope) -> str | None:
         """Return the row of `x.cuda()` or `x.is_cuda` if `x` may be a tensor or a module.
 
         `x.device` has no row: many other classes have that attribute.
@@ -187,14 +189,14 @@ class Uses(Visitor):
             case ast.Assign(targets=[target]) | ast.AnnAssign(target) | ast.NamedExpr(target):
                 return DEVICE_NAME.search(getattr(target, "id", getattr(target, "attr", ""))) is not None
             case ast.arguments():
-                return DEVICE_NAME.search(_parameter(up, outer)) is not None
+                return DEVICE_NAME.search(_parameter_of(up, outer)) is not None
         return False
 
     def _is_constructor(self, call: ast.AST | None, scope: Scope) -> bool:
         return isinstance(call, ast.Call) and self.module.resolve(call.func, scope) == "torch.device"
 
 
-def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
+def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str:
     """Return the name of the parameter that has this default."""
     positional = [*arguments.posonlyargs, *arguments.args]
     pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
@@ -222,12 +224,12 @@ class Lookup(Uses):
             first = min(node.lineno for node in (statement, *getattr(statement, "decorator_list", ())))
             if first <= line <= (statement.end_lineno or first):
                 for node, scope in self._header(statement):
-                    if (found := self._found(node, scope)) and found.start <= offset <= found.end:
+                    if (found := self._find_in(node, scope)) and found.start <= offset <= found.end:
                         return found
         return None
 
-    def _found(self, node: ast.AST, scope: Scope) -> Found | None:
-        name = self._meant(node, scope)
+    def _find_in(self, node: ast.AST, scope: Scope) -> Found | None:
+        name = self._resolve_name(node, scope)
         row = self.catalog.find(name) if name else None
         if name is None or row is None:
             return None
@@ -236,20 +238,20 @@ class Lookup(Uses):
             start = end - len(node.attr.encode())
         return Found(row, name, start, end)
 
-    def _meant(self, node: ast.AST, scope: Scope) -> str | None:
+    def _resolve_name(self, node: ast.AST, scope: Scope) -> str | None:
         match node:
             case ast.Name() | ast.Attribute():
-                method = isinstance(node, ast.Attribute) and self._method(node, scope)
+                method = isinstance(node, ast.Attribute) and self._find_method(node, scope)
                 return self.module.resolve(node, scope) or method or None
             case ast.Call() if literal_getattr(node):
                 return self.module.resolve(node, scope)
             case ast.alias(name):
-                return self._imported(node, name)
+                return self._imported_name(node, name)
             case ast.Constant(str()):
-                return self._api(node, scope)
+                return self._find_api(node, scope)
         return None
 
-    def _imported(self, node: ast.alias, name: str) -> str | None:
+    def _imported_name(self, node: ast.alias, name: str) -> str | None:
         match self.parent.get(node) or self.module.parent(node):
             case ast.ImportFrom(module=str(module), level=0):
                 return f"{module}.{name}"

@@ -279,12 +279,12 @@ def sites(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) 
     `safe` and `unsafe`: the engine's `survey` results with safe fixes only, and with unsafe ones too.
     """
     plans = _by_place(safe, root), _by_place(unsafe, root)
-    live = {key for plan in plans for key, found in plan.items() if any(_counts(f.finding) for f in found)}
+    live = {key for plan in plans for key, found in plan.items() if any(_is_counted(f.finding) for f in found)}
     lines: dict[Path, SourceLines] = {}
     places: dict[Place, list[Entry]] = {}
     for place, rule in sorted(live):
         found = (plan.get((place, rule), []) for plan in plans)
-        places.setdefault(place, []).append(_entry((place, rule), lines, *found))
+        places.setdefault(place, []).append(_make_entry((place, rule), lines, *found))
     return tuple(Site(place, tuple(entries)) for place, entries in places.items())
 
 
@@ -318,11 +318,11 @@ def _by_place(results: Sequence[FileResult], root: Path) -> Mapping[Key, list[Fo
     return plan
 
 
-def _counts(finding: Finding) -> bool:
+def _is_counted(finding: Finding) -> bool:
     return finding.rule != _COMMENT and finding.status not in (Status.LEFT, Status.SUPPRESSED)
 
 
-def _entry(key: Key, lines: dict[Path, SourceLines], safe: list[Found], unsafe: list[Found]) -> Entry:
+def _make_entry(key: Key, lines: dict[Path, SourceLines], safe: list[Found], unsafe: list[Found]) -> Entry:
     left, left_unsafe = list(_remaining(safe)), list(_remaining(unsafe))
     state = State.REWRITTEN if not left else State.UNSAFE if not left_unsafe else State.YOURS
     all_ = [f for f in (*left, *safe, *left_unsafe, *unsafe) if f.finding.status is not Status.SUPPRESSED]
@@ -344,11 +344,11 @@ def grouped(weights: Mapping[str, int], most: int) -> dict[str, list[str]]:
 
     `weights`: sites by file. A name is a file, a directory (`pkg/`), or the files directly in one (`pkg/*`).
     """
-    groups = _opened("./", sorted(weights))
+    groups = _split_group("./", sorted(weights))
     while True:
         heaviest = sorted(groups, key=lambda name: (-sum(weights[f] for f in groups[name]), name))
         for name in heaviest:
-            parts = _opened(name, groups[name])
+            parts = _split_group(name, groups[name])
             if name not in parts and len(groups) - 1 + len(parts) <= max(most, len(groups)):
                 del groups[name]
                 groups |= parts
@@ -357,7 +357,7 @@ def grouped(weights: Mapping[str, int], most: int) -> dict[str, list[str]]:
             return groups
 
 
-def _opened(name: str, files: Sequence[str]) -> dict[str, list[str]]:
+def _split_group(name: str, files: Sequence[str]) -> dict[str, list[str]]:
     """Split a group one level down: into subdirectories, and the files beside them as one group.
 
     If there is nothing but files, or only one file, each file is a group of its own.

@@ -61,7 +61,7 @@ def machine(interpreter: Interpreter, tier: str = "native") -> Machine:
     """Describe this machine without building anything; `tier` "python" rules out the C++ tier."""
     found = compiler()
     return Machine(
-        interpreter, found, "--tier python" if tier == "python" else _no_native(interpreter, found), drivers()
+        interpreter, found, "--tier python" if tier == "python" else _why_no_native(interpreter, found), drivers()
     )
 
 
@@ -71,10 +71,10 @@ def compiler() -> Compiler | None:
         path = device.compiler()
     except device.BuildError:
         return None
-    return Compiler(path, _said(path, "--version"))
+    return Compiler(path, _first_line(path, "--version"))
 
 
-def _said(*command: str) -> str:
+def _first_line(*command: str) -> str:
     """Run a command and return the first non-blank line of its output, "" if it fails to start."""
     try:
         done = subprocess.run(
@@ -94,10 +94,10 @@ def drivers() -> dict[str, str]:
 def _driver(path: str) -> str:
     name = os.path.basename(path)
     asked = ["--query-gpu=driver_version", "--format=csv,noheader"] if name == "nvidia-smi" else ["--version"]
-    return f"{_said(path, *asked) or 'says nothing'} ({name})"
+    return f"{_first_line(path, *asked) or 'says nothing'} ({name})"
 
 
-def _no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
+def _why_no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
     if interpreter.torch is None:
         return interpreter.error or "no torch"
     if found is None:
@@ -124,8 +124,8 @@ def build(machine: Machine) -> Machine:
         return replace(machine, native=f"building the simulated device took more than {_BUILD_SECONDS} s")
     if done.returncode == 0:
         return replace(machine, library=done.stdout.strip())
-    said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-    return replace(machine, native=f"the simulated device could not be built: {said[-1]}")
+    errors = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    return replace(machine, native=f"the simulated device could not be built: {errors[-1]}")
 
 
 def way(machine: Machine, backend: str) -> Way:
@@ -139,14 +139,14 @@ def way(machine: Machine, backend: str) -> Way:
     if found and found.error is None:
         return Way(backend, "hardware")
     if machine.native is None:
-        skip = _cannot(machine.interpreter, backend)
+        skip = _why_not_simulated(machine.interpreter, backend)
         return Way(backend, "simulated", skip=skip)
     if backend == "npu":
         return Way("npu", "simulated", "python")
     return Way(backend, "simulated", skip=f"only the C++ tier can simulate {backend} ({machine.native})")
 
 
-def _cannot(interpreter: Interpreter, backend: str) -> str | None:
+def _why_not_simulated(interpreter: Interpreter, backend: str) -> str | None:
     """Return why this build of torch cannot simulate the backend, or None.
 
     A CUDA or ROCm build of torch has its own `cuda` backend, which leaves no room for a simulated one.
@@ -159,19 +159,19 @@ def _cannot(interpreter: Interpreter, backend: str) -> str | None:
 
 def advice(machine: Machine) -> list[str]:
     """Return a line of advice for each component that is missing and can be installed."""
-    said = []
+    lines = []
     if machine.interpreter.torch is None:
-        said.append("torch: pip install 'torchmigrate[verify]', or name the project's own Python with --python")
+        lines.append("torch: pip install 'torchmigrate[verify]', or name the project's own Python with --python")
     if machine.compiler is None:
-        said.append("compiler: install g++ or clang++ to simulate cuda, mps, xpu and mtia too")
+        lines.append("compiler: install g++ or clang++ to simulate cuda, mps, xpu and mtia too")
     elif machine.interpreter.torch and machine.native:
-        said.append(f"simulated devices: {machine.native}")
+        lines.append(f"simulated devices: {machine.native}")
     for name, found in machine.interpreter.devices.items():
         if found.error:
-            said.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
+            lines.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
     for name, driver in machine.drivers.items():
         if machine.interpreter.torch and name not in machine.interpreter.build and name in ("cuda", "rocm", "xpu"):
-            said.append(
+            lines.append(
                 f"{name}: there is a driver ({driver}), but this torch is not built for it: install the {name} build"
             )
-    return said
+    return lines

@@ -78,11 +78,11 @@ def lines(output: str) -> list[Line]:
 
     Of a line that was overwritten with carriage returns, only the last text counts.
     """
-    found = (_line(at, text) for at, text in enumerate(output.split("\n"), 1))
+    found = (_parse_line(at, text) for at, text in enumerate(output.split("\n"), 1))
     return [line for line in found if line.numbers]
 
 
-def _line(at: int, text: str) -> Line:
+def _parse_line(at: int, text: str) -> Line:
     text = text.rstrip("\r").rpartition("\r")[2]
     numbers: list[Number] = []
     return Line(at, text, shape(text, numbers), tuple(numbers))
@@ -94,20 +94,20 @@ def shape(text: str, numbers: list[Number] | None = None) -> str:
     `numbers`, if given, is extended with the numbers found.
     """
 
-    def told(found: re.Match[str]) -> str:
+    def replace_token(found: re.Match[str]) -> str:
         if found["device"]:
             return "@"
         if not found["number"]:
             return re.sub(r"\d", "_", found[0])
         if numbers is not None:
             value = float(found[0].replace(",", ""))
-            numbers.append(Number(found[0], value, _kind(text, found.start(), found.end())))
+            numbers.append(Number(found[0], value, _kind_of(text, found.start(), found.end())))
         return "#"
 
-    return " ".join(_TOKEN.sub(told, text).split())
+    return " ".join(_TOKEN.sub(replace_token, text).split())
 
 
-def _kind(text: str, start: int, end: int) -> Kind:
+def _kind_of(text: str, start: int, end: int) -> Kind:
     if _TIME.match(text, end) or _UNIT_AHEAD.search(text[max(0, start - 24) : start]):
         return Kind.TIME
     return Kind.BYTES if _BYTES.match(text, end) else Kind.VALUE
@@ -249,48 +249,48 @@ def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) ->
         if tolerance.steps is not None and wanted and steps == tolerance.steps:
             return Comparison(agreed, None, rounded)
         steps += bool(wanted)
-        difference = _form(line, found, at) or _values(line, found[at], wanted, tolerance)
+        difference = _compare_form(line, found, at) or _compare_values(line, found[at], wanted, tolerance)
         if difference:
             return Comparison(agreed, difference, rounded)
         agreed += len(wanted)
         rounded += sum(not tolerance.agree(line.numbers[j], found[at].numbers[j]) for j in wanted)
-    return Comparison(agreed, _more(expected, found) if tolerance.steps is None else None, rounded)
+    return Comparison(agreed, _find_extra_output(expected, found) if tolerance.steps is None else None, rounded)
 
 
-def _form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
+def _compare_form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
     if at >= len(found):
-        return Difference(line.number, f"the output ends before the original's `{_short(line)}`")
+        return Difference(line.number, f"the output ends before the original's `{_quote(line)}`")
     if len(found[at].numbers) != len(line.numbers):
-        return Difference(found[at].number, f"`{_short(found[at])}` where the original printed `{_short(line)}`")
+        return Difference(found[at].number, f"`{_quote(found[at])}` where the original printed `{_quote(line)}`")
     return None
 
 
-def _values(line: Line, found: Line, wanted: Sequence[int], tolerance: Tolerance) -> Difference | None:
+def _compare_values(line: Line, found: Line, wanted: Sequence[int], tolerance: Tolerance) -> Difference | None:
     for j in wanted:
         a, b = line.numbers[j], found.numbers[j]
         if not tolerance.agree(a, b) and not tolerance.rounds(a, b):
-            return Difference(found.number, f"{b.text} where the original printed {a.text} (`{_short(found)}`)")
+            return Difference(found.number, f"{b.text} where the original printed {a.text} (`{_quote(found)}`)")
     return None
 
 
-def _more(expected: Reference, found: Sequence[Line]) -> Difference | None:
+def _find_extra_output(expected: Reference, found: Sequence[Line]) -> Difference | None:
     if expected.cut is not None or len(found) <= len(expected.lines):
         return None
     extra = found[len(expected.lines)]
-    return Difference(extra.number, f"`{_short(extra)}` where the original's output has ended")
+    return Difference(extra.number, f"`{_quote(extra)}` where the original's output has ended")
 
 
-def _short(line: Line) -> str:
+def _quote(line: Line) -> str:
     return shorten(" ".join(line.text.split()), _QUOTED)
 
 
 def comparable(expected: Reference, found: Sequence[Line], steps: int | None) -> Iterator[float]:
     """Yield the run's values of the numbers that count, as long as its lines have the reference's form."""
-    told = 0
+    lines_seen = 0
     for counts, own in zip(expected.counts, found, strict=False):
-        if told == steps or len(own.numbers) != len(counts):
+        if lines_seen == steps or len(own.numbers) != len(counts):
             return
-        told += any(counts)
+        lines_seen += any(counts)
         yield from (number.value for number, counted in zip(own.numbers, counts, strict=True) if counted)
 
 
@@ -321,11 +321,11 @@ def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
             content = path.read_bytes()
             old = base / name
             if not (old.is_file() and old.stat().st_size == len(content) and old.read_bytes() == content):
-                found[name] = _read(content)
+                found[name] = _summarize(content)
     return found
 
 
-def _read(content: bytes) -> Written:
+def _summarize(content: bytes) -> Written:
     text = None
     if len(content) <= _TEXT_LIMIT and b"\0" not in content[:4096]:
         try:
@@ -348,12 +348,12 @@ def compare_files(first: Files, second: Files, found: Files, tolerance: Toleranc
             return f"{name}: written here, not by the original"
         if name not in found:
             return f"{name}: written by the original, not here"
-        if problem := _file(first[name], second[name], found[name], tolerance):
+        if problem := _compare_file(first[name], second[name], found[name], tolerance):
             return f"{name}: {problem}"
     return None
 
 
-def _file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
+def _compare_file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
     if first.digest == found.digest:
         return None
     if first.lines is not None and second.lines is not None and found.lines is not None:

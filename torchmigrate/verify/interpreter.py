@@ -68,15 +68,15 @@ def probe(executable: str) -> Interpreter:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL, cwd=os.sep
         )
-        told = json.loads(done.stdout.strip().rpartition("\n")[2])
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
     except subprocess.TimeoutExpired:
         return Interpreter(executable, error=f"importing torch took more than {SECONDS} s")
     except (OSError, ValueError):
         return Interpreter(executable, error="it does not run Python code")
-    devices = {name: Device(**device) for name, device in told.get("devices", {}).items()}
-    build = {name: version for name, version in told.get("build", {}).items() if version}
+    devices = {name: Device(**device) for name, device in answer.get("devices", {}).items()}
+    build = {name: version for name, version in answer.get("build", {}).items() if version}
     return Interpreter(
-        executable, told["python"], told["torch"], told["error"], build, devices, tuple(told.get("paths", ()))
+        executable, answer["python"], answer["torch"], answer["error"], build, devices, tuple(answer.get("paths", ()))
     )
 
 
@@ -94,7 +94,7 @@ def resolve(words: Sequence[str], directory: Path) -> Command:
         command = _python(["python"])
         return Command((path, *words[1:]), command.interpreter, command.note)
     found = probe(shebang)
-    _demand_torch(found)
+    _require_torch(found)
     return Command((path, *words[1:]), found)
 
 
@@ -128,7 +128,7 @@ def _python(words: Sequence[str]) -> Command:
     return Command((own.executable, *words[1:]), own, f"using {own.executable} ({why})")
 
 
-def _demand_torch(found: Interpreter) -> None:
+def _require_torch(found: Interpreter) -> None:
     if found.torch is None:
         raise UserError(f"{found.executable}: {found.error}", "run the program in an environment that has torch")
 
@@ -204,10 +204,10 @@ def run(
     try:
         timed_out = _wait(supervisor, began + timeout, stop)
     finally:
-        said = _end(supervisor)
+        status = _stop(supervisor)
     if stop.is_set():
         raise Stopped
-    return Ended(int(said) if said and not timed_out else None, timed_out, time.monotonic() - began)
+    return Ended(int(status) if status and not timed_out else None, timed_out, time.monotonic() - began)
 
 
 def _wait(supervisor: subprocess.Popen[bytes], deadline: float, stop: Event) -> bool:
@@ -221,7 +221,7 @@ def _wait(supervisor: subprocess.Popen[bytes], deadline: float, stop: Event) -> 
     return False
 
 
-def _end(supervisor: subprocess.Popen[bytes]) -> bytes:
+def _stop(supervisor: subprocess.Popen[bytes]) -> bytes:
     """Close the supervisor's stdin, which makes it end everything; return its output, the exit status."""
     assert supervisor.stdin
     with contextlib.suppress(OSError):

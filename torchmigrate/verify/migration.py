@@ -122,17 +122,19 @@ def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
     """Rewrite the copy in place, with the original's settings; raises PackError, UserError."""
     root = sandbox.rewritten
     target = sandbox.project.within(root, sandbox.project.path)
-    plan = planner.plan([target], _moved(settings, sandbox), 1, "apply")
+    plan = planner.plan([target], _settings_for_copy(settings, sandbox), 1, "apply")
     changes = [result for result in plan.results if isinstance(result, Changed)]
     for change in changes:
         _write(change.path, change.after)
     failed = [f"{f.path.relative_to(root)}: {f.error}" for f in failures(plan.results)]
     applied = sum(len(change.applied) for change in changes)
     rewritten = sum(not change.new for change in changes)
-    return Migration(origins(root, changes), rewritten, applied, _held(plan.results), tuple(plan.notes), tuple(failed))
+    return Migration(
+        origins(root, changes), rewritten, applied, _count_held(plan.results), tuple(plan.notes), tuple(failed)
+    )
 
 
-def _moved(settings: Settings, sandbox: Sandbox) -> Settings:
+def _settings_for_copy(settings: Settings, sandbox: Sandbox) -> Settings:
     """Return the settings with `root`, to which patterns are relative, moved to the copy."""
     anchor, copy = sandbox.project.anchor, sandbox.rewritten
     root = Path(os.path.realpath(settings.root))
@@ -148,6 +150,6 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _held(results: Sequence[FileResult]) -> int:
+def _count_held(results: Sequence[FileResult]) -> int:
     kept = (r for r in results if isinstance(r, (Changed, Unchanged)))
     return sum(finding.status is Status.HELD for result in kept for finding in result.findings)

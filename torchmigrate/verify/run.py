@@ -129,11 +129,11 @@ class Outcome:
 
     @property
     def kernels(self) -> int | None:
-        return _total(self.reports, "kernels")
+        return _sum(self.reports, "kernels")
 
     @property
     def random_kernels(self) -> int | None:
-        return _total(self.reports, "random_kernels")
+        return _sum(self.reports, "random_kernels")
 
     @property
     def peak_bytes(self) -> int | None:
@@ -159,25 +159,25 @@ class Outcome:
         if self.exit == 0:
             return None
         if self.exit is not None and self.exit < 0:
-            return f"ended by {_signal(-self.exit)}"
+            return f"ended by {_signal_name(-self.exit)}"
         if failure := self._failure:
-            return told(failure)
+            return describe_exception(failure)
         return next((line.strip() for line in reversed(self.tail) if line.strip()), f"exit status {self.exit}")
 
 
-def _total(reports: Sequence[Report], key: str) -> int | None:
+def _sum(reports: Sequence[Report], key: str) -> int | None:
     counted = [report[key] for report in reports if report.get(key) is not None]
     return sum(counted) if counted else None
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def told(exception: Report) -> str:
+def describe_exception(exception: Report) -> str:
     """Return an exception in one line.
 
     If its message quotes another traceback, as a worker's does, return the last line of that.
@@ -191,22 +191,22 @@ def told(exception: Report) -> str:
 def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -> Outcome:
     """Run the program to its end and collect the results; raises Stopped when `stop` is set."""
     out, err = place.reports.with_name("stdout"), place.reports.with_name("stderr")
-    moved = [_moved(word, task.project, place) for word in task.words]
+    moved = [_move_to_copy(word, task.project, place) for word in task.words]
     variables = environment(run, task, place)
     ended = interpreter.run(moved, place.directory, variables, out, err, task.timeout, stop)
-    reports, said = _reports(place.reports), _tail(err)
+    reports, stderr = _read_reports(place.reports), _read_tail(err)
     diagnosis = None
     if ended.status != 0:
         from torchmigrate.verify.diagnosis.diagnose import diagnose
 
-        diagnosis = diagnose(reports, origins.moved(place.root), place.root, said)
+        diagnosis = diagnose(reports, origins.moved(place.root), place.root, stderr)
     return Outcome(
         run,
         ended.status,
         ended.timed_out,
         ended.seconds,
-        tuple(lines(_output(out, place))),
-        tuple((said if said.strip() else _tail(out)).splitlines()),
+        tuple(lines(_read_output(out, place))),
+        tuple((stderr if stderr.strip() else _read_tail(out)).splitlines()),
         tuple(reports),
         written(place.base, place.root, task.globs),
         diagnosis,
@@ -219,7 +219,7 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     way = run.way
     made = simulated_environment(
         way.backend,
-        count=_count(way, task.count),
+        count=_device_count(way, task.count),
         evidence=way.evidence,
         tier=way.tier,
         reports=place.reports,
@@ -230,7 +230,7 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     return {
         **made,
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
-        "PATH": _path(made.get("PATH", ""), task.python),
+        "PATH": _search_path(made.get("PATH", ""), task.python),
         "TMPDIR": os.fspath(place.scratch),
         "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
@@ -239,12 +239,12 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     }
 
 
-def _count(way: Way, count: int | None) -> int | None:
+def _device_count(way: Way, count: int | None) -> int | None:
     """Return the number of devices to ask for; MPS and the CPU have exactly one."""
     return None if way.backend in ("mps", "cpu") else count
 
 
-def _path(path: str, python: str) -> str:
+def _search_path(path: str, python: str) -> str:
     """Put the chosen interpreter first on PATH, so that `python` in the project's shell scripts means it."""
     return os.pathsep.join(filter(None, (os.path.dirname(python), path)))
 
@@ -259,11 +259,11 @@ def _import_path(path: str, task: Task, place: Place) -> str:
     anchor = task.project.anchor
     inside = [p for p in task.paths if Path(p).is_relative_to(anchor) and "site-packages" not in Path(p).parts]
     copies = [os.fspath(task.project.within(place.root, Path(p))) for p in inside]
-    moved = [_moved(p, task.project, place) for p in rest if p not in inside]
+    moved = [_move_to_copy(p, task.project, place) for p in rest if p not in inside]
     return os.pathsep.join(dict.fromkeys([ours, *copies, *moved]))
 
 
-def _moved(word: str, project: Project, place: Place) -> str:
+def _move_to_copy(word: str, project: Project, place: Place) -> str:
     """Move a path into the project, alone or in `--name=PATH`, to the copy; return other words unchanged."""
     head, equals, path = word.rpartition("=")
     if not os.path.isabs(path):
@@ -274,20 +274,20 @@ def _moved(word: str, project: Project, place: Place) -> str:
     return f"{head}{equals}{project.within(place.root, real)}"
 
 
-def _output(path: Path, place: Place) -> str:
+def _read_output(path: Path, place: Place) -> str:
     """Return stdout, with the copy's location replaced by the same text in all runs."""
     with path.open("rb") as file:
         text = file.read(_OUTPUT).decode(errors="replace")
     return text.replace(os.fspath(place.root.parent), "<copy>")
 
 
-def _tail(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL))
         return file.read().decode(errors="replace")
 
 
-def _reports(directory: Path) -> list[Report]:
+def _read_reports(directory: Path) -> list[Report]:
     """Return the reports of all processes, in the order in which the processes ended."""
     files = sorted(directory.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
     found = []

@@ -120,7 +120,7 @@ def _is_data(path: str) -> bool:
 
     The walk stops at the first source file, or as soon as there are too many files.
     """
-    for count, name in enumerate(_names(path), 1):
+    for count, name in enumerate(_file_names(path), 1):
         if name.endswith(SUFFIXES):
             return False
         if count > MANY:
@@ -128,7 +128,7 @@ def _is_data(path: str) -> bool:
     return False
 
 
-def _names(path: str) -> Iterator[str]:
+def _file_names(path: str) -> Iterator[str]:
     for _, directories, names in os.walk(path):
         directories[:] = [d for d in directories if d not in CACHES]
         yield from names
@@ -142,12 +142,12 @@ def duplicate(source: str, target: str) -> None:
         for name in [*names, *directories]:
             path = os.path.join(directory, name)
             if os.path.islink(path):
-                os.symlink(_moved(os.readlink(path), source, target), os.path.join(there, name))
+                os.symlink(_retarget_link(os.readlink(path), source, target), os.path.join(there, name))
             elif name in names:
                 shutil.copy2(path, os.path.join(there, name))
 
 
-def _moved(link: str, source: str, target: str) -> str:
+def _retarget_link(link: str, source: str, target: str) -> str:
     return target + link[len(source) :] if link == source or link.startswith(source + os.sep) else link
 
 

@@ -72,27 +72,27 @@ def verify(request: Request, say: Say) -> Result:
         say(f"note: {command.note}")
     say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
     with terminable(), Sandbox(project) as sandbox:
-        _tell_links(sandbox, say)
+        _report_links(sandbox, say)
         migration = migrate(sandbox, settings)
-        _tell_migration(migration, say)
-        machine = _built(backends.machine(command.interpreter, request.tier), request.backends, say)
+        _report_migration(migration, say)
+        machine = _build_if_needed(backends.machine(command.interpreter, request.tier), request.backends, say)
         runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
-        outcomes = runs.all(_planned(machine, request.backends))
-    base = _baseline(outcomes)
-    return Result(project, machine, migration, base, request.limits, tuple(_verdicts(outcomes, base, request.limits)))
+        outcomes = runs.all(_plan_runs(machine, request.backends))
+    base = _make_baseline(outcomes)
+    return Result(project, machine, migration, base, request.limits, tuple(_judge(outcomes, base, request.limits)))
 
 
 Outcomes = list[tuple[Run, Outcome | None]]
 
 
-def _planned(machine: Machine, names: Sequence[str]) -> list[Run]:
+def _plan_runs(machine: Machine, names: Sequence[str]) -> list[Run]:
     """Plan two runs of the original, which give the reference, then the runs of the rewritten project."""
     cuda = backends.way(machine, "cuda")
     rewritten = [Run("rewritten", backends.way(machine, name)) for name in dict.fromkeys(names)]
     return [Run("original", cuda), Run("original", cuda, repeat=True), *rewritten]
 
 
-def _baseline(outcomes: Outcomes) -> Baseline:
+def _make_baseline(outcomes: Outcomes) -> Baseline:
     originals = [(run, outcome) for run, outcome in outcomes if run.project == "original"]
     (run, first), (_, second) = originals
     if first is None or second is None:
@@ -100,7 +100,7 @@ def _baseline(outcomes: Outcomes) -> Baseline:
     return verdict.baseline(first, second)
 
 
-def _verdicts(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdict]:
+def _judge(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdict]:
     for run, outcome in outcomes:
         if run.repeat:
             continue
@@ -112,7 +112,7 @@ def _verdicts(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Ve
             yield verdict.of_rewritten(outcome, base, limits)
 
 
-def _built(machine: Machine, names: Sequence[str], say: Say) -> Machine:
+def _build_if_needed(machine: Machine, names: Sequence[str], say: Say) -> Machine:
     """Build the simulated device if any run needs it."""
     ways: list[Way] = [backends.way(machine, name) for name in ("cuda", *names)]
     if not any(w.evidence == "simulated" and w.tier == "native" and not w.skip for w in ways):
@@ -140,8 +140,8 @@ class _Runs:
         todo = [run for run in runs if not run.way.skip]
         with ThreadPoolExecutor(self.request.jobs) as pool:
             try:  # from the first submit on: on an exception, the pool would wait for the runs
-                futures = {pool.submit(self._one, run): run for run in todo}
-                self._tell(futures)
+                futures = {pool.submit(self._execute, run): run for run in todo}
+                self._report_progress(futures)
             except BaseException:
                 self.stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -149,7 +149,7 @@ class _Runs:
         done = {run: future.result() for future, run in futures.items()}
         return [(run, done.get(run)) for run in runs]
 
-    def _one(self, run: Run) -> Outcome:
+    def _execute(self, run: Run) -> Outcome:
         tree = self.sandbox.original if run.project == "original" else self.sandbox.rewritten
         origins = Origins(tree) if run.project == "original" else self.origins
         with self.sandbox.fresh(tree) as place:
@@ -169,7 +169,7 @@ class _Runs:
             self.library,
         )
 
-    def _tell(self, futures: dict[Future[Outcome], Run]) -> None:
+    def _report_progress(self, futures: dict[Future[Outcome], Run]) -> None:
         for number, future in enumerate(as_completed(futures), 1):
             run, outcome = futures[future], future.result()
             ended = shorten(outcome.error or "exit status 0", _LONG)
@@ -179,7 +179,7 @@ class _Runs:
             self.say(f"  {number}/{len(futures)} {what}")
 
 
-def _tell_links(sandbox: Sandbox, say: Say) -> None:
+def _report_links(sandbox: Sandbox, say: Say) -> None:
     if sandbox.linked:
         shown = ", ".join(sandbox.linked[:5]) + (
             f" and {len(sandbox.linked) - 5} more" if len(sandbox.linked) > 5 else ""
@@ -187,7 +187,7 @@ def _tell_links(sandbox: Sandbox, say: Say) -> None:
         say(f"note: large data is linked into the copies, not copied: {shown}")
 
 
-def _tell_migration(migration: Migration, say: Say) -> None:
+def _report_migration(migration: Migration, say: Say) -> None:
     for error in migration.errors:
         say(f"warning: not rewritten: {error}")
     for note in migration.notes:

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
-    with open(out, "wb") as stdout, open(err, "wb") as stderr, _nothing() as stdin:
+    with open(out, "wb") as stdout, open(err, "wb") as stderr, _empty_stdin() as stdin:
         streams = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         try:
             child = subprocess.Popen(command, cwd=directory, start_new_session=True, **streams)  # type: ignore[call-overload]
@@ -40,13 +40,13 @@ def main(arguments: list[str]) -> int:
             print(127, flush=True)
             return 0
     status = _watch(child.pid)
-    _end(child.pid if status is None else None)
+    _end_all(child.pid if status is None else None)
     if status is not None:
         print(status, flush=True)
     return 0
 
 
-def _nothing() -> BinaryIO:
+def _empty_stdin() -> BinaryIO:
     """Return an empty stdin.
 
     /dev/null does not do: in some containers it is a plain file, with whatever was last written to it.
@@ -69,7 +69,7 @@ def _watch(pid: int) -> int | None:
         ended = _reap(pid)
         if ended is not None:
             status, until = ended, time.monotonic() + LINGER
-        if status is not None and not _below(os.getpid()):
+        if status is not None and not _descendants(os.getpid()):
             break
     return status
 
@@ -84,28 +84,28 @@ def _reap(pid: int) -> int | None:
     return found
 
 
-def _end(group: int | None) -> None:
+def _end_all(group: int | None) -> None:
     """End all processes below this one, first with SIGTERM, after GRACE seconds with SIGKILL.
 
     `group`: the command's process group, None once the command was reaped and its number may be taken.
     """
     _signal(group, signal.SIGTERM)
     limit = time.monotonic() + GRACE
-    while _left() and time.monotonic() < limit:
+    while _remaining() and time.monotonic() < limit:
         time.sleep(0.02)
     limit = time.monotonic() + 5 * GRACE
-    while _left() and time.monotonic() < limit:
+    while _remaining() and time.monotonic() < limit:
         _signal(None, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _left() -> list[int]:
+def _remaining() -> list[int]:
     _reap(0)
-    return _below(os.getpid())
+    return _descendants(os.getpid())
 
 
 def _signal(group: int | None, number: signal.Signals) -> None:
-    targets = _below(os.getpid())
+    targets = _descendants(os.getpid())
     with contextlib.suppress(OSError):
         if group is not None:
             os.killpg(group, number)
@@ -114,7 +114,7 @@ def _signal(group: int | None, number: signal.Signals) -> None:
             os.kill(target, number)
 
 
-def _below(top: int) -> list[int]:
+def _descendants(top: int) -> list[int]:
     """Return the ids of all living processes below one."""
     children: dict[int, list[int]] = {}
     for pid, parent in _processes():

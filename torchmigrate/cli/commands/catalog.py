@@ -38,7 +38,7 @@ def run(
     rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
     here = Path(os.path.realpath(os.curdir))
     if project is None:
-        emit(_laid_out(report.Selection(rows, report.every(backends)), output_format, output), output)
+        emit(_render(report.Selection(rows, report.every(backends)), output_format, output), output)
         print(counted(len(rows), "API"), file=sys.stderr)
         return 0
     from torchmigrate.surveys import catalog_usage
@@ -46,8 +46,8 @@ def run(
     used = catalog_usage.survey(project, settings, found)
     rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
     selection = report.Selection(rows, report.every(backends), used.places, here)
-    emit(_laid_out(selection, output_format, output), output)
-    for line in _said(used, selection):
+    emit(_render(selection, output_format, output), output)
+    for line in _summary_lines(used, selection):
         print(line, file=sys.stderr)
     return 2 if used.failed else 0
 
@@ -74,7 +74,7 @@ def _matching(found: catalog_rows.Catalog, names: Sequence[str]) -> list[Row]:
     return found.matching(names)
 
 
-def _laid_out(selection: report.Selection, output_format: CatalogFormat, output: Path | None) -> Iterator[bytes]:
+def _render(selection: report.Selection, output_format: CatalogFormat, output: Path | None) -> Iterator[bytes]:
     if output_format.value == "json":
         lines = iter([report.render(selection)])
     else:
@@ -86,7 +86,7 @@ def _laid_out(selection: report.Selection, output_format: CatalogFormat, output:
     yield from (f"{line}\n".encode(errors="surrogateescape") for line in lines)
 
 
-def _said(used: Usage, selection: report.Selection) -> Iterator[str]:
+def _summary_lines(used: Usage, selection: report.Selection) -> Iterator[str]:
     """Yield the lines below the table: names without a row, unreadable files, totals, and what is missing where."""
 
     def name(path: Path) -> str:

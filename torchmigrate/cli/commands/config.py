@@ -64,11 +64,13 @@ def config(
 
         emit([resolve.read(schema.value)], output)
     else:
-        emit([_shown(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output)
+        emit(
+            [_render(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output
+        )
     return 0
 
 
-def _shown(paths: list[Path], given: dict[str, object], output_format: ConfigFormat, to_stdout: bool) -> str:
+def _render(paths: list[Path], given: dict[str, object], output_format: ConfigFormat, to_stdout: bool) -> str:
     from torchmigrate.cli.output import colours
     from torchmigrate.config.resolve import pack_errors, settings_for
     from torchmigrate.formats import effective_config as report

@@ -79,7 +79,7 @@ def fleet(
     store = Store(output)
     with store.opened() as scratch:
         run = executors.chosen(executor, jobs, cores, scratch)
-        found = _run(run, tasks if force else _known(tasks, store), store, say)
+        found = _run(run, tasks if force else _with_known(tasks, store), store, say)
         _report(found, store, output_format)
     say(found.sentence())
     return found.status
@@ -163,7 +163,7 @@ def _author() -> tuple[str, str]:
     return (name, address) if name and address else ("torchmigrate", "torchmigrate@localhost")
 
 
-def _known(tasks: Sequence[Task], store: Store) -> list[Task]:
+def _with_known(tasks: Sequence[Task], store: Store) -> list[Task]:
     """Return the tasks with the digests of results that an earlier run left."""
     from dataclasses import replace
 
@@ -180,9 +180,9 @@ def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
     try:
         for outcome in outcomes:
             resumed += outcome.summary is None
-            summaries[outcome.name] = _kept(outcome, store)
-            said = "done already" if outcome.summary is None else _told(summaries[outcome.name])
-            say(f"{len(summaries)}/{len(tasks)} {outcome.name}: {said}")
+            summaries[outcome.name] = _keep(outcome, store)
+            what_happened = "done already" if outcome.summary is None else _describe(summaries[outcome.name])
+            say(f"{len(summaries)}/{len(tasks)} {outcome.name}: {what_happened}")
     except KeyboardInterrupt:
         what = f"{len(summaries)} of {len(tasks)} repositories are done, and whole in {store.top}"
         raise Interrupted(what, "the same command goes on with the others") from None
@@ -191,7 +191,7 @@ def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
     return Fleet([summaries[task.name] for task in tasks], tasks[0].mode, resumed, time.monotonic() - began)
 
 
-def _kept(outcome: Outcome, store: Store) -> Summary:
+def _keep(outcome: Outcome, store: Store) -> Summary:
     if outcome.summary is not None:
         return store.keep(outcome)
     summary = store.summary(outcome.name)
@@ -200,7 +200,7 @@ def _kept(outcome: Outcome, store: Store) -> Summary:
     return summary
 
 
-def _told(summary: Summary) -> str:
+def _describe(summary: Summary) -> str:
     from torchmigrate.base.text import counted
     from torchmigrate.fleet.task import FAILED
     from torchmigrate.surveys.portability import clean

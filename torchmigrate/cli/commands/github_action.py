@@ -112,15 +112,15 @@ def _run(given: Inputs, env: Mapping[str, str]) -> Outcome:
     reports = ["--output-format=github", *([f"--also=sarif={given.sarif}"] if given.sarif else [])]
     reports += [f"--also=json={report}", f"--also=markdown={checked}"]
     reports += [f"--baseline={given.baseline}"] if given.baseline else []
-    status, said = _torchmigrate("check", *reports, *given.options, "--", *paths)
+    status, messages = _torchmigrate("check", *reports, *given.options, "--", *paths)
     if not checked.exists():  # e.g. a wrong option
-        return _failed(UserError(said))
+        return _failed(UserError(messages))
     if given.suggest:
         reports = ["--output-format=diff", f"--output={patch}", f"--also=markdown={rewritten}"]
-        again, said = _torchmigrate("apply", "--dry-run", "--exit-zero", *reports, *given.options, "--", *paths)
+        again, messages = _torchmigrate("apply", "--dry-run", "--exit-zero", *reports, *given.options, "--", *paths)
         status = max(status, again)
         if not rewritten.exists():  # e.g. an option that only `check` has
-            return _failed(UserError(said))
+            return _failed(UserError(messages))
     # `apply` has no baseline: its report would include known findings
     summary = (rewritten if given.suggest and not given.baseline else checked).read_text("utf-8")
     findings = str(json.loads(report.read_bytes())["summary"]["findings"])
@@ -137,11 +137,15 @@ def _torchmigrate(*arguments: str) -> tuple[int, str]:
     """
     run = [sys.executable, "-I", "-X", "utf8", "-m", "torchmigrate", *arguments]
     done = subprocess.run(run, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    token, said = secrets.token_hex(16), done.stderr.strip()
+    token, messages = secrets.token_hex(16), done.stderr.strip()
     sys.stdout.flush()
-    sys.stdout.buffer.write(done.stdout + f"::stop-commands::{token}\n".encode() + said + f"\n::{token}::\n".encode())
+    sys.stdout.buffer.write(
+        done.stdout + f"::stop-commands::{token}\n".encode() + messages + f"\n::{token}::\n".encode()
+    )
     sys.stdout.buffer.flush()
-    return done.returncode if done.returncode in (0, 1) else 2, said.decode("utf-8", "replace").removeprefix("error: ")
+    return done.returncode if done.returncode in (0, 1) else 2, messages.decode("utf-8", "replace").removeprefix(
+        "error: "
+    )
 
 
 def _failed(error: UserError) -> Outcome:

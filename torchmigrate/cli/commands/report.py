@@ -77,7 +77,7 @@ def report(
     with pack_errors(), Progress(shown=not quiet) as progress:
         plans = _plans(named, settings, jobs or cores(), progress)
         survey = _survey(named, settings, plans, shown, _command(named, given))
-    emit([_rendered(survey, output_format, output)], output)
+    emit([_render(survey, output_format, output)], output)
     for file, message in survey.errors:
         print(f"error: {visible(file)}: {visible(message)}", file=sys.stderr)
     if output is not None and not quiet:
@@ -142,9 +142,9 @@ def _survey(
 
 def _left_out(settings: Settings) -> list[str]:
     """Return the settings that leave out rules: the score is another one without them."""
-    said = [f"{name} = {', '.join(names)}" for name in ("select", "ignore") if (names := getattr(settings, name))]
+    found = [f"{name} = {', '.join(names)}" for name in ("select", "ignore") if (names := getattr(settings, name))]
     each = settings.per_file_ignores.items()
-    return [*said, *(f"per-file-ignores of {glob} = {', '.join(names)}" for glob, names in each)]
+    return [*found, *(f"per-file-ignores of {glob} = {', '.join(names)}" for glob, names in each)]
 
 
 def _command(paths: Sequence[Path], given: Mapping[str, Any]) -> str:
@@ -158,7 +158,7 @@ def _command(paths: Sequence[Path], given: Mapping[str, Any]) -> str:
     return shlex.join([*words, *map(os.fspath, paths)])
 
 
-def _rendered(survey: Survey, output_format: ReportFormat, output: Path | None) -> bytes:
+def _render(survey: Survey, output_format: ReportFormat, output: Path | None) -> bytes:
     from torchmigrate.cli.output import colours
 
     match output_format:

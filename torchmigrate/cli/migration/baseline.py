@@ -52,19 +52,19 @@ def settle(
     file = Path(os.path.realpath(request.baseline))
     old = baseline.read(request.baseline) if file.exists() or not request.write_baseline else frozenset()
     pairs = {r.path: list(baseline.entries(r, r.findings, file.parent)) for r in results if isinstance(r, Unchanged)}
-    found = {entry for told in pairs.values() for _, entry in told}
+    found = {entry for reported in pairs.values() for _, entry in reported}
     tops = [os.path.realpath(path) for path in request.paths]
     unread = {str(failed.path) for failed in failures(results)}
     scope = _Scope(tops, only, unread, _idle(settings))
     stale = {entry for entry in old - found if scope.covers(entry, file.parent)}
     known = old
     if request.write_baseline:
-        told = {e for pair in pairs.values() for f, e in pair if _is_told(f, settings)}
-        known = frozenset((old - stale) | told)
+        reported = {e for pair in pairs.values() for f, e in pair if _is_reported(f, settings)}
+        known = frozenset((old - stale) | reported)
         _write(known, old, request)
     elif stale:
         _say_stale(stale, request)
-    return [_marked(r, pairs[r.path], known) if isinstance(r, Unchanged) else r for r in results]
+    return [_mark_known(r, pairs[r.path], known) if isinstance(r, Unchanged) else r for r in results]
 
 
 def _idle(settings: Settings) -> Collection[str]:
@@ -76,7 +76,7 @@ def _idle(settings: Settings) -> Collection[str]:
     return rules.rules.keys() - rules.selected(settings.select, settings.ignore).rules.keys()
 
 
-def _is_told(finding: Finding, settings: Settings) -> bool:
+def _is_reported(finding: Finding, settings: Settings) -> bool:
     """Return whether a run for these backends reports the finding."""
     named = settings.backends
     return not named or not finding.backends or not set(named).isdisjoint(finding.backends)
@@ -107,7 +107,7 @@ def _say_stale(stale: Iterable[Entry], request: Request) -> None:
     )
 
 
-def _marked(result: Unchanged, pairs: Sequence[tuple[Finding, Entry]], known: Collection[Entry]) -> Unchanged:
+def _mark_known(result: Unchanged, pairs: Sequence[tuple[Finding, Entry]], known: Collection[Entry]) -> Unchanged:
     mine = {id(finding): entry for finding, entry in pairs}
     found = (f.with_status(Status.KNOWN) if mine.get(id(f)) in known else f for f in result.findings)
     return replace(result, findings=tuple(found))

@@ -47,7 +47,7 @@ class Commits:
         journal.note("commits.json", json.dumps(record).encode())
         commits.publish(self.made)
 
-    def told(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Return the lines for stderr."""
         if self.made is None:
             would = [f"would commit: {subject}" for subject in self.planned]

@@ -68,12 +68,12 @@ class _Session:
         groups = [(change, group) for change in changes for group in self.choices.groups(change)]
         self.total = len(groups)
         while groups:
-            idle = [(change, group) for change, group in groups if not self._done(change, group)]
+            idle = [(change, group) for change, group in groups if not self._is_decided(change, group)]
             if len(idle) == len(groups) or "q" in self.always:
                 return
             groups = idle  # groups that depend on another rewrite are asked about again once that is decided
 
-    def _done(self, change: Changed, group: Group) -> bool:
+    def _is_decided(self, change: Changed, group: Group) -> bool:
         """Return whether the group is decided, by an earlier answer or by asking now."""
         if "q" in self.always:
             return True
@@ -82,7 +82,7 @@ class _Session:
         if step is None:
             return False
         self.number += 1
-        answer = "y" if self.always.issuperset(group.rules) else self._answer(step, group)
+        answer = "y" if self.always.issuperset(group.rules) else self._ask(step, group)
         if answer == "a":
             self.always |= set(group.rules)
         elif answer == "q":
@@ -91,9 +91,9 @@ class _Session:
             self.accepted[change.path] = before | group.keys
         return True
 
-    def _answer(self, step: Changed, group: Group) -> str:
+    def _ask(self, step: Changed, group: Group) -> str:
         text = diff.readable(step, self.name(step.path))
-        print(*self._shown(text, group), sep="\n", file=sys.stderr)
+        print(*self._render_hunk(text, group), sep="\n", file=sys.stderr)
         while True:
             question = f"({self.number}/{self.total}) Rewrite this [y,n,a,q,?]? "
             print(question, end="", file=sys.stderr, flush=True)
@@ -105,7 +105,7 @@ class _Session:
                 return answer
             print(HELP.format(rules=", ".join(group.rules)), file=sys.stderr)
 
-    def _shown(self, text: bytes, group: Group) -> Iterator[str]:
+    def _render_hunk(self, text: bytes, group: Group) -> Iterator[str]:
         text = visible_lines(text.decode(errors="surrogateescape")).encode()
         shown = coloured(text) if colours(sys.stderr) else text
         yield "\n" + shown.decode(errors="backslashreplace").rstrip("\n")

@@ -56,7 +56,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     results = _write(plan.results, request, commits) if command == "apply" else plan.results
     status = tell(replace(plan, results=list(results)), request, settings, only)
     if commits:
-        request.say(*commits.told())
+        request.say(*commits.describe())
     refuse_lost_helper(request, only)
     return status
 
@@ -78,10 +78,10 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
     from torchmigrate.base import lock
 
     with lock.held(journal.places([change.path for change in changes])):
-        return _written(results, changes, request, commits)
+        return _write_guarded(results, changes, request, commits)
 
 
-def _written(
+def _write_guarded(
     results: Sequence[FileResult], changes: Sequence[Changed], request: Request, commits: Commits | None
 ) -> list[FileResult]:
     from torchmigrate.apply import journal, writer

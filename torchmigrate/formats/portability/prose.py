@@ -14,14 +14,15 @@ _NAMED = 5  # skipped files that are named
 def verdict(survey: Survey) -> str:
     """Return the report in one or two sentences."""
     if not survey.sites:
-        return _none(survey)
+        return _nothing_to_score(survey)
     sites = len(survey.sites)
     where = f"{survey.touched:,} of {counted(survey.files, 'file')}"
     before, after = survey.everywhere(Stage.BEFORE), survey.everywhere(Stage.AFTER)
     it = "it stands" if sites == 1 else "they stand"
-    said = f"{counted(sites, 'device-bound site')} in {where}. As {it}, {_of(before, sites)} on {_backends(survey)}; "
-    said += f"after `torchmigrate apply`, {_of(after, sites, again=True)}."
-    return " ".join(filter(None, (said, _rest(survey), _unread(survey))))
+    said = f"{counted(sites, 'device-bound site')} in {where}. "
+    said += f"As {it}, {_count_runs(before, sites)} on {_backends(survey)}; "
+    said += f"after `torchmigrate apply`, {_count_runs(after, sites, again=True)}."
+    return " ".join(filter(None, (said, _describe_remaining(survey), _unread(survey))))
 
 
 def _backends(survey: Survey) -> str:
@@ -34,29 +35,31 @@ def _unread(survey: Survey) -> str:
     return f"{counted(count, 'more file')} could not be read." if count else ""
 
 
-def _none(survey: Survey) -> str:
+def _nothing_to_score(survey: Survey) -> str:
     said = f"No device-bound sites in {counted(survey.files, 'file')}" if survey.files else "No file was read"
     return " ".join(filter(None, (f"{said}: there is nothing to score.", _unread(survey))))
 
 
-def _of(part: int, whole: int, again: bool = False) -> str:
+def _count_runs(part: int, whole: int, again: bool = False) -> str:
     number = "all" if part == whole > 1 else "none" if part == 0 else f"{part:,}"
     one = part < 2
     verb = ("does" if one else "do") if again else ("runs" if one else "run")
     return f"{number} {verb}"
 
 
-def _rest(survey: Survey) -> str:
+def _describe_remaining(survey: Survey) -> str:
     left = {state: survey.count(state) for state in (State.UNSAFE, State.YOURS)}
     said = []
     if left[State.UNSAFE]:
-        said.append(f"{counted(left[State.UNSAFE], 'fix', 'fixes')} wait{_s(left[State.UNSAFE])} for `--unsafe-fixes`")
+        said.append(
+            f"{counted(left[State.UNSAFE], 'fix', 'fixes')} wait{_verb_ending(left[State.UNSAFE])} for `--unsafe-fixes`"
+        )
     if left[State.YOURS]:
-        said.append(f"{counted(left[State.YOURS], 'finding')} need{_s(left[State.YOURS])} a person")
+        said.append(f"{counted(left[State.YOURS], 'finding')} need{_verb_ending(left[State.YOURS])} a person")
     return f"{'; '.join(said)}." if said else ""
 
 
-def _s(count: int) -> str:
+def _verb_ending(count: int) -> str:
     return "s" if count == 1 else ""
 
 

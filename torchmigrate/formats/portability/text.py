@@ -31,10 +31,12 @@ def render(survey: Survey, colour: bool = False) -> str:
     sections.append(["Not in the score", *_wrapped(apart(survey))])
     if survey.sites:
         sections.append(["What the score is", *_wrapped([DEFINITION])])
-    told = [[visible_lines(line) for line in s] for s in (sections[0], *(s for s in sections[1:] if len(s) > 1))]
-    for section in told:
+    sections_shown = [
+        [visible_lines(line) for line in s] for s in (sections[0], *(s for s in sections[1:] if len(s) > 1))
+    ]
+    for section in sections_shown:
         section[0] = style(section[0], bold=True) if colour else section[0]
-    return "\n\n".join("\n".join(line.rstrip() for line in section) for section in told) + "\n"
+    return "\n\n".join("\n".join(line.rstrip() for line in section) for section in sections_shown) + "\n"
 
 
 def _head(survey: Survey) -> list[str]:
@@ -94,10 +96,10 @@ def _reasons(survey: Survey) -> Iterator[str]:
         said = f"{reason.id}: {counted(len(reason.entries), 'finding')} ({tally(reason)})"
         yield from textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         yield from textwrap.wrap(reason.summary, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
-        yield from textwrap.wrap(_first(reason), WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield from textwrap.wrap(_list_places(reason), WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _first(reason: Reason) -> str:
+def _list_places(reason: Reason) -> str:
     shown, more = first_places(reason, _PLACES)
     return ", ".join(shown) + (f", and {more:,} more" if more else "")
 

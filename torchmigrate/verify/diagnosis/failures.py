@@ -79,12 +79,12 @@ def first(reports: Sequence[dict[str, Any]], is_own: Callable[[Frame], bool], st
     def order(failure: Failure) -> tuple[bool, bool, bool, float]:
         return failure.follows, not any(map(is_own, failure.frames)), not failure.ended, failure.time
 
-    told = sorted((f for report in reports for f in _failures(report)), key=order)
-    if told and not told[0].follows:
-        return told[0]
-    quoted = [inner for failure in told for inner in quoted_in(failure.message)]
+    reported = sorted((f for report in reports for f in _failures(report)), key=order)
+    if reported and not reported[0].follows:
+        return reported[0]
+    quoted = [inner for failure in reported for inner in quoted_in(failure.message)]
     printed = [failure for failure in quoted_in(stderr) if not failure.follows]
-    root = next(iter([*quoted, *sorted(printed, key=order), *told]), None)
+    root = next(iter([*quoted, *sorted(printed, key=order), *reported]), None)
     return replace(root, run=_run(reports[0])) if root and reports else root
 
 
@@ -179,8 +179,8 @@ class Case:
         apart = {suspect["device"] for suspect in self.suspects}
         devices = [tensor["device"] for tensor in self.failure.read("tensors") or []]
         found = [device for device in devices if _DEVICE.match(device) and device not in apart]
-        told = [match[0] for match in _DEVICE.finditer(self.failure.message) if match[0] not in apart]
-        return next(iter([*found, *told]), self.backend)
+        named = [match[0] for match in _DEVICE.finditer(self.failure.message) if match[0] not in apart]
+        return next(iter([*found, *named]), self.backend)
 
 
 def first_line(text: str) -> str:

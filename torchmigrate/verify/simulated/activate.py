@@ -18,9 +18,9 @@ _statistics: list[Callable[[], dict[str, Any]]] = []
 def activate(settings: Settings) -> None:
     """Activate the simulated device: after `import torch`, before any code of the program sees torch."""
     if settings.tier == "python":
-        _python(settings)
+        _activate_python(settings)
     else:
-        _native(settings)
+        _activate_native(settings)
     _compile_without_inductor()
     atexit.register(_drain, settings.backend, settings.count)
 
@@ -33,7 +33,7 @@ def statistics() -> dict[str, Any]:
     return _statistics[0]() if _statistics else {}
 
 
-def _native(settings: Settings) -> None:
+def _activate_native(settings: Settings) -> None:
     from .torch_c import native_tier
 
     devices.name_it(settings)
@@ -44,10 +44,10 @@ def _native(settings: Settings) -> None:
     devices.patch(settings)
     if profile.backend == "cuda":
         devices.allow_tensor_types()
-    _statistics.append(lambda: _read(ops, settings.count))
+    _statistics.append(lambda: _read_counts(ops, settings.count))
 
 
-def _read(ops: Any, count: int) -> dict[str, Any]:
+def _read_counts(ops: Any, count: int) -> dict[str, Any]:
     operators = {name: int(n) for name, _, n in (line.rpartition("=") for line in ops.counts())}
     return {
         "kernels": sum(operators.values()),
@@ -57,11 +57,11 @@ def _read(ops: Any, count: int) -> dict[str, Any]:
     }
 
 
-def _python(settings: Settings) -> None:
+def _activate_python(settings: Settings) -> None:
     from . import python_tier
 
     ops = python_tier.activate(settings.backend, settings.count, settings.memory)
-    _statistics.append(lambda: _read(ops, settings.count))
+    _statistics.append(lambda: _read_counts(ops, settings.count))
 
 
 def _compile_without_inductor() -> None:

@@ -66,9 +66,9 @@ def too_old(torch: str) -> str | None:
 
 
 def _digest(version: str, cxx: str) -> str:
-    told = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    compiler_version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     sources = b"".join(path.read_bytes() for path in sorted(NATIVE.iterdir()))
-    return hashlib.sha256("\0".join([version, cxx, told, *FLAGS]).encode() + sources).hexdigest()[:16]
+    return hashlib.sha256("\0".join([version, cxx, compiler_version, *FLAGS]).encode() + sources).hexdigest()[:16]
 
 
 def _command(cxx: str, folder: Path, out: str) -> list[str]:

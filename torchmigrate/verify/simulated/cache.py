@@ -16,7 +16,7 @@ def cache_folder() -> Path:
     process gets a new private folder: code is loaded from here, so nobody else may write to it.
     """
     try:
-        folder = _wanted()
+        folder = _preferred_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
@@ -24,7 +24,7 @@ def cache_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix="torchmigrate-"))
 
 
-def _wanted() -> Path:
+def _preferred_folder() -> Path:
     if own := os.environ.get("TORCHMIGRATE_CACHE_DIR"):
         return Path(own)
     shared = os.environ.get("XDG_CACHE_HOME")

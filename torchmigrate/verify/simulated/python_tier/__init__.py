@@ -59,7 +59,7 @@ def _operators(device: Device) -> Any:
     """Define torch.ops.torchmigrate_simulated: the operators of the C++ tier that are used with any device."""
     library = composites.Library("torchmigrate_simulated", "DEF")
     for schema, answer in (
-        ("default_generator(int device) -> Generator?", lambda i: device.generators.of(i)),
+        ("default_generator(int device) -> Generator?", lambda i: device.generators.default_of(i)),
         ("in_bad_fork() -> bool", lambda: device.memory.in_bad_fork),
         ("counts() -> str[]", lambda: [f"{name}={n}" for name, n in device.counts.items()]),
         ("random_count() -> int", lambda: device.random_kernels),

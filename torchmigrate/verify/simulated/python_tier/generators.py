@@ -67,7 +67,7 @@ class Generators:
         self._known[_identity(made)] = made
         return made
 
-    def of(self, index: int) -> DeviceGenerator:
+    def default_of(self, index: int) -> DeviceGenerator:
         """Return the device's default generator; raises RuntimeError for an index other than 0."""
         is_simulated(torch.device(self.device, index), self.device)
         return self.default

@@ -186,11 +186,11 @@ def _memory(device: Device) -> dict[str, Callable[..., Any]]:
     memory = device.memory
 
     def checked(answer: Callable[[], Any]) -> Callable[[int], Any]:
-        def of(index: int) -> Any:
+        def call(index: int) -> Any:
             _select(device, index)
             return answer()
 
-        return of
+        return call
 
     def statistics() -> dict[str, Any]:
         counted = {"allocated_bytes": memory.bytes, "active_bytes": memory.bytes, "requested_bytes": memory.bytes}

@@ -112,7 +112,7 @@ def evaluate(node: ast.AST, frame: types.FrameType) -> Any:
     if isinstance(node, ast.Attribute):
         return attribute(evaluate(node.value, frame), node.attr)
     if isinstance(node, ast.Subscript):
-        return _item(evaluate(node.value, frame), evaluate(node.slice, frame))
+        return _evaluate_item(evaluate(node.value, frame), evaluate(node.slice, frame))
     return MISSING
 
 
@@ -138,7 +138,7 @@ def attribute(owner: Any, name: str) -> Any:
     return MISSING if hasattr(type(found), "__get__") else found
 
 
-def _item(owner: Any, key: Any) -> Any:
+def _evaluate_item(owner: Any, key: Any) -> Any:
     if not isinstance(key, (str, int)):
         return MISSING
     if isinstance(owner, dict):

@@ -59,20 +59,20 @@ class _Search:
             return None
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
-        found = self._bound(ast.unparse(node), i)
+        found = self._find_binding(ast.unparse(node), i)
         if found is not None or isinstance(node, ast.Name):
             return found
-        in_class = self._attribute(node, i) if isinstance(node, ast.Attribute) else None
+        in_class = self._find_attribute(node, i) if isinstance(node, ast.Attribute) else None
         return in_class or self.name_or_part(node.value, i)
 
-    def _attribute(self, node: ast.Attribute, i: int) -> Binding | None:
+    def _find_attribute(self, node: ast.Attribute, i: int) -> Binding | None:
         owner = evaluate(node.value, self.entries[i].frame)
         if owner is MISSING or isinstance(owner, types.ModuleType):
             return None
         bodies = ((file, body) for file, body in _class_bodies(type(owner)) if is_own(file, self.project))
-        return self._last([b for file, body in bodies for b in _attribute_bindings(file, body, node.attr)])
+        return self._last_binding([b for file, body in bodies for b in _attribute_bindings(file, body, node.attr)])
 
-    def _bound(self, name: str, i: int) -> Binding | None:
+    def _find_binding(self, name: str, i: int) -> Binding | None:
         """Return the binding of exactly this text, in the function or around it, or as a parameter."""
         entry = self.entries[i]
         module = tree(entry.file)
@@ -81,14 +81,14 @@ class _Search:
         scopes = _scopes(module, entry.line)
         for scope in scopes:
             inner = scope is scopes[0]
-            found = self._last(list(_bindings(entry.file, scope, name)), entry.line if inner else None)
+            found = self._last_binding(list(_bindings(entry.file, scope, name)), entry.line if inner else None)
             if found is not None:
-                return self._through(found, i)
+                return self._follow(found, i)
             if inner and isinstance(scope, _FUNCTIONS) and name in _parameters(scope):
-                return self._argument(scope, name, i)
+                return self._find_argument(scope, name, i)
         return None
 
-    def _last(self, bindings: list[Binding], line: int | None = None) -> Binding | None:
+    def _last_binding(self, bindings: list[Binding], line: int | None = None) -> Binding | None:
         """Return the last binding before a line.
 
         A binding under a test for CUDA may not have run: it goes to `guarded` instead.
@@ -101,18 +101,20 @@ class _Search:
         plain = [b for b in earlier if b not in guarded]
         return plain[-1] if plain else None
 
-    def _through(self, binding: Binding, i: int) -> Binding | None:
+    def _follow(self, binding: Binding, i: int) -> Binding | None:
         """Follow a binding whose value has a name itself: `mask = self.mask`, `x, y = batch`, `for x in batches`."""
         source = MISSING if binding.value is None else evaluate(binding.value, self.entries[i].frame)
         if isinstance(source, (list, tuple, dict)):
             self.values.append(source)
-        further = self.name_or_part(binding.value, i) if binding.value is not None and self._is_it(source) else None
+        further = (
+            self.name_or_part(binding.value, i) if binding.value is not None and self._is_searched(source) else None
+        )
         return further or binding
 
-    def _is_it(self, value: Any) -> bool:
+    def _is_searched(self, value: Any) -> bool:
         return any(value is each for each in self.values)
 
-    def _argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, i: int) -> Binding | None:
+    def _find_argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, i: int) -> Binding | None:
         """Return the binding of a parameter's value: of the argument in the project's next outer frame."""
         outward = (j for j in range(i - 1, -1, -1) if is_own(self.entries[j].file, self.project))
         j = next(outward, None)
@@ -120,12 +122,12 @@ class _Search:
         if j is None or call is None:
             return None
         for text, value in readable(call, self.entries[j].frame):
-            if self._is_it(value):
+            if self._is_searched(value):
                 return self.name_or_part(ast.parse(text, mode="eval").body, j)
-        argument = _passed(call, function, name)
-        return None if argument is None else self._passed_on(argument, j)
+        argument = _argument_for(call, function, name)
+        return None if argument is None else self._find_source(argument, j)
 
-    def _passed_on(self, argument: ast.expr, j: int) -> Binding | None:
+    def _find_source(self, argument: ast.expr, j: int) -> Binding | None:
         entry = self.entries[j]
         if evaluate(argument, entry.frame) is not MISSING:  # a container that holds the value
             return self.name_or_part(argument, j)
@@ -139,11 +141,11 @@ def _scopes(module: ast.Module, line: int) -> list[ast.AST]:
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    told = function.args
-    return [argument.arg for argument in (*told.posonlyargs, *told.args, *told.kwonlyargs)]
+    arguments = function.args
+    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
-def _passed(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+def _argument_for(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
     """Return the argument of the first call in `node` that becomes the parameter; None if that is unclear."""
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
     if not calls:

@@ -76,8 +76,8 @@ def _find(entries: list[Entry], message: str, project: str) -> dict[str, Any]:
     inner = found.get(last) or list(_tensors_at(entries[last]))
     listed = found[own[0]] if own else inner
     return {
-        "expression": _text(entries[own[0]]) if own else None,
-        "tensors": [_described(each) for each in listed[:_LISTED]],
+        "expression": _source_text(entries[own[0]]) if own else None,
+        "tensors": [_describe(each) for each in listed[:_LISTED]],
         "suspects": _suspects(entries, found, inner, message, project),
     }
 
@@ -89,14 +89,14 @@ def _suspects(
     last, here = len(entries) - 1, next(iter(found), None)
     # variables first: a tensor inside a module or container may be on the CPU for good reason
     named = {} if here is None else {here: [each for each in found[here] if each.name == each.root]}
-    suspects = _known_as(_odd(inner, message), found) or _first_odd(named, inner, message)
-    if not suspects and here is not None and (unnamed := _unnamed(entries[here], message)):
+    suspects = _find_in_project(_find_odd(inner, message), found) or _first_odd(named, inner, message)
+    if not suspects and here is not None and (unnamed := _find_unnamed(entries[here], message)):
         return [unnamed]
-    suspects = suspects or _first_odd(found, inner, message) or [(last, each) for each in _odd(inner, message)]
-    return [_suspect(*group, entries, project) for group in _grouped(suspects, {last: inner, **found})]
+    suspects = suspects or _first_odd(found, inner, message) or [(last, each) for each in _find_odd(inner, message)]
+    return [_suspect(*group, entries, project) for group in _group_by_variable(suspects, {last: inner, **found})]
 
 
-def _unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
+def _find_unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
     """Return the operand without a name, as in `self.embed(torch.arange(3))`, if there is exactly one.
 
     It is asked for once all operands with names are in order.
@@ -123,7 +123,7 @@ def _is_unnamed(node: ast.expr, frame: types.FrameType) -> bool:
     return evaluate(node, frame) is MISSING and not on_device
 
 
-def _text(entry: Entry) -> str | None:
+def _source_text(entry: Entry) -> str | None:
     node = failed_expression(entry)
     compound = isinstance(node, ast.stmt) and hasattr(node, "body")  # before Python 3.11
     if node is None or compound:
@@ -131,7 +131,7 @@ def _text(entry: Entry) -> str | None:
     return ast.unparse(node)[:_LONGEST_EXPRESSION]
 
 
-def _known_as(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int, Found]]:
+def _find_in_project(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int, Found]]:
     """Return the tensors of the innermost frame, which may be torch's, under the project's names for them."""
     names = ((i, known) for each in odd for i in found for known in found[i] if known.value is each.value)
     return list({id(known.value): (i, known) for i, known in reversed(list(names))}.values())[::-1]
@@ -140,31 +140,37 @@ def _known_as(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int
 def _first_odd(found: dict[int, list[Found]], inner: list[Found], message: str) -> list[tuple[int, Found]]:
     for i, tensors in found.items():
         inside = {id(each.value) for each in tensors}
-        odd = [(i, each) for each in _odd([*tensors, *inner], message) if id(each.value) in inside]
+        odd = [(i, each) for each in _find_odd([*tensors, *inner], message) if id(each.value) in inside]
         if odd:
             return odd
     return []
 
 
-def _odd(tensors: list[Found], message: str) -> list[Found]:
+def _find_odd(tensors: list[Found], message: str) -> list[Found]:
     """Return the tensors that explain the message; one without dimensions, a number, may be on the CPU."""
-    shown = [(each, _described(each)) for each in tensors]
+    shown = [(each, _describe(each)) for each in tensors]
     if _SAYS_WIDE.search(message):
-        return [each for each, it in shown if it["dtype"].rpartition(".")[2] in _WIDE]
+        return [each for each, described in shown if described["dtype"].rpartition(".")[2] in _WIDE]
     if "generator" in message:
-        return [each for each, it in shown if it["dtype"] == "torch.Generator"]
-    devices = Counter(it["device"] for _, it in shown if it["device"] not in _OFF_DEVICE)
+        return [each for each, described in shown if described["dtype"] == "torch.Generator"]
+    devices = Counter(described["device"] for _, described in shown if described["device"] not in _OFF_DEVICE)
     if _WANTS_HOST.search(message):
-        return [each for each, it in shown if it["device"] in devices]
+        return [each for each, described in shown if described["device"] in devices]
     if devices or "device" in message:
-        on_host = [(each, it) for each, it in shown if it["device"] == "cpu" and it["dtype"] != "torch.Generator"]
+        on_host = [
+            (each, described)
+            for each, described in shown
+            if described["device"] == "cpu" and described["dtype"] != "torch.Generator"
+        ]
         if on_host:
-            return [each for each, it in on_host if it["shape"]] or [each for each, _ in on_host]
+            return [each for each, described in on_host if described["shape"]] or [each for each, _ in on_host]
     usual = max(devices, key=lambda device: devices[device], default="")
-    return [each for each, it in shown if it["device"] in devices and it["device"] != usual]
+    return [each for each, described in shown if described["device"] in devices and described["device"] != usual]
 
 
-def _grouped(suspects: list[tuple[int, Found]], found: dict[int, list[Found]]) -> list[tuple[int, Found, int]]:
+def _group_by_variable(
+    suspects: list[tuple[int, Found]], found: dict[int, list[Found]]
+) -> list[tuple[int, Found, int]]:
     """Merge all tensors of a variable into one suspect if all of them are on the same device."""
     groups: dict[tuple[int, str], list[Found]] = {}
     for i, each in suspects:
@@ -180,10 +186,10 @@ def _grouped(suspects: list[tuple[int, Found]], found: dict[int, list[Found]]) -
 
 def _suspect(i: int, each: Found, count: int, entries: list[Entry], project: str) -> dict[str, Any]:
     place = {"file": entries[i].file, "line": entries[i].line, "parts": count}
-    return {**_described(each), **place, **provenance.where(each.name, each.value, entries, i, project)}
+    return {**_describe(each), **place, **provenance.where(each.name, each.value, entries, i, project)}
 
 
-def _described(each: Found) -> dict[str, Any]:
+def _describe(each: Found) -> dict[str, Any]:
     value, kind = each.value, type(each.value).__name__
     device = "numpy" if kind == "ndarray" else str(value.device)
     dtype = "torch.Generator" if kind == "Generator" else str(value.dtype)
@@ -197,9 +203,9 @@ def _tensors_at(entry: Entry) -> Iterator[Found]:
     seen: set[int] = set()
     values = ((text, value) for text, value in readable(node, entry.frame))
     found = (
-        Found(name, text, it)
+        Found(name, text, tensor)
         for text, value in values
-        for name, it in _tensors_in(text, value, _DEEPEST_CONTAINER, seen)
+        for name, tensor in _tensors_in(text, value, _DEEPEST_CONTAINER, seen)
     )
     yield from itertools.islice(found, _MOST)
 
@@ -249,11 +255,11 @@ def of_exception(error: BaseException, project: str, causes: int = _CAUSES) -> d
     `cause`: the record of the exception it was raised "from" or while "handling", as that one's `where` says; or None.
     """
     entries = list(_entries(error.__traceback__))
-    told, handled = error.__cause__, None if error.__suppress_context__ else error.__context__
+    raised_from, handled = error.__cause__, None if error.__suppress_context__ else error.__context__
     record = _record(type(error).__name__, _message(error), entries, project)
     if isinstance(error, SyntaxError) and error.filename:
         record["frames"].append({"file": error.filename, "line": error.lineno or 1, "function": "<module>"})
-    cause = _cause(told, "from", project, causes) or _cause(handled, "handling", project, causes)
+    cause = _cause(raised_from, "from", project, causes) or _cause(handled, "handling", project, causes)
     return {**record, "cause": cause}
 
 

@@ -77,10 +77,10 @@ def scatter(
         )
     else:
         chunks = tensor.split_with_sizes(list(chunk_sizes), dim)
-    return [_moved(chunk, devices[i], streams and streams[i]) for i, chunk in enumerate(chunks)]
+    return [_copy_on_stream(chunk, devices[i], streams and streams[i]) for i, chunk in enumerate(chunks)]
 
 
-def _moved(chunk: Tensor, device: int, stream: Any) -> Tensor:
+def _copy_on_stream(chunk: Tensor, device: int, stream: Any) -> Tensor:
     with stream or contextlib.nullcontext():
         return chunk.to(f"cuda:{device}", non_blocking=True)
 
@@ -124,7 +124,7 @@ def _copy(tensor: Tensor, device: int) -> Tensor:
 _REDUCTIONS = {0: "add", 1: "mul", 2: "maximum", 3: "minimum"}  # values of ncclRedOp_t
 
 
-def _reduced(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
+def _reduce(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
     import torch
 
     total, *rest = (tensor.to(device) for tensor in tensors)
@@ -135,13 +135,13 @@ def _reduced(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
 
 def all_reduce(inputs: Sequence[Tensor], outputs: Sequence[Tensor], op: int, streams: Any, comms: Any) -> None:
     """Implement torch.cuda.nccl.all_reduce."""
-    for output, total in zip(outputs, [_reduced(inputs, op, output.device) for output in outputs]):
+    for output, total in zip(outputs, [_reduce(inputs, op, output.device) for output in outputs]):
         output.copy_(total)
 
 
 def reduce(inputs: Sequence[Tensor], output: Tensor, root: int, op: int, streams: Any, comms: Any) -> None:
     """Implement torch.cuda.nccl.reduce."""
-    output.copy_(_reduced(inputs, op, output.device))
+    output.copy_(_reduce(inputs, op, output.device))
 
 
 def all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor], streams: Any, comms: Any) -> None:
@@ -153,7 +153,7 @@ def all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor], streams: Any
 def reduce_scatter(inputs: Sequence[Tensor], outputs: Sequence[Tensor], op: int, streams: Any, comms: Any) -> None:
     """Implement torch.cuda.nccl.reduce_scatter."""
     for i, output in enumerate(outputs):
-        output.copy_(_reduced(inputs, op, output.device).flatten().chunk(len(outputs))[i].view_as(output))
+        output.copy_(_reduce(inputs, op, output.device).flatten().chunk(len(outputs))[i].view_as(output))
 
 
 LIBRARIES = {"cuda": "nccl", "xpu": "xccl", "npu": "hccl"}
