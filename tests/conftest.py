@@ -3,6 +3,7 @@ cache than the built simulated device."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,26 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter."""
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+BUILT_WITH = ("hatchling", "hatch_fancy_pypi_readme")
+
+
+def build(source: Path, out: Path) -> Path:
+    """Both distributions of a tree, without an environment of their own."""
+    for name in BUILT_WITH:
+        pytest.importorskip(name, reason="what builds it is not here: pip install 'torchmigrate[test]'")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+    fixed = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, env=fixed)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout's wheel and source distribution, built once."""
+    return build(ROOT, tmp_path_factory.mktemp("dist"))
 
 
 # ---- the engine, in memory
