@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).resolve().parent.parent / "benchmarks" / "helper_overhead.py"
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "helper_overhead.py"
 PARTS = ("steps", "calls", "memory", "imports", "graph_breaks")
 
 

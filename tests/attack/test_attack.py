@@ -6,15 +6,15 @@ import random
 from pathlib import Path
 
 import pytest
+from conftest import ROOT, module
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from attack.campaign import one_job_or_four
 from attack.invariants import PATH, WAYS, Way, broken, rules
 from attack.minimise import minimise
 from attack.mutations import MUTATIONS, mutated
 from attack.programs import program
-from conftest import ROOT, module
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from torchmigrate.diagnostics import finding
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.engine.case_runner import migrate

@@ -1,5 +1,5 @@
 """docs/ci.md: its tables are action.yml's, and what it tells GitLab and Jenkins to run writes what they read.
-Its GitHub and pre-commit snippets run in test_action.py and test_pre_commit.py."""
+Its GitHub and pre-commit snippets run in cli/test_github_action.py and cli/test_pre_commit.py."""
 
 from __future__ import annotations
 

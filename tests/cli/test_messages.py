@@ -1,6 +1,6 @@
-"""Each message of tests/messages.py, provoked through the command line and compared with tests/messages.txt in full;
-and each place of the source that makes one, held against those that were reached. `python tests/test_messages.py`
-writes messages.txt anew: read what changed."""
+"""Each message of tests/support/messages.py, provoked through the command line and compared with messages.txt beside it
+in full; and each place of the source that makes one, held against those that were reached.
+`python tests/cli/test_messages.py` writes messages.txt anew: read what changed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # run as a script, too
+
 from messages import GOOD, ROWS, Row
 
 from torchmigrate.base.file_io import NotWritten
@@ -31,73 +34,94 @@ from torchmigrate.source.notebook import UnreadableNotebook
 from torchmigrate.surveys import catalog_rows
 
 PACKAGE = Path(app.__file__).parent.parent
-EXPECTED = Path(__file__).with_name("messages.txt")
+TESTS = Path(__file__).parents[1]
+EXPECTED = TESTS / "support" / "messages.txt"
 KINDS = (UserError, PackError, UnreadableSource, UnreadableNotebook, NotWritten)
 MAKERS = {kind.__name__ for kind in KINDS} | {"Interrupted", "fail"}
 Site = tuple[str, int]
 
 # What no row reaches: a file and words of the message; the test that provokes it and words of that, or why none does.
 ELSEWHERE = (
-    ("source/encoding.py", "has no", "test_source.py", "iso-8859-1 has no"),
-    ("source/encoding.py", "cannot be decoded", "test_attack.py", "an encoding that is none"),
-    ("source/notebook.py", "over the end of cell", "test_notebook.py", "over the end of cell 1"),
+    ("source/encoding.py", "has no", "source/test_encoding.py", "iso-8859-1 has no"),
+    ("source/encoding.py", "cannot be decoded", "attack/test_attack.py", "an encoding that is none"),
+    ("source/notebook.py", "over the end of cell", "source/test_notebook.py", "over the end of cell 1"),
     ("source/notebook.py", "no Python cells", "", "a guard: a notebook without any is never rewritten"),
     ("source/notebook.py", "covers a magic", "", "a guard: rules see a magic as `pass`"),
-    ("base/file_io.py", "has changed since", "test_write.py", "not written: it has changed since"),
-    ("base/file_io.py", "read-only", "test_write.py", "not written: it is read-only"),
-    ("base/file_io.py", "has appeared", "test_write.py", "has appeared"),
+    ("base/file_io.py", "has changed since", "apply/test_writer.py", "not written: it has changed since"),
+    ("base/file_io.py", "read-only", "apply/test_writer.py", "not written: it is read-only"),
+    ("base/file_io.py", "has appeared", "apply/test_writer.py", "has appeared"),
     ("cli/migration/commit.py", "in the way", "", "a guard: the helper gets a name that is free"),
-    ("cli/app.py", "nothing was written", "test_cli.py", "interrupted; nothing was written"),
-    ("cli/app.py", "directory is gone", "test_messages.py", "the current directory is gone"),
-    ("cli/migration/run.py", "undo` puts them back", "test_cli.py", "1 of 2 files were written, each of them whole"),
-    ("cli/migration/run.py", "puts back the files", "test_commit.py", "nothing was committed: train.py was"),
-    ("cli/app.py", "half written", "test_messages.py", "no space left on device"),
-    ("cli/app.py", "_REPORT", "test_cli.py", "internal error: ZeroDivisionError: oh"),
-    ("cli/app.py", "internal error", "test_cli.py", "internal error: ZeroDivisionError: oh"),
-    ("config/config_file.py", "larger than", "test_config.py", "larger than 2,000,000 bytes"),
-    ("config/config_file.py", "so it was not read", "test_config.py", "takes more than 0.2 seconds"),
-    ("config/config_file.py", "thousands of digits", "test_config.py", "thousands of digits"),
-    ("rules/reader.py", "`files` {error}", "test_build_files.py", "at most 4 `**`"),
-    ("base/lock.py", "is writing to this project", "test_hostile.py", "is writing to this project"),
-    ("rules/reader.py", "takes too long to read", "test_hostile.py", "packs/own/one.toml:1: "),
-    ("rules/reader.py", "has tables of text and numbers", "test_hostile.py", "packs/own/one.toml:1: "),
+    ("cli/app.py", "nothing was written", "cli/test_app.py", "interrupted; nothing was written"),
+    ("cli/app.py", "directory is gone", "cli/test_messages.py", "the current directory is gone"),
+    (
+        "cli/migration/run.py",
+        "undo` puts them back",
+        "cli/test_app.py",
+        "1 of 2 files were written, each of them whole",
+    ),
+    ("cli/migration/run.py", "puts back the files", "apply/test_commits.py", "nothing was committed: train.py was"),
+    ("cli/app.py", "half written", "cli/test_messages.py", "no space left on device"),
+    ("cli/app.py", "_REPORT", "cli/test_app.py", "internal error: ZeroDivisionError: oh"),
+    ("cli/app.py", "internal error", "cli/test_app.py", "internal error: ZeroDivisionError: oh"),
+    ("config/config_file.py", "larger than", "config/test_config_file.py", "larger than 2,000,000 bytes"),
+    ("config/config_file.py", "so it was not read", "config/test_config_file.py", "takes more than 0.2 seconds"),
+    ("config/config_file.py", "thousands of digits", "config/test_config_file.py", "thousands of digits"),
+    ("rules/reader.py", "`files` {error}", "textcheck/test_build_files.py", "at most 4 `**`"),
+    ("base/lock.py", "is writing to this project", "cli/test_hostile_project.py", "is writing to this project"),
+    ("rules/reader.py", "takes too long to read", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
+    ("rules/reader.py", "has tables of text and numbers", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
     ("rules/reader.py", "a rule cannot be called that", "", "a guard: a file name that a terminal would obey"),
-    ("rules/reader.py", "has a control character", "test_hostile.py", "control character"),
-    ("base/file_io.py", "a symbolic link leads there", "test_write.py", "not written: a symbolic link leads there"),
+    ("rules/reader.py", "has a control character", "cli/test_hostile_project.py", "control character"),
+    (
+        "base/file_io.py",
+        "a symbolic link leads there",
+        "apply/test_writer.py",
+        "not written: a symbolic link leads there",
+    ),
     ("apply/journal.py", "puts back the files that were written", "", "a guard: the disk is full between two writes"),
-    ("cli/selection.py", "must be FORMAT=FILE", "test_also.py", "--also junit: must be FORMAT=FILE"),
-    ("cli/selection.py", "no such format", "test_also.py", "--also jnuit=x: no such format: jnuit"),
-    ("cli/selection.py", "two reports would go to", "test_also.py", "two reports would go to x"),
-    ("cli/selection.py", "has no diff", "test_also.py", "`check` has no diff"),
-    ("cli/migration/run.py", "git add", "test_before_commit.py", "which the commit would be without"),
-    ("cli/commands/github_action.py", "choose true or false", "test_action.py", "test_an_input_is_data"),
-    ("cli/commands/github_action.py", "choose one of", "test_action.py", "test_an_input_is_data"),
-    ("cli/commands/github_action.py", "name a directory of the checkout", "test_action.py", "test_an_input_is_data"),
-    ("cli/commands/github_action.py", "UserError(said)", "test_action.py", "test_an_input_is_data"),
-    ("cli/commands/fleet.py", "goes on with the others", "test_fleet.py", "goes on with the others"),
-    ("cli/commands/fleet.py", "fleet needs git", "test_fleet.py", "fleet needs git"),
+    ("cli/selection.py", "must be FORMAT=FILE", "cli/test_extra_reports.py", "--also junit: must be FORMAT=FILE"),
+    ("cli/selection.py", "no such format", "cli/test_extra_reports.py", "--also jnuit=x: no such format: jnuit"),
+    ("cli/selection.py", "two reports would go to", "cli/test_extra_reports.py", "two reports would go to x"),
+    ("cli/selection.py", "has no diff", "cli/test_extra_reports.py", "`check` has no diff"),
+    ("cli/migration/run.py", "git add", "cli/test_before_commit.py", "which the commit would be without"),
+    ("cli/commands/github_action.py", "choose true or false", "cli/test_github_action.py", "test_an_input_is_data"),
+    ("cli/commands/github_action.py", "choose one of", "cli/test_github_action.py", "test_an_input_is_data"),
+    (
+        "cli/commands/github_action.py",
+        "name a directory of the checkout",
+        "cli/test_github_action.py",
+        "test_an_input_is_data",
+    ),
+    ("cli/commands/github_action.py", "UserError(said)", "cli/test_github_action.py", "test_an_input_is_data"),
+    ("cli/commands/fleet.py", "goes on with the others", "fleet/test_fleet.py", "goes on with the others"),
+    ("cli/commands/fleet.py", "fleet needs git", "fleet/test_fleet.py", "fleet needs git"),
     ("cli/commands/fleet.py", "while the run went on", "", "a guard: somebody else writes to the folder"),
-    ("fleet/executors.py", "pip install 'torchmigrate[fleet]'", "test_fleet.py", "pip install 'torchmigrate[fleet]'"),
-    ("fleet/executors.py", "start one there", "test_fleet.py", "no dask scheduler answers"),
-    ("fleet/executors.py", "start some", "test_fleet.py", "has no workers"),
-    ("fleet/executors.py", "the worker at", "test_fleet.py", "this is 0.0"),
-    ("fleet/executors.py", "is gone", "test_fleet.py", "is gone"),
+    (
+        "fleet/executors.py",
+        "pip install 'torchmigrate[fleet]'",
+        "fleet/test_fleet.py",
+        "pip install 'torchmigrate[fleet]'",
+    ),
+    ("fleet/executors.py", "start one there", "fleet/test_fleet.py", "no dask scheduler answers"),
+    ("fleet/executors.py", "start some", "fleet/test_fleet.py", "has no workers"),
+    ("fleet/executors.py", "the worker at", "fleet/test_fleet.py", "this is 0.0"),
+    ("fleet/executors.py", "is gone", "fleet/test_fleet.py", "is gone"),
     ("fleet/patch.py", "lies outside of the repository", "", "a guard: nothing outside of it is read"),
-    ("fleet/task.py", "another run is writing", "test_fleet.py", "another run is writing"),
-    ("fleet/tree.py", "must be there for every worker", "messages.txt", "a.py: is no folder"),
-    ("fleet/tree.py", "must be there for every worker", "messages.txt", "no such folder on this machine"),
-    ("fleet/tree.py", "git cannot read it", "messages.txt", "git cannot read it"),
-    ("fleet/tree.py", "is meant for git", "messages.txt", "is meant for git"),
-    ("fleet/tree.py", "has no commit", "messages.txt", "has no commit"),
-    ("fleet/tree.py", "{masked(url)} has no", "messages.txt", "has no `v1`"),
-    ("fleet/tree.py", "git {verb}", "messages.txt", "git ls-remote: "),
+    ("fleet/task.py", "another run is writing", "fleet/test_fleet.py", "another run is writing"),
+    ("fleet/tree.py", "must be there for every worker", "support/messages.txt", "a.py: is no folder"),
+    ("fleet/tree.py", "must be there for every worker", "support/messages.txt", "no such folder on this machine"),
+    ("fleet/tree.py", "git cannot read it", "support/messages.txt", "git cannot read it"),
+    ("fleet/tree.py", "is meant for git", "support/messages.txt", "is meant for git"),
+    ("fleet/tree.py", "has no commit", "support/messages.txt", "has no commit"),
+    ("fleet/tree.py", "{masked(url)} has no", "support/messages.txt", "has no `v1`"),
+    ("fleet/tree.py", "git {verb}", "support/messages.txt", "git ls-remote: "),
     ("fleet/tree.py", "git {arguments[0]}", "", "a guard: in a repository of ours git has what it needs"),
-    ("fleet/work.py", "partition", "messages.txt", "no such directory of rules"),
-    ("verify/interpreter.py", "no Python with torch", "test_verify_cli.py", "no Python with torch found"),
-    ("verify/session.py", "note: large data", "test_verify_sandbox.py", "linked"),
-    ("verify/session.py", "warning: not rewritten", "test_verify_cli.py", "warning: not rewritten"),
-    ("verify/session.py", "note: nothing to rewrite", "test_verify_cli.py", "nothing to rewrite"),
-    ("verify/session.py", "not applied (--unsafe-fixes)", "test_verify_cli.py", "not applied (--unsafe-fixes)"),
+    ("fleet/work.py", "partition", "support/messages.txt", "no such directory of rules"),
+    ("verify/interpreter.py", "no Python with torch", "cli/test_verify.py", "no Python with torch found"),
+    ("verify/session.py", "note: large data", "verify/test_sandbox.py", "linked"),
+    ("verify/session.py", "warning: not rewritten", "cli/test_verify.py", "warning: not rewritten"),
+    ("verify/session.py", "note: nothing to rewrite", "cli/test_verify.py", "nothing to rewrite"),
+    ("verify/session.py", "not applied (--unsafe-fixes)", "cli/test_verify.py", "not applied (--unsafe-fixes)"),
 )
 
 
@@ -285,7 +309,7 @@ def test_every_note_is_provoked(seen: dict[str, Seen]) -> None:
 @pytest.mark.parametrize(("file", "words", "test", "text"), ELSEWHERE)
 def test_what_is_provoked_elsewhere(file: str, words: str, test: str, text: str) -> None:
     assert words in (PACKAGE / file).read_text(encoding="utf-8")
-    assert not test or text in Path(__file__).with_name(test).read_text(encoding="utf-8")
+    assert not test or text in (TESTS / test).read_text(encoding="utf-8")
 
 
 def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:

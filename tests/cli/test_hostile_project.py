@@ -1,5 +1,5 @@
 """A project is not trusted: none of its code runs, nothing of it is waited for, none of its names reaches a terminal
-as it is. Git has a file of its own: test_hostile_git.py."""
+as it is. Git has a file of its own: vcs/test_hardening.py."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_bug_of_ours_is_reported_as_ours(tmp_path: Path, monkeypatch: pytest.M
     found = planned(write_tree(tmp_path, {"train.py": TRAIN}))["train.py"]
     assert isinstance(found, Failed)
     assert "internal error: KeyError" in found.error
-    assert "test_engine.py" in found.error
+    assert "test_planner.py" in found.error
     assert "report it" in found.error
 
 

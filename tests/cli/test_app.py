@@ -311,7 +311,7 @@ def test_a_bug_of_ours_is_no_traceback(project: Path, cli: Cli, monkeypatch: pyt
     monkeypatch.setattr("torchmigrate.engine.planner.plan", broken)
     ran = cli("check")
     assert (ran.status, "Traceback" in ran.err) == (2, False)
-    assert ran.err.startswith("error: internal error: ZeroDivisionError: oh (") and "test_cli.py:" in ran.err
+    assert ran.err.startswith("error: internal error: ZeroDivisionError: oh (") and "test_app.py:" in ran.err
     assert f"\nhelp: this is a bug in torchmigrate {__version__}: please report" in ran.err
 
 

@@ -1,5 +1,7 @@
 """The projects under fixtures/ on simulated devices: on cuda the migrated one prints what the original prints, to the
-digit; on mps, xpu and npu within a tolerance; never from the CPU. What they do on the CPU itself: test_fixtures.py."""
+digit; on mps, xpu and npu within a tolerance; never from the CPU.
+
+What they do on the CPU itself: engine/test_fixtures.py."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_fixtures import DEFAULTS, FIXTURES, SPEC, copy_project, expected_changes
+from fixture_projects import DEFAULTS, FIXTURES, SPEC, copy_project, expected_changes
 
 from torchmigrate.verify.compare import Kind, Line, Tolerance, compare, lines, reference
 from torchmigrate.verify.run import simulated_environment
@@ -166,7 +168,7 @@ def same_on_cuda(jobs: tuple[Job, Job], runs: Runs) -> str:
 
 @each_project(original)
 def test_original_runs_on_a_simulated_cuda(jobs: tuple[Job], runs: Runs) -> None:
-    """As it is, which without CUDA it mostly does not: test_fixtures.py, test_original."""
+    """As it is, which without CUDA it mostly does not: tests/engine/test_fixtures.py, test_original."""
     assert any(each.kernels for each in succeeded(runs(jobs[0])))
 
 

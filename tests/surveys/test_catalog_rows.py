@@ -58,7 +58,8 @@ def rows() -> dict[str, Row]:
 @cache
 def walked() -> dict[str, str]:
     """Names that must have a row and why, by a process of its own: importing all of torch leaves traces."""
-    done = subprocess.run([sys.executable, str(ROOT / "tests" / "catalog_walk.py")], capture_output=True, text=True)
+    walk = ROOT / "tests" / "support" / "catalog_walk.py"
+    done = subprocess.run([sys.executable, str(walk)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -82,7 +83,7 @@ def test_every_public_name_about_devices_has_a_row() -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("device-functions", 369), ("torch-backends", 84), ("torch-library", 21)])
 def test_every_listed_name_has_a_row(name: str, count: int) -> None:
-    lines = (ROOT / "tests" / "catalog" / f"{name}.txt").read_text("utf-8").splitlines()
+    lines = (ROOT / "tests" / "support" / "catalog" / f"{name}.txt").read_text("utf-8").splitlines()
     names = [line for line in lines if not line.startswith("#")]
     assert len(names) == len(set(names)) == count
     assert not missing(names, rows())

@@ -192,7 +192,7 @@ def _documented(thing: object) -> list[str]:
 
 
 def fixtures() -> dict[str, str]:
-    """The names that tests/catalog/*.txt list, each with its list."""
+    """The names that tests/support/catalog/*.txt list, each with its list."""
     lists = sorted((Path(__file__).parent / "catalog").glob("*.txt"))
     lines = [(line.strip(), file.name) for file in lists for line in file.read_text("utf-8").splitlines()]
     return {line: name for line, name in lines if line and not line.startswith("#")}

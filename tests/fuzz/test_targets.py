@@ -6,6 +6,7 @@ import random
 
 import pytest
 from attack.mutations import mutated
+
 from fuzz import targets
 from fuzz.targets import TARGETS, seeds
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, git
-from test_fixtures import expected_changes, read_tree
-from test_package import build
+from conftest import ROOT, build, git
+from fixture_projects import expected_changes, read_tree
 
 from torchmigrate import __version__
 

@@ -26,7 +26,7 @@ GENERATED = {"rules.md", "catalog.md", *(f"catalog/{p.name}" for p in (DOCS / "c
 PAGES = {p.relative_to(DOCS).as_posix(): p for p in sorted(DOCS.rglob("*.md"))}
 WRITTEN = {
     name: page for name, page in PAGES.items() if name not in (*GENERATED, "fleet.md")
-}  # test_fleet.py runs that
+}  # fleet/test_fleet.py runs that
 Cli = Callable[..., Ran]
 
 # Why a block is not run: no other reason will do.

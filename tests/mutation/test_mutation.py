@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_tree
+
 from mutation.groups import GROUPS, Group
 from mutation.operators import mutants
 from mutation.run import ROOT, drawn, results, row

@@ -13,7 +13,7 @@ from email import message_from_bytes
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, git, python
+from conftest import ROOT, build, git, python
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -31,25 +31,6 @@ for path in sorted(pathlib.Path("torchmigrate").rglob("*.py")):
     importlib.import_module(name)
     print(name)
 """
-
-
-BUILT_WITH = ("hatchling", "hatch_fancy_pypi_readme")
-
-
-def build(source: Path, out: Path) -> Path:
-    """Both distributions of a tree, without an environment of their own."""
-    for name in BUILT_WITH:
-        pytest.importorskip(name, reason="what builds it is not here: pip install 'torchmigrate[test]'")
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
-    fixed = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, env=fixed)
-    assert done.returncode == 0, done.stderr
-    return out
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(ROOT, tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")

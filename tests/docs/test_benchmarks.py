@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SLOW = ("fixit", "LibCST codemod", "TorchFix", "pyupgrade", "ast-grep")
 
 
