@@ -87,8 +87,8 @@ def load_pack(folder: Path) -> Pack:
         return default
     text, data = read_toml(file, "the description of a pack")
     reader = Reader(file, text)
-    reader.known(data, "pack", 1)
-    reader.legible(data)
+    reader.check_keys(data, "pack", 1)
+    reader.check_printable(data)
     return replace(
         default,
         title=data.get("title", name),
