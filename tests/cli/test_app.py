@@ -15,7 +15,6 @@ from conftest import ROOT, Ran, git, python
 
 from torchmigrate import __version__
 from torchmigrate.apply import writer
-from torchmigrate.base import file_io
 
 Cli = Callable[..., Ran]
 SAFE, UNSAFE, DISPLAY = "x = x.cuda()\n", "y = y.cuda(1)\n", "z = z.double()\n"
@@ -296,12 +295,12 @@ def test_ctrl_c_between_two_writes(project: Path, cli: Cli, monkeypatch: pytest.
         yield next(iter(real(changes)))  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file_io, "each", each)
+    monkeypatch.setattr(writer, "each", each)
     ran = cli("apply")
     assert ran.status == 130
     assert "error: interrupted; 1 of 2 files were written, each of them whole\n" in ran.err
     assert "help: `torchmigrate undo` puts them back\n" in ran.err
-    monkeypatch.setattr(file_io, "each", real)
+    monkeypatch.setattr(writer, "each", real)
     assert cli("undo").status == 0
     assert (project / "a.py").read_text() == SAFE
 

@@ -188,10 +188,10 @@ def test_what_other_shells_are_told(program: None, shell: str, offered: str, mon
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_named_is_the_only_one_made(name: str) -> None:
-    group = typer.main.get_command(command_line._needed([name, "--help"]))
+    group = typer.main.get_command(command_line._program_for([name, "--help"]))
     assert [*group.commands] == [name]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("line", [[], ["--version"], ["-h"], ["chek"]])
 def test_else_all_of_them_are_there(line: list[str]) -> None:
-    assert command_line._needed(line) is command_line.app
+    assert command_line._program_for(line) is command_line.app

@@ -250,6 +250,6 @@ def test_the_wheel_holds_the_rules_and_asks_for_no_torch(tmp_path: Path, monkeyp
         names = archive.namelist()
         metadata = next(archive.read(name).decode() for name in names if name.endswith("METADATA"))
     for rule in packs.load().rules:
-        assert f"torchmigrate/rules/{rule}.toml" in names
+        assert f"torchmigrate/data/rules/{rule}.toml" in names
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert sorted(line.split()[1].split(">")[0] for line in required) == ["gitpython", "libcst", "rich", "typer"]

@@ -71,7 +71,7 @@ def test_the_keys_are_those_of_the_readers() -> None:
 
 
 def test_all_that_ships_is_taken() -> None:
-    files = sorted((ROOT / "rules").glob("*/*.toml"))
+    files = sorted(f for f in (ROOT / "rules").glob("*/*.toml") if f.name != "pack.toml")
     refused = [p for p in files if not takes(_kind(p), tomllib.loads(p.read_text(encoding="utf-8")))]
     assert len(files) > 100
     assert refused == []

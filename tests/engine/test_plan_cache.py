@@ -155,7 +155,7 @@ def test_another_version_of_ours_has_a_key_of_its_own(
     planned(project)
     monkeypatch.setattr(plan_cache, "__version__", "99.0")
     planned(project)
-    monkeypatch.setattr(plan_cache, "_code", lambda: iter(["edited"]))
+    monkeypatch.setattr(plan_cache, "_own_code", lambda: iter(["edited"]))
     planned(project)
     assert computed == ["check"] * 3
 

@@ -32,7 +32,7 @@ def test_what_is_broken_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: object, cases: bool = True) -> object:
         raise KeyError("x")
 
-    monkeypatch.setattr(targets.pack, "load_rule", fails)
+    monkeypatch.setattr(targets.packs, "load_rule", fails)
     with pytest.raises(KeyError):
         TARGETS["pack"].read(seeds("pack")[0])
     monkeypatch.setattr(targets.notebook.Notebook, "join", lambda book, edits: b"")

@@ -22,7 +22,7 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.rules.reader import PackError
 from torchmigrate.source.text_file import TextFile, decode
-from torchmigrate.textcheck.matcher import _also
+from torchmigrate.textcheck.matcher import _also_on_lines
 from torchmigrate.textcheck.rules import LIMIT
 from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES, of_library
 
@@ -150,12 +150,12 @@ def test_the_limit_is_for_what_is_larger(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tmp_path, {"requirements.txt": BAD})
 
-    def refuse(path: object, opened: Callable[..., object] = file_io.opened) -> object:
+    def refuse(path: object, opened: Callable[..., object] = file_io.open_regular) -> object:
         if str(path).endswith("requirements.txt"):
             raise PermissionError(13, "Permission denied")
         return opened(path)
 
-    monkeypatch.setattr(file_io, "opened", refuse)
+    monkeypatch.setattr(file_io, "open_regular", refuse)
     results = list(planned(tmp_path, "check").values())
     assert [r.error for r in results if isinstance(r, Failed)] == ["cannot be read: Permission denied"]
 
@@ -210,7 +210,7 @@ def test_what_differs_is_not(rules: DispatchTable) -> None:
     ],
 )
 def test_how_the_other_lines_are_told(lines: list[int], said: str) -> None:
-    assert _also(lines) == said
+    assert _also_on_lines(lines) == said
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
