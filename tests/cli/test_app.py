@@ -242,6 +242,7 @@ def test_the_dirty_guard(project: Path, cli: Cli) -> None:
     assert cli("apply", "--allow-dirty").last.startswith("Rewrote 2 of 4 files")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directory", [".", "sub"])
 def test_the_guard_in_a_commit_hook(project: Path, directory: str) -> None:
     """git sets GIT_INDEX_FILE and its like there; what is staged may be rewritten."""
@@ -383,6 +384,7 @@ def test_starting_up_imports_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_python_m_and_a_closed_pipe(project: Path) -> None:
     for number in range(300):
         (project / f"f{number}.py").write_text(SAFE)

@@ -279,6 +279,7 @@ def test_text(project: Path, cli: Cli) -> None:
     assert str(project) not in "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_it_is_a_table_on_a_terminal(project: Path) -> None:
     main, other = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "60"}

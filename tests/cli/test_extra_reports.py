@@ -21,6 +21,7 @@ def project(here: Path) -> Path:
     return here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("check",), ("apply", "--dry-run")])
 def test_each_report_is_as_it_is_alone(project: Path, cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
     layouts = [name for name in FORMATS if command != ("check",) or name != "diff"]

@@ -121,6 +121,7 @@ def test_explain_an_api(here: Path, cli: Cli, mine: object, api: str, rule: str)
     assert rule in ran.out.splitlines()
 
 
+@pytest.mark.slow
 def test_every_rule_can_be_explained(here: Path, cli: Cli) -> None:
     for name in packs.load().rules:
         ran = cli("explain", name)
@@ -240,6 +241,7 @@ def test_the_bar_comes_on_a_terminal_and_after_a_second(
     assert captured.out == ""
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_rules_and_asks_for_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # where hatch-fancy-pypi-readme looks
     build = pytest.importorskip("hatchling.builders.wheel")

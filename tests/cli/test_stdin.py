@@ -244,6 +244,7 @@ def test_what_does_not_go_together(here: Path, pipe: Pipe, arguments: list[str],
     assert "\nhelp: " in ran.err
 
 
+@pytest.mark.slow
 def test_a_real_pipe(here: Path) -> None:
     raw = ("# é\r\n" + TEXT.replace("\n", "\r\n")).encode()
     command = [sys.executable, "-m", "torchmigrate", *APPLY]

@@ -94,6 +94,7 @@ def test_marks_stand_below_wide_characters(here: Path, cli: Cli) -> None:
     assert [text.cells(s) for s in ("", "ab", "损失", "e\u0301", "\uff21")] == [0, 2, 4, 1, 2]
 
 
+@pytest.mark.slow
 def test_other_commands_fit(project: Path, cli: Cli, width: int) -> None:
     for command in (
         ("rules",),
@@ -205,6 +206,7 @@ def left_on(shown: str) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()]
 
 
+@pytest.mark.slow
 def test_the_bar_is_gone_in_the_end(project: Path) -> None:
     shown = on_a_terminal(project, "check", "--output-format", "concise", slow=True)
     assert "━" in shown and "\x1b[?25h" in shown  # a bar, and a cursor again
@@ -214,12 +216,14 @@ def test_the_bar_is_gone_in_the_end(project: Path) -> None:
     assert left[-1].startswith("Found 3 problems")
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_clean_line(project: Path) -> None:
     shown = on_a_terminal(project, "check", slow=True, interrupt=True)
     assert "━" in shown and shown.rindex("\x1b[?25h") > shown.rindex("━")
     assert left_on(plain(shown).replace("^C", "")) == ["error: interrupted; nothing was written"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{"TERM": "dumb"}, {}], ids=["dumb", "quick"])
 def test_no_bar(project: Path, more: dict[str, str]) -> None:
     shown = on_a_terminal(project, "check", "-q", slow=bool(more), **more)
@@ -228,6 +232,7 @@ def test_no_bar(project: Path, more: dict[str, str]) -> None:
     assert ("\x1b[" in shown) is not bool(more)
 
 
+@pytest.mark.slow
 def test_no_bar_in_a_pipe(project: Path) -> None:
     command = [sys.executable, "-c", "from torchmigrate.cli import app, output; output.DELAY = 0; app.main()", "check"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -289,6 +289,7 @@ def test_the_line_of_a_key_is_found_in_any_notation(tmp_path: Path) -> None:
         assert refused(tmp_path, text).startswith(f"error: pyproject.toml:{line}: unknown key"), text
 
 
+@pytest.mark.slow
 def test_looking_for_a_line_ends(tmp_path: Path) -> None:
     slow = "x = [\n" + "[\n],\n" * 400 + "]\n"  # each line might end it
     many = "".join(f"[tool.t{number}]\n{slow}" for number in range(60))

@@ -220,6 +220,7 @@ def test_the_schema_of_the_test_refuses_what_is_no_sarif(cli: Cli, project: Path
         assert not jsonschema.Draft202012Validator(LOG).is_valid(region_of)
 
 
+@pytest.mark.slow
 def test_a_sarif_fix_is_what_apply_writes(cli: Cli, here: Path) -> None:
     """Of every rule's cases that hold one finding: the edits, the helper's import, imports that are no longer used."""
     for number, case in enumerate(c for r in packs.load().rules.values() for c in r.cases if c.after and not c.unsafe):
@@ -376,6 +377,7 @@ def test_markdown_of_an_apply_has_the_diff_by_rule(mode: tuple[str, ...], cli: C
     assert "<summary>imports</summary>" in text
 
 
+@pytest.mark.slow
 def test_markdown_of_a_large_project_fits_a_pull_request(cli: Cli, here: Path) -> None:
     for number in range(40):
         lines = "".join(f"x{i} = torch.ones({i}).cuda()\nimport flash_attn\n\n\n\n\n\n" for i in range(30))

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# module of the engine: the tests of its own, besides tests/test_<module>.py
-_ENGINE: Mapping[str, tuple[str, ...]] = {
-    "bindings": (), "cells": ("notebook", "notebook_files"), "edits": ("diff",),
-    "engine": ("notebook_files", "native"), "guards": (), "import_lines": ("imports",), "imports": (),
-    "journal": ("undo", "write"), "kinds": ("bindings",), "ladders": ("guards",), "magics": ("notebook",),
-    "module": ("rewrite",), "notebook": ("notebook_files",), "passes": ("edits",), "placement": ("imports",),
-    "pattern": (), "receiver": ("bindings",), "regions": ("guards",), "rewrite": (), "scan": ("scope", "rewrite"),
-    "scope": (), "scopes": ("scope",), "source": (), "spelling": ("pattern",), "split": ("commit",), "suppress": (),
-    "table": ("rewrite",), "undo": (), "write": (),
-}  # fmt: skip
+# The folders of the engine, and tests of a module besides those of its own folder.
+_ENGINE = ("apply", "diagnostics", "engine", "helper", "project", "rewriting", "semantic", "source", "syntax")
+_MORE: Mapping[str, tuple[str, ...]] = {
+    "semantic/receiver": ("helper/import_edits",),
+    "source/edits": ("formats/diff",),
+    "syntax/pattern": ("fixers/fixers",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,55 +33,70 @@ class Group:
         return [own, *self.common] if own else [*self.common]
 
 
-def _tests(*names: str, in_: str = "") -> tuple[str, ...]:
-    return tuple(f"tests/{in_}test_{name}.py" for name in names)
+def _tests(*names: str) -> tuple[str, ...]:
+    """The test files of `folder/name`."""
+    return tuple("tests/{}/test_{}.py".format(*name.split("/")) for name in names)
 
 
 def _cases(root: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Transform -> the cases of the rules that come to it, by their `transform` or through its imports."""
+    """Each fixer's module, with the cases of the rules that come to it, by their `fixer` or through its imports."""
     rules = {f"{path.parent.name}/{path.stem}": path.read_text("utf-8") for path in sorted(root.glob("rules/*/*.toml"))}
-    texts = {path.stem: path.read_text("utf-8") for path in (root / "torchmigrate/transforms").glob("*.py")}
+    fixers = root / "torchmigrate" / "fixers"
+    texts = {f"{path.parent.name}/{path.stem}": path.read_text("utf-8") for path in fixers.glob("*/[a-z]*.py")}
     imports = {
-        name: {other for other in texts if re.search(rf"^from torchmigrate\.transforms.*\b{other}\b", text, re.M)}
+        name: {
+            other for other in texts if re.search(rf"^from torchmigrate\.fixers.*\b{other.split('/')[1]}\b", text, re.M)
+        }
         for name, text in texts.items()
     }
     for name in texts:
         users = {name}
         while more := {other for other in texts if imports[other] & users} - users:
             users |= more
-        ids = [rule for rule, text in rules.items() if re.search(rf'^transform *= *"({"|".join(users)})"', text, re.M)]
+        ids = [rule for rule, text in rules.items() if re.search(rf'^fixer *= *"({"|".join(users)})[":]', text, re.M)]
         if ids:
-            yield (
-                f"torchmigrate/transforms/{name}.py",
-                ("tests/test_rules.py", "-k", f"test_case and ({' or '.join(ids)})"),
-            )
+            shipped = _tests("rules/shipped_rules")
+            yield f"torchmigrate/fixers/{name}.py", (*shipped, "-k", f"test_case and ({' or '.join(ids)})")
 
 
-def _own(root: Path, module: str) -> tuple[str, ...]:
-    names = (module, *_ENGINE[module])
-    return tuple(test for test in _tests(*names) if (root / test).exists())
+def _own(root: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each module of the engine, with the test file named for it, else with all those of its folder."""
+    for folder in _ENGINE:
+        beside = sorted(
+            f"{folder}/{path.stem.removeprefix('test_')}" for path in root.glob(f"tests/{folder}/test_*.py")
+        )
+        for path in sorted((root / "torchmigrate" / folder).glob("[a-z]*.py")):
+            name = f"{folder}/{path.stem}"
+            light = [each for each in beside if each not in _HEAVY]
+            names = [name] if name in beside else light
+            yield f"torchmigrate/{name}.py", _tests(*names, *_MORE.get(name, ()))
 
 
 _ROOT = Path(__file__).parents[2]
-# the rules whose cases the engine's mutants are shown: one of each kind of pattern and transform, a fifth of all
+_HEAVY = {"apply/faults", "engine/fixtures", "rewriting/migrated_notebook"}
+# the rules whose cases the engine's mutants are shown: one of each kind of pattern and fixer, a fifth of all
 _SOME = "amp/ or memory/ or stream/ or is-available or tensor-cuda or device-test or nccl"
 _LIGHT = ("pytest", "hypothesis", "libcst", "rich", "typer")
+_GUARDS = ("fixers/left_alone", "rewriting/device_only_findings", "semantic/guard_regions")
 GROUPS = {
-    "transforms": Group(
+    "fixers": Group(
         ["torchmigrate/fixers/*/[a-z]*.py"],
-        [_tests("transforms", "library_ops", "left_alone", "once", "guards")],
+        [_tests("fixers/fixers", "fixers/library_ops", *_GUARDS)],
         _LIGHT,
         dict(_cases(_ROOT)),
     ),
     "engine": Group(
-        [f"torchmigrate/{module}.py" for module in _ENGINE],
-        [(*_tests("rules"), "-k", f"test_case and ({_SOME})"), _tests("once", "left_alone", "rewrite", "guards")],
+        [f"torchmigrate/{folder}/[a-z]*.py" for folder in _ENGINE],
+        [
+            (*_tests("rules/shipped_rules"), "-k", f"test_case and ({_SOME})"),
+            _tests("rewriting/rewrite", *_GUARDS),
+        ],
         _LIGHT,
-        {f"torchmigrate/{module}.py": _own(_ROOT, module) for module in _ENGINE},
+        dict(_own(_ROOT)),
     ),
     "helper": Group(
         ["torchmigrate/runtime.py"],
-        [_tests("backends", "cpu", in_="runtime/"), _tests("compile", in_="runtime/"), _tests("file", in_="runtime/")],
+        [_tests("runtime/backends", "runtime/cpu"), _tests("runtime/compile"), _tests("runtime/file")],
         (*_LIGHT, "torch", "numpy"),
     ),
 }

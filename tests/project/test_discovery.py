@@ -195,6 +195,7 @@ def _reference(glob: str, path: str) -> bool:
     return bool(path) and (path[0] == glob[0] or (glob[0] == "?" and path[0] != "/")) and _reference(glob[1:], path[1:])
 
 
+@pytest.mark.slow
 def test_globs_mean_the_same_without_going_back() -> None:
     draw = random.Random(0)
     matched = 0

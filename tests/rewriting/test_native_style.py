@@ -223,6 +223,7 @@ def test_the_run_says_what_still_calls_the_helper(cli: Cli, here: Path) -> None:
     assert "still called of the helper, where torch.accelerator is not the same: synchronize" in ran.err
 
 
+@pytest.mark.slow
 def test_every_case_comes_to_rest(rules: DispatchTable) -> None:
     for rule in packs.load().rules.values():
         for case in (case for case in rule.cases if not case.file):
@@ -232,6 +233,7 @@ def test_every_case_comes_to_rest(rules: DispatchTable) -> None:
             assert case_runner.migrate(once, rules, case.unsafe, "native")[0] == once, f"{rule.id}: {case.title}"
 
 
+@pytest.mark.slow
 def test_what_is_total_is_so() -> None:
     """On a machine without an accelerator, all others raise: this is why they need a test above them."""
     torch = pytest.importorskip("torch")
@@ -251,6 +253,7 @@ def test_what_is_total_is_so() -> None:
     assert torch.OutOfMemoryError is torch.cuda.OutOfMemoryError
 
 
+@pytest.mark.slow
 def test_torch_compile_traces_it() -> None:
     """None of the forms breaks a graph that torch.cuda's own did not break."""
     torch = pytest.importorskip("torch")

@@ -571,6 +571,7 @@ def test_any_bytes_are_read(rules: DispatchTable, name: str, raw: bytes) -> None
     assert isinstance(rules.texts.inspect(Path("/", name), b"cuda " + raw), (Unchanged, Skipped, type(None)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "unit", ["pip install cuda ", "docker run nvidia ", "a-", "--gpus", "[", "device: ", "\\\n", "cuda-"]
