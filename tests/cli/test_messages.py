@@ -84,6 +84,7 @@ ELSEWHERE = (
     ("cli/selection.py", "two reports would go to", "cli/test_extra_reports.py", "two reports would go to x"),
     ("cli/selection.py", "has no diff", "cli/test_extra_reports.py", "`check` has no diff"),
     ("cli/migration/run.py", "git add", "cli/test_before_commit.py", "which the commit would be without"),
+    ("cli/commands/apply.py", "torchmigrate[lsp]", "lsp/test_server.py", "the language server needs pygls 2"),
     ("cli/commands/github_action.py", "choose true or false", "cli/test_github_action.py", "test_an_input_is_data"),
     ("cli/commands/github_action.py", "choose one of", "cli/test_github_action.py", "test_an_input_is_data"),
     (
@@ -92,7 +93,7 @@ ELSEWHERE = (
         "cli/test_github_action.py",
         "test_an_input_is_data",
     ),
-    ("cli/commands/github_action.py", "UserError(said)", "cli/test_github_action.py", "test_an_input_is_data"),
+    ("cli/commands/github_action.py", "UserError(messages)", "cli/test_github_action.py", "test_an_input_is_data"),
     ("cli/commands/fleet.py", "goes on with the others", "fleet/test_fleet.py", "goes on with the others"),
     ("cli/commands/fleet.py", "fleet needs git", "fleet/test_fleet.py", "fleet needs git"),
     ("cli/commands/fleet.py", "while the run went on", "", "a guard: somebody else writes to the folder"),

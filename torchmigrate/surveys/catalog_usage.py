@@ -98,7 +98,7 @@ class _Surveyor(Worker):
             return Unchanged(result.path), None  # `check` does not look into such a file either
         return result, unbound
 
-    def _one(self, path: Path, job: Job) -> Done:
+    def _process(self, path: Path, job: Job) -> Done:
         if job.raw.startswith(helper_file.MARKER):
             return Unchanged(path), None
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
