@@ -105,9 +105,9 @@ def describing(read: Iterable[str], root: Path) -> list[str]:
 
 
 def sources() -> Iterator[str]:
-    """The files of our own code."""
+    """The files of our own code, and the data that it loads."""
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.dirname(__file__)))):
-        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
 
 
 def _code() -> Iterator[str]:

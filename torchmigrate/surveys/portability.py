@@ -11,9 +11,10 @@ from pathlib import Path
 
 from torchmigrate.diagnostics.finding import FileResult, Finding, Skipped, SourceLines, Status, Unchanged, failures
 from torchmigrate.rules.model import Rule
+from torchmigrate.torch_api.backends import having
 
-SCORED = ("cuda", "rocm", "mps", "xpu", "npu", "cpu")  # the backends that rules name
-OTHERS = frozenset(SCORED) - {"cuda", "rocm"}  # of which a rule speaks that names none
+SCORED = having("scored")  # the backends that rules name
+OTHERS = frozenset(SCORED) - {*having("cuda")}  # of which a rule speaks that names none
 MODULES = 24  # more files than this are shown by directory
 
 DEFINITION = (

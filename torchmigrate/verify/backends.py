@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from torchmigrate.torch_api.backends import TOOLS, having
 from torchmigrate.verify.interpreter import Interpreter
 from torchmigrate.verify.simulated import build as device
 
-KNOWN = ("cuda", "mps", "xpu", "npu", "mtia", "cpu")
-DEFAULT = ("cuda", "mps", "xpu", "npu", "cpu")
+KNOWN = having("verify")
+DEFAULT = having("verify", "default")
 Evidence = Literal["hardware", "simulated", "cpu"]
 BUILD = Path(__file__).parent / "simulated" / "build.py"
 _BUILD_SECONDS = 600
-_TOOLS = {"cuda": "nvidia-smi", "rocm": "rocm-smi", "xpu": "xpu-smi", "npu": "npu-smi", "hpu": "hl-smi"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _said(*command: str) -> str:
 
 def drivers() -> dict[str, str]:
     """{"cuda": "driver 570.86 (nvidia-smi)"} of the vendors' tools that are on PATH."""
-    found = {backend: path for backend, tool in _TOOLS.items() if (path := shutil.which(tool))}
+    found = {backend: path for backend, tool in TOOLS.items() if (path := shutil.which(tool))}
     return {backend: _driver(path) for backend, path in found.items()}
 
 
@@ -138,7 +138,7 @@ def way(machine: Machine, backend: str) -> Way:
 
 def _cannot(interpreter: Interpreter, backend: str) -> str | None:
     """torch cannot be two builds at once."""
-    built = next((name for name in ("cuda", "rocm") if name in interpreter.build), None)
+    built = next((name for name in having("cuda") if name in interpreter.build), None)
     if backend == "cuda" and built:
         return f"this torch is built for {built}, of which no device is here; a CPU build of torch can simulate one"
     return None
@@ -157,7 +157,7 @@ def advice(machine: Machine) -> list[str]:
         if found.error:
             said.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
     for name, driver in machine.drivers.items():
-        if machine.interpreter.torch and name not in machine.interpreter.build and name in ("cuda", "rocm", "xpu"):
+        if machine.interpreter.torch and name not in machine.interpreter.build and name in having("build"):
             said.append(
                 f"{name}: there is a driver ({driver}), but this torch is not built for it: install the {name} build"
             )

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import shorten
+from torchmigrate.torch_api.backends import EXTENSION, having
 from torchmigrate.verify.sandbox import LARGE
 
-DEVICES = "cuda|mps|xpu|npu|mtia|hpu|privateuseone|cpu|gpu"
+DEVICES = "|".join((*having("helper"), EXTENSION, "cpu", "gpu"))
 # In this order: what holds digits and is no quantity (devices, dates, times of day, versions and addresses,
 # hexadecimal), a number, a name. Whichever begins first is taken whole.
 _TOKEN = re.compile(

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchmigrate.torch_api.backends import having
 from torchmigrate.vcs.worktree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
@@ -228,7 +229,7 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
 
 def _count(way: Way, count: int | None) -> int | None:
     """mps and the CPU are never more than one."""
-    return None if way.backend in ("mps", "cpu") else count
+    return None if way.backend in having("single") else count
 
 
 def _path(path: str, python: str) -> str:
