@@ -6,12 +6,12 @@ import difflib
 import re
 import string
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io, globs, limits
-from torchmigrate.base.schema import BOOLEAN, STRING, TABLE, TABLES, Kind, elsewhere, member, strings
+from torchmigrate.base.schema import BOOLEAN, STRING, TABLE, TABLES, Kind, elsewhere, member, one_of, strings
 from torchmigrate.base.text import visible_lines
 from torchmigrate.diagnostics.finding import Safety
 from torchmigrate.rules.model import (
@@ -27,6 +27,7 @@ from torchmigrate.rules.model import (
     pattern_key,
 )
 from torchmigrate.torch_api.backends import BACKENDS
+from torchmigrate.torch_api.libraries import CUDA_ONLY
 from torchmigrate.torch_api.names import SPEC
 
 At = tuple[str, int, str]  # a table, which of those, a key of it
@@ -150,7 +151,7 @@ class Reader:
             blocks=bool(data.get("blocks", False)),
             fixer=data.get("fixer"),
             on=on,
-            literals=tuple(data.get("literals", ())),
+            literals=(*data.get("literals", ()), *LITERALS.get(data.get("literals-from", ""), ())),
             rewrites=rewrites,
             cases=tuple(self.case(c, i, bool(patterns)) for i, c in enumerate(data.get("case", ()))),
             where=where,
@@ -213,6 +214,8 @@ class Reader:
         return Case(table["title"], table["before"], table.get("after"), *flags, self.number(*line), *more)
 
 
+# tables of which a rule's `literals-from` takes the names
+LITERALS: Mapping[str, Collection[str]] = {"cuda-only libraries": CUDA_ONLY}
 _BACKENDS = strings(member(BACKENDS, "backend"))
 _END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob of the end of a path
 _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
@@ -224,6 +227,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
         "message": STRING, "blocks": BOOLEAN, "fixer": STRING, "on": strings(), "literals": strings(),
+        "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {
