@@ -241,7 +241,7 @@ def test_a_file_of_another_user(here: Path, mode: int, sticky: bool, said: str) 
 
 KILLED = """
 import os, signal, sys
-from torchmigrate import cli
+from torchmigrate.cli import app
 signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` in a script leaves it ignored
 real, seen = os.replace, []
 def replace(old, new):
@@ -251,7 +251,7 @@ def replace(old, new):
             os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     real(old, new)
 os.replace = replace
-sys.exit(cli.run(["apply"]))
+sys.exit(app.run(["apply"]))
 """
 
 
@@ -288,10 +288,10 @@ def test_ctrl_c_while_planning_in_processes(here: Path) -> None:
         (here / f"m{number}.py").write_text(filler + GOOD * 20)
     code = """
 import os, signal, sys
-from torchmigrate import cli, progress
+from torchmigrate.cli import app, output
 signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` in a script leaves it ignored
-progress.Progress.__call__ = lambda self, done, total: os.killpg(0, signal.SIGINT)  # as a terminal does
-sys.exit(cli.run(["apply", "-j", "2"]))
+output.Progress.__call__ = lambda self, done, total: os.killpg(0, signal.SIGINT)  # as a terminal does
+sys.exit(app.run(["apply", "-j", "2"]))
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

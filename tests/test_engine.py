@@ -210,9 +210,9 @@ def test_a_notebook_is_rewritten_and_finds_its_helper(tmp_path: Path) -> None:
 def test_a_clean_tree_needs_neither_libcst_nor_git(mode: str, tmp_path: Path) -> None:
     write_tree(tmp_path, {"a.py": "x = 1\n"})
     ran = python(
-        "import sys; from pathlib import Path\nfrom torchmigrate import engine\n"
-        "from torchmigrate.config import Settings\n"
-        "root = Path(sys.argv[1]); engine.plan([root], Settings(root=root), 1, sys.argv[2])\n"
+        "import sys; from pathlib import Path\nfrom torchmigrate.engine import planner\n"
+        "from torchmigrate.config.settings import Settings\n"
+        "root = Path(sys.argv[1]); planner.plan([root], Settings(root=root), 1, sys.argv[2])\n"
         "print(sorted({'libcst', 'git', 'torch', 'yaml', 'typer', 'rich'} & set(sys.modules)))",
         str(tmp_path),
         mode,

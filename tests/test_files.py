@@ -171,8 +171,8 @@ def test_globs(pattern: str, matches: list[str], not_these: list[str]) -> None:
 def test_one_file_costs_no_git(tree: Path) -> None:
     git(tree, "init", "-q")
     code = """
-import sys; from pathlib import Path; from torchmigrate import files, config
-path = Path(sys.argv[1]); assert len(files.discover([path], config.load([path]))) == 1
+import sys; from pathlib import Path; from torchmigrate.config import config_file; from torchmigrate.project import discovery
+path = Path(sys.argv[1]); assert len(discovery.discover([path], config_file.load([path]))) == 1
 print([m for m in ("git", "rich", "libcst", "torch") if m in sys.modules])
 """
     assert python(code, str(tree / "b.py")).stdout == "[]\n"

@@ -88,10 +88,11 @@ import sys
 sys.path.remove("")
 import multiprocessing
 if __name__ == "__main__":
-    from torchmigrate import cli, pool
-    pool.POOL_BYTES = 0
+    from torchmigrate.cli import app
+    from torchmigrate.engine import worker
+    worker.POOL_BYTES = 0
     multiprocessing.get_all_start_methods = lambda: ["spawn"]
-    status = cli.run(["check", "-j", "2", "-q", "--exit-zero"])
+    status = app.run(["check", "-j", "2", "-q", "--exit-zero"])
     import os
     assert "PYTHONSAFEPATH" not in os.environ
     sys.exit(status)
@@ -247,7 +248,8 @@ def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: py
     code = f"""
 import sys, time
 from pathlib import Path
-from torchmigrate import journal, lock
+from torchmigrate.apply import journal
+from torchmigrate.base import lock
 with lock.held(journal.places([Path({str(here / "a.py")!r})])):
     print("held", flush=True)
     time.sleep(60)
@@ -625,9 +627,11 @@ def test_too_little_memory_is_said(here: Path) -> None:
     write_tree(here, {"large.py": "import torch\n" + "x = x.cuda()\n" * 150_000, "good.py": CUDA})
     code = """
 import resource, sys
-from torchmigrate import cli, engine, pattern
+from torchmigrate.cli import app
+from torchmigrate.engine import planner
+from torchmigrate.syntax import pattern
 resource.setrlimit(resource.RLIMIT_AS, (400_000_000, 400_000_000))
-sys.exit(cli.run(["check", "-q", "-j", "1"]))
+sys.exit(app.run(["check", "-q", "-j", "1"]))
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

@@ -252,9 +252,9 @@ def test_5_any_order_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_5_hash_seeds_do_not_matter(tmp_path: Path) -> None:
     code = (
-        "import sys, hashlib; from pathlib import Path; from torchmigrate import engine\n"
-        "from torchmigrate.config import Settings\n"
-        "root = Path(sys.argv[1]); plan = engine.plan([root], Settings(root=root, unsafe_fixes=True), 1, 'apply')\n"
+        "import sys, hashlib; from pathlib import Path; from torchmigrate.engine import planner\n"
+        "from torchmigrate.config.settings import Settings\n"
+        "root = Path(sys.argv[1]); plan = planner.plan([root], Settings(root=root, unsafe_fixes=True), 1, 'apply')\n"
         "print(hashlib.sha256(repr([r for r in plan.results if not r.path.name == 'accel.py']).encode()).hexdigest())"
     )
     found = {python(code, str(ROOT / "fixtures" / "cnn")).stdout for _ in range(3)}

@@ -138,11 +138,11 @@ def test_the_sdist_gives_the_same_wheel(built: Path, sdist: tarfile.TarFile, tmp
 
 def test_a_run_from_the_wheel_finds_its_rules(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path / "site")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from torchmigrate import pack; print(pack.builtin())"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from torchmigrate.rules import packs; print(packs.builtin())"
     ran = subprocess.run(
         [sys.executable, "-P", "-c", code, str(tmp_path / "site")], cwd=tmp_path, capture_output=True, text=True
     )
-    assert ran.stdout.strip() == str(tmp_path / "site" / "torchmigrate" / "rules"), ran.stderr
+    assert ran.stdout.strip() == str(tmp_path / "site" / "torchmigrate" / "data" / "rules"), ran.stderr
 
 
 def test_dependencies_have_no_torch() -> None:

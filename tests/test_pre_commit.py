@@ -228,7 +228,7 @@ def test_a_clean_file_loads_next_to_nothing(tmp_path: Path) -> None:
     """Half a second is what people wait for gladly; these would take it."""
     write_tree(tmp_path, {"clean.py": "import torch\n\nx = torch.zeros(3)\n"})
     git(tmp_path, "init", "-q")
-    code = "import sys; from torchmigrate import cli; print(cli.run(sys.argv[1:]), *sys.modules)"
+    code = "import sys; from torchmigrate.cli import app; print(app.run(sys.argv[1:]), *sys.modules)"
     for command in (["check"], ["apply"]):
         status, *loaded = python(code, *command, str(tmp_path / "clean.py")).stdout.split()
         assert status == "0" and "typer" in loaded

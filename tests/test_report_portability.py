@@ -490,7 +490,7 @@ def _full(colour: str) -> str:
 
 
 def test_text_stands_out_in_light_and_dark() -> None:
-    style = (ROOT / "torchmigrate/report/portability/page.css").read_text()
+    style = (ROOT / "torchmigrate/formats/portability/page.css").read_text()
     roots = re.findall(r":root \{(.*?)\}", style, re.S)
     assert len(roots) == 2
     for root in roots:

@@ -51,7 +51,7 @@ def test_each_key_is_described(name: str) -> None:
 def test_the_command_prints_them(cli: Callable[..., Ran], here: Path) -> None:
     for name in NAMES:
         ran = cli("config", "--schema", name)
-        assert (ran.status, ran.raw) == (0, (ROOT / "torchmigrate" / "schemas" / f"{name}.json").read_bytes())
+        assert (ran.status, ran.raw) == (0, (ROOT / "torchmigrate" / "data" / "schemas" / f"{name}.json").read_bytes())
     assert cli("config", "--schema", "ruel").status == 2
 
 

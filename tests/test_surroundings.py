@@ -137,7 +137,7 @@ def test_modes_are_the_users(here: Path) -> None:
 def test_an_install_that_cannot_be_written_to(tmp_path: Path, here: Path) -> None:
     site = tmp_path / "site"
     shutil.copytree(ROOT / "torchmigrate", site / "torchmigrate", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(packs.builtin(), site / "torchmigrate" / "rules")
+    shutil.copytree(packs.builtin(), site / "torchmigrate" / "data" / "rules")
     folders = [site, *(path for path in site.rglob("*") if path.is_dir())]
     installed = tree(site)
     (here / "a.py").write_text(SCRIPT, encoding="utf-8")

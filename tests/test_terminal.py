@@ -158,16 +158,16 @@ def test_colours_change_no_character(project: Path, cli: Cli, monkeypatch: pytes
 
 def on_a_terminal(directory: Path, *arguments: str, slow: bool = False, interrupt: bool = False, **more: str) -> str:
     """All that a terminal of 80 columns gets. `slow`: the work takes two seconds."""
-    code = "import sys, time\nfrom torchmigrate import cli, engine, progress\n"
+    code = "import sys, time\nfrom torchmigrate.cli import app, output\nfrom torchmigrate.engine import planner\n"
     if slow:
-        code += "progress.DELAY = 0.1\nplan = engine.plan\n"
+        code += "output.DELAY = 0.1\nplan = planner.plan\n"
         code += "def slow(*given):\n    for done in range(40):\n        time.sleep(0.02)\n        given[4](done, 40)\n"
-        code += "    return plan(*given)\nengine.plan = slow\n"
+        code += "    return plan(*given)\nplanner.plan = slow\n"
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(directory)
         os.environ.update({"TERM": "xterm", "PYTHONPATH": str(ROOT), **more})
-        os.execv(sys.executable, [sys.executable, "-c", f"{code}cli.main()", *arguments])
+        os.execv(sys.executable, [sys.executable, "-c", f"{code}app.main()", *arguments])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     shown, sent = b"", False
     while True:
@@ -229,7 +229,7 @@ def test_no_bar(project: Path, more: dict[str, str]) -> None:
 
 
 def test_no_bar_in_a_pipe(project: Path) -> None:
-    command = [sys.executable, "-c", "from torchmigrate import cli, progress; progress.DELAY = 0; cli.main()", "check"]
+    command = [sys.executable, "-c", "from torchmigrate.cli import app, output; output.DELAY = 0; app.main()", "check"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
     assert ran.stderr.splitlines()[-1].startswith("Found 3 problems")

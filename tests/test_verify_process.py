@@ -121,9 +121,9 @@ def test_nothing_survives_a_stop(tmp_path: Path) -> None:
 def test_nothing_survives_us(tmp_path: Path) -> None:
     """Not even if we are killed and can do nothing about it."""
     code = (
-        "import os, sys, threading; from pathlib import Path; from torchmigrate.verify import process\n"
+        "import os, sys, threading; from pathlib import Path; from torchmigrate.verify import interpreter\n"
         "here = Path(sys.argv[1]); command = [sys.executable, '-S', '-c', sys.argv[2]]\n"
-        "process.run(command, here, dict(os.environ), here / 'out', here / 'err', 60, threading.Event())"
+        "interpreter.run(command, here, dict(os.environ), here / 'out', here / 'err', 60, threading.Event())"
     )
     ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), family(WAIT)], cwd=ROOT)
     wait_for(tmp_path, 4)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from torchmigrate.config.resolve import Runtime, Style
+from torchmigrate.config.settings import Runtime, Style
 
 Offer = list[tuple[str, str]]  # a value, and what fish and zsh show beside it
 

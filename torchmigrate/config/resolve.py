@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import Enum
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file as config_
 from torchmigrate.config.keys import check
+from torchmigrate.config.settings import Runtime, Style
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -140,20 +140,6 @@ def known(ruleset: Ruleset, names: Sequence[str], where: str = "") -> None:
     for name, near in ruleset.unknown(names).items():
         what = f"{where}: unknown rule or pack `{name}`" if where else f"unknown rule or pack `{name}`"
         raise UserError(what, f"did you mean `{near}`?" if near else "see `torchmigrate rules`")
-
-
-class Runtime(str, Enum):
-    """Where the helper comes from."""
-
-    VENDOR = "vendor"
-    PACKAGE = "package"
-
-
-class Style(str, Enum):
-    """In whose words rewrites speak."""
-
-    HELPER = "helper"
-    NATIVE = "native"
 
 
 def read(name: str) -> bytes:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from torchmigrate.base.globs import Globs
@@ -49,3 +50,17 @@ class Settings:
 
 def _speaks_of(glob: str, inside: str) -> bool:
     return bool(Globs((glob.removeprefix("!"),)).match(inside)) is not glob.startswith("!")
+
+
+class Runtime(str, Enum):
+    """Where the helper comes from."""
+
+    VENDOR = "vendor"
+    PACKAGE = "package"
+
+
+class Style(str, Enum):
+    """In whose words rewrites speak."""
+
+    HELPER = "helper"
+    NATIVE = "native"

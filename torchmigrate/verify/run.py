@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchmigrate.verify.diagnosis.diagnose import Diagnosis
 
 
-SITE = Path(__file__).resolve().parents[1] / "simulated" / "site"
+SITE = Path(__file__).resolve().parent / "simulated" / "site"
 
 
 def simulated_environment(
