@@ -32,6 +32,7 @@ RULE = {
     "see": "Links to what is documented elsewhere.",
     "message": "What a finding says. The summary, if it is left out; of a text rule with {match} and its groups.",
     "blocks": "A finding keeps a test for CUDA around it as it is.",
+    "guards": "What its findings are to the code behind them: a test that is rewritten only with it, or a choice.",
     "fixer": "The Python function that finds and rewrites: `device/tensor_cuda`, `hazard/mps:sparse`.",
     "on": "What the fixer is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
     "literals": "Of these a file must hold one, or the rule is not asked. Else they follow from what it looks for.",
@@ -104,7 +105,7 @@ def config_schema() -> Json:
     for key in ("select", "ignore"):
         found[key]["items"] = {"$ref": "#/definitions/name"}
     found["per-file-ignores"]["additionalProperties"]["items"] = {"$ref": "#/definitions/name"}
-    helper = sorted(helper_file._vendored())
+    helper = sorted(helper_file._runtime_functions())
     found["helper-map"] |= {"properties": {name: {"type": "string"} for name in helper}, "additionalProperties": False}
     more = {"dependencies": {"helper-map": ["helper"]}, "definitions": {"name": _name()}}
     return _schema("torchmigrate settings", "[tool.torchmigrate] of a pyproject.toml.", found, **more)
@@ -153,7 +154,7 @@ def _about_text() -> Json:
     case = {"properties": {"case": {"items": {"required": ["file"]}}}}
     either = {"anyOf": [{"required": ["match"]}, {"required": ["files"]}]}
     without_files = {"properties": {"pattern": {"items": either}}}
-    of_python = dict.fromkeys(("fixer", "on", "rewrite", "blocks"), False)
+    of_python = dict.fromkeys(("fixer", "on", "rewrite", "blocks", "guards"), False)
     return {
         "properties": {"safety": {"const": "display"}, **of_python},
         "allOf": [case, {"anyOf": [{"required": ["files"]}, {"required": ["where"]}]}],

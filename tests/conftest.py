@@ -3,6 +3,8 @@ cache than the built simulated device."""
 
 from __future__ import annotations
 
+import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from torchmigrate.engine import case_runner
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
+from torchmigrate.rules.model import Rule
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import decode
 from torchmigrate.verify.backends import BUILD
@@ -28,6 +31,66 @@ ROOT = Path(__file__).parent.parent
 # Loaded machines are no bugs; the same examples everywhere, and nothing kept between runs.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
+
+# Files of tests that need torch, builds or many processes: each of their tests has the mark `slow`, and
+# `-m "not slow"` does not even import them. Single tests of other files have the mark themselves.
+SLOW = (
+    "apply/test_faults.py",
+    "cli/test_environments.py",
+    "cli/test_github_action.py",
+    "cli/test_pre_commit.py",
+    "cli/test_verify.py",
+    "docs/test_benchmarks.py",
+    "docs/test_commands_on_pages.py",
+    "docs/test_documentation_site.py",
+    "docs/test_helper_overhead.py",
+    "docs/test_installed.py",
+    "docs/test_package.py",
+    "engine/test_fixtures.py",
+    "fixers/test_backends.py",
+    "fleet/test_fleet.py",
+    "lsp/test_server.py",
+    "mutation/test_mutation.py",
+    "rewriting/test_migrated_notebook.py",
+    "rules/test_compile_claims.py",
+    "rules/test_rule_claims.py",
+    "runtime/*.py",
+    "surveys/test_catalog_rows.py",
+    "vcs/test_hardening.py",
+    "verify/simulated/*.py",
+    "verify/test_broken_ports.py",
+    "verify/test_fixtures_simulated.py",
+    "verify/test_process_end.py",
+    "verify/test_process_report.py",
+)
+
+
+def is_slow(path: Path) -> bool:
+    return any(path.match(f"tests/{pattern}") for pattern in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_slow(item.path):
+            item.add_marker(pytest.mark.slow)
+
+
+_load_rule = packs.load_rule
+_load_once = functools.cache(lambda path, cases, changed: _load_rule(path, cases))
+_OURS = packs.builtin()
+
+
+def _load(path: Path, cases: bool = True) -> Rule:
+    """The rule of a file: those that ship are read once for all tests, a test's own each time."""
+    shipped = path.parent.parent == _OURS and path.is_file()
+    return _load_once(path, cases, path.stat().st_mtime_ns) if shipped else _load_rule(path, cases)
+
+
+packs.load_rule = _load
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +169,26 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter."""
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+BUILT_WITH = ("hatchling", "hatch_fancy_pypi_readme")
+
+
+def build(source: Path, out: Path) -> Path:
+    """Both distributions of a tree, without an environment of their own."""
+    for name in BUILT_WITH:
+        pytest.importorskip(name, reason="what builds it is not here: pip install 'torchmigrate[test]'")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+    fixed = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, env=fixed)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout's wheel and source distribution, built once."""
+    return build(ROOT, tmp_path_factory.mktemp("dist"))
 
 
 # ---- the engine, in memory

@@ -1,3 +1,3 @@
-"""torchmigrate: source-to-source migration of CUDA-only PyTorch code. Imports nothing eagerly."""
+"""A command-line tool that migrates CUDA-only PyTorch source code; importing the package loads nothing else."""
 
 __version__ = "0.1.0"

@@ -1,24 +1,26 @@
-"""`python -m torchmigrate`, which Python starts with the current directory first on its path: a project's, as like as
-not, whose `json.py` is none that we mean."""
+"""Entry point of `python -m torchmigrate`.
+
+Python puts the current directory first on the import path: usually a project's, whose `json.py` would hide the standard
+library's. We remove it.
+"""
 
 import os
 import sys
 
-from torchmigrate.cli.app import main
-
 
 def _is_foreign(folder: str) -> bool:
-    """Whether it is the current directory, and not that of our own checkout."""
+    """Return whether the folder is the current directory, and not our own checkout."""
     try:
         ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         return os.path.abspath(folder) == os.getcwd() != ours
-    except OSError:  # it is gone
+    except OSError:  # the current directory was deleted
         return False
 
 
 if not sys.flags.safe_path and sys.path and _is_foreign(sys.path[0]):
     del sys.path[0]
 
+from torchmigrate.cli.app import main  # noqa: E402
 
 if __name__ == "__main__":
     main()

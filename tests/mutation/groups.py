@@ -71,7 +71,7 @@ _SOME = "amp/ or memory/ or stream/ or is-available or tensor-cuda or device-tes
 _LIGHT = ("pytest", "hypothesis", "libcst", "rich", "typer")
 GROUPS = {
     "transforms": Group(
-        ["torchmigrate/transforms/[a-z]*.py"],
+        ["torchmigrate/fixers/*/[a-z]*.py"],
         [_tests("transforms", "library_ops", "left_alone", "once", "guards")],
         _LIGHT,
         dict(_cases(_ROOT)),

@@ -1,1 +1,1 @@
-"""What a plan does to the disk: journal, writes, undo, baselines, commits."""
+"""Write a plan to disk: journals, undo, baselines and commits."""

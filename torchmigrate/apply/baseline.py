@@ -1,4 +1,4 @@
-"""A baseline: findings that a project has and knows of. A file of JSON, one finding per line, that diffs and merges."""
+"""A baseline lists the findings that a project already knows; it is a JSON file with one finding per line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _FIELDS = ("file", "rule", "fingerprint")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One known finding. `file` is relative to the baseline's directory, slash-separated; `fingerprint` says which of
-    the rule's findings in it: by what the lines say, not where they stand."""
+    """One known finding.
+
+    `file` is relative to the baseline's directory, slash-separated. `fingerprint` identifies the finding among those of
+    the same rule in the file, by the text of its lines and not by their numbers.
+    """
 
     file: str
     rule: str
@@ -31,14 +34,17 @@ class Entry:
 
 
 def entries(result: FileResult, findings: Sequence[Finding], directory: Path) -> Iterator[tuple[Finding, Entry]]:
-    """The findings of one file that count, each with its entry. Equal ones are told apart by their order."""
+    """Yield the findings of one file with their entries, except suppressed ones and those left alone.
+
+    Equal findings are numbered in order.
+    """
     lines = SourceLines(result, True)
     file = os.path.relpath(result.path, directory).replace(os.sep, "/")
     seen: Counter[str] = Counter()
     for finding in sorted(findings, key=lambda f: (f.cell or 0, f.line, f.column, f.rule)):
         if finding.status in _SETTLED:
             continue
-        text = "".join("".join(lines.own(finding)).split())  # formatting it anew changes nothing
+        text = "".join("".join(lines.lines_of(finding)).split())  # ignore white space and so formatting
         key = "\0".join((finding.rule, file, text))
         yield finding, Entry(file, finding.rule, _digest(f"{key}\0{seen[key]}"))
         seen[key] += 1
@@ -49,7 +55,10 @@ def _digest(text: str) -> str:
 
 
 def read(file: Path) -> frozenset[Entry]:
-    """What a baseline holds. Raises UserError where there is none, or where the file is something else."""
+    """Return the entries of a baseline.
+
+    Raises UserError if the file is missing or not a baseline.
+    """
     try:
         data = json.loads(file_io.read(file))
     except FileNotFoundError:
@@ -58,33 +67,33 @@ def read(file: Path) -> frozenset[Entry]:
         what = (error.strerror or str(error)).lower()
         raise UserError(f"{file}: {what}", "--baseline wants a file that --write-baseline wrote") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"{file}:{error.lineno}: not JSON ({error.msg})", _anew(file)) from None
+        raise UserError(f"{file}:{error.lineno}: not JSON ({error.msg})", _rewrite_hint(file)) from None
     except (ValueError, RecursionError):
-        raise UserError(f"{file}: not JSON", _anew(file)) from None
+        raise UserError(f"{file}: not JSON", _rewrite_hint(file)) from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise UserError(f"{file}: JSON, but no baseline of torchmigrate's", "name another file")
     if data.get("version") != _VERSION:
         what = f"{file}: a baseline of version {data.get('version')!r}; this torchmigrate reads version {_VERSION}"
-        raise UserError(what, f"use the torchmigrate that wrote it, or {_anew(file)}")
+        raise UserError(what, f"use the torchmigrate that wrote it, or {_rewrite_hint(file)}")
     return frozenset(_entries(data.get("findings"), file))
 
 
-def _anew(file: Path) -> str:
+def _rewrite_hint(file: Path) -> str:
     return f"delete {file} and write it anew with --write-baseline"
 
 
 def _entries(data: object, file: Path) -> Iterator[Entry]:
     if not isinstance(data, list):
-        raise UserError(f"{file}: `findings` must be a list", _anew(file))
+        raise UserError(f"{file}: `findings` must be a list", _rewrite_hint(file))
     for number, item in enumerate(data, 1):
         values = [item.get(field) for field in _FIELDS] if isinstance(item, dict) else []
         if not values or not all(isinstance(value, str) for value in values):
-            raise UserError(f"{file}: finding {number} lacks one of {', '.join(_FIELDS)}", _anew(file))
+            raise UserError(f"{file}: finding {number} lacks one of {', '.join(_FIELDS)}", _rewrite_hint(file))
         yield Entry(*map(str, values))
 
 
 def render(found: Iterable[Entry]) -> bytes:
-    """The file's bytes: sorted, an entry per line."""
+    """Return the file's bytes: sorted, one entry per line."""
     rows = [f"  {json.dumps({name: getattr(entry, name) for name in _FIELDS})}" for entry in sorted(found)]
     body = "[\n" + ",\n".join(rows) + "\n ]" if rows else "[]"
     return f'{{\n "format": "{_FORMAT}",\n "version": {_VERSION},\n "findings": {body}\n}}\n'.encode()

@@ -1,4 +1,4 @@
-"""Commits made with git's plumbing: a temporary index, no hook, no stash, one move of the branch at the end."""
+"""Make commits with git's plumbing: a temporary index, no hooks, no stash, and one move of the branch at the end."""
 
 from __future__ import annotations
 
@@ -25,24 +25,27 @@ _STATES = {
     "sequencer": "cherry-pick or revert",
 }
 _ZERO = "0" * 40
-_IDENTITY = ("-c", "user.useConfigOnly=true")  # no address guessed from the machine's name
+_IDENTITY = ("-c", "user.useConfigOnly=true")  # do not guess an address from the machine's name
 _SIGNING = "git is told to sign them (commit.gpgSign): see that `git commit -S` works here"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where commits go. `creates`: the branch is a new one, and HEAD moves to it."""
+    """The branch that the commits go to.
+
+    With `creates`, it is a new one, and HEAD moves to it.
+    """
 
     repository: Repository
     branch: str
     head: str
     creates: bool
-    left: str  # the branch or commit that HEAD was at
+    left: str  # the branch or commit that HEAD pointed to
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Commits that no branch holds yet: (hash, subject), and the index entries of what they changed."""
+    """New commits, as (hash, subject), that no branch contains yet, and the index entries of the changed files."""
 
     target: Target
     commits: tuple[tuple[str, str], ...]
@@ -50,7 +53,10 @@ class Made:
 
 
 def target(directory: Path, branch: str | None) -> Target:
-    """Where the commits of a run will go. Raises UserError where there is no such place, or nobody to sign."""
+    """Return where the commits of a run go; `branch` is the name of a new branch.
+
+    Raises UserError if commits cannot be made here, or if git does not know the author.
+    """
     repository = git_tree.repository(Path(os.path.realpath(directory)))
     if repository is None:
         where = "this directory" if str(directory) == "." else f"`{directory}`"
@@ -85,7 +91,10 @@ def _check_new(repository: Repository, branch: str) -> None:
 
 
 def make(target: Target, steps: Sequence[Step]) -> Made:
-    """One commit for each step, on top of HEAD. No branch, index or file changes. Raises UserError."""
+    """Make one commit per step on top of HEAD, without changing a branch, the index or a file.
+
+    Raises UserError.
+    """
     import git
 
     with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
@@ -102,6 +111,7 @@ def make(target: Target, steps: Sequence[Step]) -> Made:
 
 
 def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made:
+    """Make the commits with the index file that `env` names."""
     run, top = target.repository.run, target.repository.top
     run("read-tree", target.head, env=env)
     modes = dict(_modes(run("ls-files", "-s", "-z", env=env)))
@@ -136,11 +146,13 @@ def _modes(listing: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def publish(made: Made) -> None:
-    """Move the branch to the last commit, once the work tree holds what it says. Raises UserError: HEAD is where it
-    was."""
+    """Move the branch to the last commit, after the files have been written.
+
+    Raises UserError, with HEAD unchanged.
+    """
     import git
 
-    with _undisturbed():
+    with _ignoring_ctrl_c():
         try:
             _publish(made)
         except git.exc.GitError as error:
@@ -152,19 +164,20 @@ def publish(made: Made) -> None:
 
 
 def _publish(made: Made) -> None:
+    """Update the user's index, move the branch, and HEAD if the branch is new."""
     target, run = made.target, made.target.repository.run
     ref, last = f"refs/heads/{target.branch}", made.commits[-1][0]
     run("update-index", "-z", "--index-info", stdin=b"\0".join(made.entries) + b"\0")
     run("update-ref", "-m", "torchmigrate: apply --commit", ref, last, _ZERO if target.creates else target.head)
     if target.creates:
-        # in git's own words, which `git switch -` reads
+        # git's own wording, which `git switch -` parses
         run("symbolic-ref", "-m", f"checkout: moving from {target.left} to {target.branch}", "HEAD", ref)
     target.repository.ask("update-index", "-q", "--refresh")
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C waits, for git too: children take an ignored signal over."""
+def _ignoring_ctrl_c() -> Iterator[None]:
+    """Ignore Ctrl-C; git's processes inherit that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -176,5 +189,5 @@ def _undisturbed() -> Iterator[None]:
 
 
 def is_in_head(repository: Repository, commit: str) -> bool:
-    """Whether HEAD has this commit in its history."""
+    """Return whether a commit is in the history of HEAD."""
     return repository.ask("merge-base", "--is-ancestor", commit, "HEAD") is not None

@@ -1,4 +1,7 @@
-"""What `undo` needs: the originals, saved before the first write; in `.git/torchmigrate`, else in the user's cache."""
+"""The journal that `undo` reads: the original files, saved before the first write.
+
+Journals lie in `.git/torchmigrate`, outside of git in the user's cache.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,17 @@ from torchmigrate.config.config_file import common_parent
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.vcs import git_tree
 
-KEPT = 10  # journals per project: undo can be repeated that often
-_HALF = "new-"  # what a journal is called until it is whole; then comes the process
+KEPT = 10  # journals per project, so that undo can be repeated as often
+_INCOMPLETE = "new-"  # prefix of an incomplete journal, followed by the process id
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of an apply. The bytes lie in `originals`: the old ones, and the new ones of a file written in place."""
+    """One file of an apply.
+
+    Its old bytes lie in the journal's file `originals`, `size` bytes at `start`; the new bytes follow if the file was
+    written in place. `before` and `after` are digests.
+    """
 
     path: str  # relative to the journal's base
     new: bool
@@ -33,39 +40,45 @@ class Entry:
     after: str
     start: int
     size: int
-    in_place: int = 0  # size of the new bytes, which follow the old ones
+    in_place: int = 0  # size of the new bytes, if they are saved too
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """One apply."""
+    """The journal of one apply."""
 
     directory: Path
     base: Path
     entries: tuple[Entry, ...]
-    in_git: bool = False  # every file of it
+    in_git: bool = False  # all files are in a git repository
 
     def keep(self, entries: Sequence[Entry]) -> None:
-        """Forget all but these; with none left the journal goes."""
+        """Keep only these entries; without any, the journal is removed."""
         if entries:
             _manifest(self.directory, self.base, entries)
         else:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def finish(self, written: Sequence[Changed]) -> None:
-        """The run came to its end: what was not written needs no undo. Where that cannot be said, all stays known."""
-        done = {_inside(change.path, self.base) for change in written}
+        """Forget the files that were not written, after the last write.
+
+        If the journal cannot be updated, all entries stay.
+        """
+        done = {_relative(change.path, self.base) for change in written}
         with contextlib.suppress(OSError):
             self.keep([entry for entry in self.entries if entry.path in done or self._is_torn(entry)])
 
     def _is_torn(self, entry: Entry) -> bool:
-        """A file written in place that is not what it was, though writing failed."""
+        """Return whether writing a file in place failed and left it in neither state."""
         with contextlib.suppress(OSError):
             return bool(entry.in_place) and digest(file_io.read(self.path(entry))) != entry.before
         return False
 
     def note(self, name: str, data: bytes) -> None:
-        """Something to know at undo. Raises UserError where it cannot be kept."""
+        """Store data that `undo` needs in the journal.
+
+        Raises UserError if it cannot be stored.
+        """
         try:
             if self.directory.is_dir():
                 file_io.replace(self.directory / name, data)
@@ -74,16 +87,19 @@ class Journal:
             raise UserError(what, "`torchmigrate undo` puts back the files that were written") from None
 
     def path(self, entry: Entry) -> Path:
+        """Return the absolute path of an entry's file."""
         return Path(os.path.normpath(self.base / entry.path))
 
     def original(self, entry: Entry) -> bytes:
+        """Return the saved old bytes of an entry."""
         return self._bytes(entry.start, entry.size)
 
     def replacement(self, entry: Entry) -> bytes:
+        """Return the saved new bytes of an entry, for a file written in place."""
         return self._bytes(entry.start + entry.size, entry.in_place)
 
     def _bytes(self, start: int, size: int) -> bytes:
-        with file_io.opened(self.directory / "originals") as file:
+        with file_io.open_regular(self.directory / "originals") as file:
             file.seek(start)
             return file.read(size)
 
@@ -93,11 +109,14 @@ def digest(data: bytes) -> str:
 
 
 def begin(changes: Sequence[Changed]) -> Journal:
-    """Save the originals. Raises UserError where they cannot be saved: then nothing may be written."""
+    """Save the original files, and return the journal.
+
+    Raises UserError if they cannot be saved: then nothing may be written.
+    """
     groups = git_tree.by_repository([change.path for change in changes])
     repository = groups[0][0] if len(groups) == 1 else None
     base = repository.top if repository else common_parent([change.path.parent for change in changes])
-    stores = [found for found in (_of_git(repository),) if found]
+    stores = [found for found in (_store_in_git(repository),) if found]
     problem: OSError | None = None
     for store in (*stores, _cache() / digest(os.fsencode(base))[:16]):
         try:
@@ -110,8 +129,11 @@ def begin(changes: Sequence[Changed]) -> Journal:
     raise UserError(f"cannot save the originals, so nothing was written: {what}", help)
 
 
-def _of_git(repository: git_tree.Repository | None) -> Path | None:
-    """Where a repository keeps journals. Not where a link would lead: old ones are removed there."""
+def _store_in_git(repository: git_tree.Repository | None) -> Path | None:
+    """Return the directory for a repository's journals, or None.
+
+    A symbolic link is refused, as old journals are removed from the directory.
+    """
     if repository is None:
         return None
     store = repository.git_dir / "torchmigrate"
@@ -119,26 +141,29 @@ def _of_git(repository: git_tree.Repository | None) -> Path | None:
 
 
 def places(paths: Sequence[Path]) -> list[Path]:
-    """The directories to lock for a run that writes these files (lock.py): a repository's own, else one for all that
-    is in none."""
-    stores = [_of_git(repository) for repository, _ in git_tree.by_repository(paths)]
+    """Return the directories to lock (`base.lock`) for a run that writes these files.
+
+    There is one for each repository, and one for all files outside of repositories.
+    """
+    stores = [_store_in_git(repository) for repository, _ in git_tree.by_repository(paths)]
     return [store or _cache() for store in stores]
 
 
 def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
+    """Write a journal to the directory `store`, and remove the oldest ones there."""
     store.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for left in store.glob(f"{_HALF}*"):
-        if file_io.is_left(left.name.removeprefix(_HALF)):
+    for left in store.glob(f"{_INCOMPLETE}*"):
+        if file_io.is_left(left.name.removeprefix(_INCOMPLETE)):
             shutil.rmtree(left, ignore_errors=True)
-    directory = Path(tempfile.mkdtemp(prefix=f"{_HALF}{os.getpid()}-", dir=store))
+    directory = Path(tempfile.mkdtemp(prefix=f"{_INCOMPLETE}{os.getpid()}-", dir=store))
     try:
         with open(directory / "originals", "wb") as file:
-            entries = [_store(file, change, base) for change in changes]
+            entries = [_add_original(file, change, base) for change in changes]
             file.flush()
             os.fsync(file.fileno())
         _manifest(directory, base, entries)
         final = store / f"{time.time_ns():020d}"
-        os.rename(directory, final)  # from here on undo sees it, and it is whole
+        os.rename(directory, final)  # from here on the journal is complete, and undo finds it
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -147,24 +172,24 @@ def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
     return Journal(final, base, tuple(entries))
 
 
-def _store(file: object, change: Changed, base: Path) -> Entry:
+def _add_original(file: object, change: Changed, base: Path) -> Entry:
     start = file.tell()  # type: ignore[attr-defined]
     file.write(change.before)  # type: ignore[attr-defined]
     entry = Entry(
-        path=_inside(change.path, base),
+        path=_relative(change.path, base),
         new=change.new,
         before=digest(change.before),
         after=digest(change.after),
         start=start,
         size=len(change.before),
     )
-    if not change.new and change.path.exists() and file_io.linked(change.path):
+    if not change.new and change.path.exists() and file_io.has_hard_links(change.path):
         file.write(change.after)  # type: ignore[attr-defined]
         entry = replace(entry, in_place=len(change.after))
     return entry
 
 
-def _inside(path: Path, base: Path) -> str:
+def _relative(path: Path, base: Path) -> str:
     return os.path.relpath(os.path.realpath(path), base)
 
 
@@ -174,7 +199,7 @@ def _manifest(directory: Path, base: Path, entries: Sequence[Entry]) -> None:
 
 
 def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
-    """The last apply that wrote at or below `path`, and what it wrote there."""
+    """Return the journal of the last apply that wrote at or below `path`, and its entries there, or None."""
     target = Path(os.path.realpath(path))
     found = sorted(_candidates(target), key=lambda item: item[0].name, reverse=True)
     for directory, base in found:
@@ -186,10 +211,11 @@ def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
 
 
 def _candidates(target: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the journals (with their base, if it is known) that may contain files at or below `target`."""
     directory = target if target.is_dir() else target.parent
     repository = git_tree.repository(directory)
-    if repository and (store := _of_git(repository)):
-        # a work tree that has moved is still the journal's base
+    if repository and (store := _store_in_git(repository)):
+        # the work tree may have moved; the paths are relative to it
         yield from ((journal, repository.top) for journal in _journals(store))
     cache = _cache()
     for store in cache.iterdir() if cache.is_dir() else ():
@@ -197,7 +223,7 @@ def _candidates(target: Path) -> Iterator[tuple[Path, Path | None]]:
 
 
 def _journals(store: Path) -> list[Path]:
-    """Newest first. What a killed run left half-made (`new-...`) is none."""
+    """List the complete journals in a directory, newest first."""
     if not store.is_dir():
         return []
     return sorted((d for d in store.iterdir() if d.name.isdecimal() and not d.is_symlink()), reverse=True)
@@ -209,7 +235,7 @@ def _load(directory: Path, base: Path | None) -> Journal | None:
         entries = tuple(Entry(**entry) for entry in data["entries"])
         return Journal(directory, base or Path(data["base"]), entries)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # not ours, or of another version
+        return None  # not a journal of torchmigrate, or one of another version
 
 
 def _cache() -> Path:

@@ -1,4 +1,4 @@
-"""Writes what a run planned, file by file."""
+"""Write the files of a plan, and undo an apply."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from torchmigrate.vcs import git_tree
 
 
 def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
-    """Write the files one by one, vendored helpers first: nothing may import a helper that is not there."""
+    """Write the files one by one, and yield the change or the failure of each.
+
+    Vendored helpers come first, as no file may import a helper that was not written.
+    """
     lost: list[Path] = []
     for directory in {change.path.parent for change in changes}:
         sweep(directory)
     for change in sorted(changes, key=lambda c: (not c.new, c.path)):
-        error = _try(change, lost)
+        error = _write_file(change, lost)
         if error and change.new:
             lost.append(change.path)
         yield Failed(change.path, error) if error else change
 
 
-def _try(change: Changed, lost: Sequence[Path]) -> str | None:
+def _write_file(change: Changed, lost: Sequence[Path]) -> str | None:
+    """Write one file, and return an error message, or None; `lost` are helpers that could not be written."""
     helper = next((h for h in lost if change.path.is_relative_to(h.parent)), None)
     if helper and not change.new:
         return f"not written: the helper that it would import, {helper.name}, could not be"
@@ -41,7 +45,7 @@ def _try(change: Changed, lost: Sequence[Path]) -> str | None:
     except NotWritten as error:
         return f"not written: {error}"
     except OSError as error:
-        if error.errno == errno.EPERM:  # where its mode would allow it
+        if error.errno == errno.EPERM:  # although the file's mode allows it
             return "not written: the system protects it (another user's file in a shared folder, or `chattr`)"
         return f"not written: {(error.strerror or str(error)).lower()}"
     return None
@@ -52,7 +56,7 @@ _HASH = re.compile(r"[0-9a-f]{40,64}")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One file: `done` says what was done, else `refused` says why nothing was."""
+    """The outcome of undo for one file: `done` says what was done, else `refused` says why nothing was."""
 
     path: Path
     done: str = ""
@@ -60,7 +64,10 @@ class Outcome:
 
 
 def undo(path: Path) -> list[Outcome]:
-    """Undo the last apply at or below `path`. Raises UserError where there is none."""
+    """Undo the last apply at or below `path`.
+
+    Raises UserError if there is none, or if it was committed.
+    """
     journal, here = _newest(path)
     _refuse_committed(journal)
     with lock.held(journal_.places([journal.path(entry) for entry in here])):
@@ -77,7 +84,7 @@ def _newest(path: Path) -> tuple[Journal, list[Entry]]:
 
 def _undo(journal: Journal, here: Sequence[Entry]) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    for entry in sorted(here, key=lambda e: e.new):  # what still may import the helper decides over it
+    for entry in sorted(here, key=lambda e: e.new):  # helpers last: they stay if a file stays
         left = any(o.refused for o in outcomes)
         outcomes.append(_keep(journal, entry) if entry.new and left else _restore(journal, entry))
     here = sorted(here, key=lambda e: e.new)
@@ -85,13 +92,13 @@ def _undo(journal: Journal, here: Sequence[Entry]) -> list[Outcome]:
         file_io.sweep(directory)
     kept = {e.path for e, o in zip(here, outcomes, strict=True) if o.refused}
     mine = {e.path for e in here}
-    with contextlib.suppress(OSError):  # the files are what counts; the next undo finds them as they were
+    with contextlib.suppress(OSError):  # the files are restored already; the next undo finds them in the old state
         journal.keep([e for e in journal.entries if e.path not in mine or e.path in kept])
     return outcomes
 
 
 def _refuse_committed(journal: Journal) -> None:
-    """What was committed is git's to take back."""
+    """Raise UserError if the apply was committed: git can take it back then."""
     try:
         record = json.loads(file_io.read(journal.directory / "commits.json"))
         old, new = record["old"], record["new"]
@@ -113,6 +120,7 @@ def _refuse_committed(journal: Journal) -> None:
 
 
 def _keep(journal: Journal, entry: Entry) -> Outcome:
+    """Leave a helper in place that other files may import, unless it was edited or removed since."""
     path = journal.path(entry)
     with contextlib.suppress(OSError):
         if digest(file_io.read(path)) != entry.after:
@@ -123,6 +131,7 @@ def _keep(journal: Journal, entry: Entry) -> Outcome:
 
 
 def _restore(journal: Journal, entry: Entry) -> Outcome:
+    """Undo one entry if its file is as the apply left it."""
     path = journal.path(entry)
     try:
         if not os.path.lexists(path):
@@ -135,6 +144,7 @@ def _restore(journal: Journal, entry: Entry) -> Outcome:
 
 
 def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Outcome:
+    """Restore the old content of a file, or remove it if the apply created it."""
     if entry.new:
         if digest(current) != entry.after:
             return Outcome(path, refused="changed since")
@@ -145,15 +155,17 @@ def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Out
     original = journal.original(entry)
     if digest(original) != entry.before:
         return Outcome(path, refused="the saved original is damaged")
-    if digest(current) != entry.after and not _half(current, journal, entry, original):
+    if digest(current) != entry.after and not _is_partly_written(current, journal, entry, original):
         return Outcome(path, refused="changed since")
-    (file_io.overwrite if file_io.linked(path) else file_io.replace)(path, original)
+    (file_io.overwrite if file_io.has_hard_links(path) else file_io.replace)(path, original)
     return Outcome(path, done="restored")
 
 
-def _half(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
-    """A hard link is written in place: was a run killed in the middle, an undo perhaps? Each byte is then the old one
-    or the new one, or zero where the file was grown."""
+def _is_partly_written(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
+    """Return whether a run or an undo was killed while it overwrote a hard link in place.
+
+    Each byte is then the old or the new one, or zero where the file was grown.
+    """
     if not entry.in_place:
         return False
     new = journal.replacement(entry)

@@ -1,1 +1,1 @@
-"""The machine around a run: files, text for people, limits, locks, caches. Knows nothing of torch or of Python code."""
+"""Hold what all packages share: file access, user-facing text, limits, locks and caches. Nothing here knows torch."""

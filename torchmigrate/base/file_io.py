@@ -1,4 +1,7 @@
-"""The one place that reads and replaces files: regular files only, each replaced in one step."""
+"""Read and replace files: every project file is read and written through this module.
+
+Only regular files are opened, and each file is replaced in one atomic step.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ import tempfile
 from pathlib import Path
 from typing import IO, BinaryIO
 
-# Absent on Windows, where no open waits.
+# O_NONBLOCK and O_NOCTTY do not exist on Windows, where opening a file never waits.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
-def opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """The file, unbuffered. Raises OSError, also where it is none."""
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading, unbuffered.
+
+    Raises OSError, also for a directory, a pipe or a device.
+    """
     handle = os.open(path, _FLAGS | getattr(os, "O_CLOEXEC", 0))
     try:
         mode = os.fstat(handle).st_mode
@@ -32,26 +38,36 @@ def opened(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read(path: str | os.PathLike[str], most: int = -1) -> bytes:
-    """All of its bytes, or the first `most`. Raises OSError."""
-    with opened(path) as file:
+    """Read the whole file, or at most its first `most` bytes.
+
+    Raises OSError.
+    """
+    with open_regular(path) as file:
         return file.read(most) or b""
 
 
-def text(path: Path) -> str:
-    """As UTF-8, with replacement characters for what is none. Raises OSError."""
+def read_text(path: Path) -> str:
+    """Read a file as UTF-8; bytes that are not UTF-8 become replacement characters.
+
+    Raises OSError.
+    """
     return read(path).decode(errors="replace")
 
 
-# Short names of their own: the target's may be as long as names can be. After the prefix comes the process.
+# Temporary names are not derived from the target's, which may have the maximal length already. The process id follows
+# the prefix.
 PREFIX, SUFFIX = ".torchmigrate-", ".tmp"
 
 
 class NotWritten(Exception):
-    """The file was left as it was; says why."""
+    """A file was not written and is unchanged; the message says why."""
 
 
 def write(path: Path, before: bytes | None, after: bytes) -> None:
-    """Put `after` in place of `before` (None: no such file). Raises NotWritten or OSError, the file intact."""
+    """Replace the content `before` (None: the file must not exist) by `after`.
+
+    Raises NotWritten if the file is not in the expected state, or OSError; the file is unchanged then.
+    """
     target = Path(os.path.abspath(path))
     if os.path.realpath(target.parent) != os.fspath(target.parent) or target.is_symlink():
         raise NotWritten("a symbolic link leads there")
@@ -64,19 +80,22 @@ def write(path: Path, before: bytes | None, after: bytes) -> None:
         raise NotWritten("it has changed since it was read")
     if not os.access(target, os.W_OK):
         raise NotWritten("it is read-only")
-    if linked(target):
+    if has_hard_links(target):
         overwrite(target, after)
     else:
         replace(target, after)
 
 
-def linked(target: Path) -> bool:
-    """Has the file a second name? Replacing it would tear the two apart, so it is written in place."""
+def has_hard_links(target: Path) -> bool:
+    """Return whether the file has a second hard link.
+
+    Replacing such a file would leave the other name with the old content, so it is overwritten in place.
+    """
     return os.stat(target).st_nlink > 1
 
 
 def replace(target: Path, data: bytes) -> None:
-    """The new bytes under the old name in one step, with the old mode and owner."""
+    """Write `data` to a temporary file and rename it to `target`, with the old file's mode and owner."""
     handle, temporary = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-", suffix=SUFFIX, dir=target.parent)
     try:
         with open(handle, "wb") as file:
@@ -85,14 +104,17 @@ def replace(target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         _copy_status(target, temporary)
         os.replace(temporary, target)
-    except BaseException:  # Ctrl-C too: no litter
+    except BaseException:  # also on Ctrl-C: leave no temporary file behind
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def alone(path: Path, data: bytes) -> None:
-    """A file that the user names. A link of that name, which may be the project's, gives way and is not followed; a
-    pipe or a device is written to. Raises OSError, the file intact."""
+    """Write an output file that the user named, for example a report.
+
+    A symbolic link of that name, which the project may have planted, is replaced and not followed; a pipe or a device
+    is written to. Raises OSError with the file unchanged.
+    """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
@@ -115,11 +137,11 @@ def _copy_status(target: Path, temporary: str) -> None:
             os.chown(temporary, status.st_uid, status.st_gid)
             shutil.copymode(target, temporary)  # chown drops setuid and setgid
         except PermissionError:
-            pass  # another's file in a shared directory: it is ours from now on
+            pass  # another user's file in a shared directory: the new file belongs to this user
 
 
 def _copy_attributes(target: Path, temporary: str) -> None:
-    """Extended ones: access lists, labels, notes of the user's. Those that the system keeps to itself stay away."""
+    """Copy extended attributes (access lists, security labels, the user's own) as far as the system allows it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             for name in os.listxattr(target):
@@ -128,22 +150,25 @@ def _copy_attributes(target: Path, temporary: str) -> None:
 
 
 def overwrite(target: Path, data: bytes) -> None:
-    """In place, for hard links: grown first, so that a full disk shows before a byte has changed; put back as it was
-    where writing fails."""
+    """Overwrite a file in place, for hard links.
+
+    The file is grown first, so that a full disk shows before a byte has changed. If writing fails, the old content is
+    put back.
+    """
     with open(target, "r+b", buffering=0) as file:
         before = file.read()
         try:
             if len(data) > len(before) and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), len(before), len(data) - len(before))
-            _fill(file, data)
+            _overwrite_from_start(file, data)
         except OSError:
-            with contextlib.suppress(OSError):  # what is half is known to undo
+            with contextlib.suppress(OSError):  # `undo` recognises a file that was overwritten by half
                 file.truncate(len(before))
-                _fill(file, before)
+                _overwrite_from_start(file, before)
             raise
 
 
-def _fill(file: IO[bytes], data: bytes) -> None:
+def _overwrite_from_start(file: IO[bytes], data: bytes) -> None:
     file.seek(0)
     written = 0
     while written < len(data):
@@ -153,17 +178,17 @@ def _fill(file: IO[bytes], data: bytes) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove temp files that a killed run left behind."""
-    with contextlib.suppress(OSError):  # one that cannot be read has none of ours
+    """Remove temporary files that a killed run left in `directory`."""
+    with contextlib.suppress(OSError):  # torchmigrate wrote nothing to a directory that cannot be read
         for litter in directory.glob(f"{PREFIX}*{SUFFIX}"):
             if is_left(litter.name.removeprefix(PREFIX)):
                 litter.unlink(missing_ok=True)
 
 
 def is_left(name: str) -> bool:
-    """Whether the process that a temporary name begins with is gone."""
+    """Return whether the process whose id begins a temporary name (its prefix removed) has ended."""
     process = name.partition("-")[0]
-    if not process.isdecimal() or os.name == "nt":  # Windows removes no file that is open
+    if not process.isdecimal() or os.name == "nt":  # Windows refuses to remove an open file, so trying is safe
         return True
     try:
         os.kill(int(process), 0)

@@ -1,4 +1,4 @@
-"""Globs over slash-separated paths: what settings exclude or ignore, and which files rules read."""
+"""Match slash-separated paths with globs: exclusions of the settings, and the files that text rules read."""
 
 from __future__ import annotations
 
@@ -12,38 +12,45 @@ _WILDCARD = re.compile(r"[*?\[]")
 _WILD = {"**/": "(?:.*?/)??", "**": ".*?", "*": "[^/]*?", "?": "[^/]"}
 _CHOICE = r"\{([^{}]*,[^{}]*)\}"
 _CROSSING = ("**", "**/")
-_CHOICES, _CROSSINGS, _LONGEST = 64, 4, 1_000  # more is no pattern that a person wrote
+_CHOICES, _CROSSINGS, _LONGEST = 64, 4, 1_000  # limits against patterns that take too long to match
 
 
 class Globs:
-    """Exclusions. A pattern without a slash matches any part of a path; one with a slash matches from the root.
-    Both match what lies below a directory that they match. `**` crosses directories, `{a,b}` is either."""
+    """Exclusion patterns.
+
+    A pattern without a slash matches any part of a path; one with a slash matches from the root. Both also match
+    everything below a directory that they match. `**` crosses directories, `{a,b}` is either of the two. `names` are
+    the directory names that patterns without wildcards exclude at any depth.
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = tuple(patterns)
-        self._any = re.compile("|".join(f"(?:{_regex(p)})" for p in self._patterns)) if self._patterns else None
+        self._any = (
+            re.compile("|".join(f"(?:{_exclusion_regex(p)})" for p in self._patterns)) if self._patterns else None
+        )
         self.names = frozenset(p.strip("/") for p in self._patterns if not re.search(r"[*?\[{]|/.", p))
 
     def match(self, path: str) -> str | None:
-        """The pattern that excludes this path (relative to the root, slash-separated)."""
+        """Return the first pattern that excludes `path` (relative to the root, slash-separated), or None."""
         if self._any is None or not self._any.search(path):
             return None
-        return next(pattern for pattern in self._patterns if re.search(_regex(pattern), path))
+        return next(pattern for pattern in self._patterns if re.search(_exclusion_regex(pattern), path))
 
 
 @cache
-def _regex(pattern: str) -> str:
-    return "|".join(_expression(one) for one in alternatives(pattern))
+def _exclusion_regex(pattern: str) -> str:
+    """Return the regular expression that finds `pattern` in a path."""
+    return "|".join(_alternative_regex(one) for one in alternatives(pattern))
 
 
-def _expression(pattern: str) -> str:
+def _alternative_regex(pattern: str) -> str:
     body = pattern.removeprefix("./").rstrip("/")
     start = "^" if "/" in body else "(?:^|/)"
     return start + glob_body(body.lstrip("/")) + "(?:/|$)"
 
 
 def alternatives(glob: str) -> Iterator[str]:
-    """`a.py` and `b.py` of `{a,b}.py`. Other braces stand for themselves."""
+    """Expand `{a,b}.py` to `a.py` and `b.py`; braces without a comma stay as they are."""
     if found := "{" in glob and re.search(_CHOICE, glob):
         for choice in found[1].split(","):
             yield from alternatives(glob[: found.start()] + choice + glob[found.end() :])
@@ -52,35 +59,41 @@ def alternatives(glob: str) -> Iterator[str]:
 
 
 def glob_body(glob: str) -> str:
-    """A glob as a regular expression without ends. `*` and `?` stay within a name, `**` crosses directories."""
+    """Translate a glob to a regular expression without anchors.
+
+    `*` and `?` stay within a name, `**` crosses directories.
+    """
     if not _WILDCARD.search(glob):
         return re.escape(glob)
     parts = [part for part in re.split(_PARTS, glob) if part]
     ends = [i for i, part in enumerate(parts) if part in _CROSSING] + [len(parts)]
-    out = _names(parts[: ends[0]])
+    out = _body_between_crossings(parts[: ends[0]])
     for start, end in pairwise(ends):
-        body = _one(parts[start]) + _names(parts[start + 1 : end])
-        # where any text may follow, the first place is as good as any: no other is tried
+        body = _part_regex(parts[start]) + _body_between_crossings(parts[start + 1 : end])
+        # any text may follow, so the first match is as good as any other: an atomic group prevents backtracking
         free = end < len(parts) and (parts[end] == "**" or parts[end - 1].endswith("/"))
         out += f"(?>{body})" if free else body
     return out
 
 
-def _names(parts: Sequence[str]) -> str:
-    """What lies between two `**`; what a `*` follows again needs its first place alone."""
+def _body_between_crossings(parts: Sequence[str]) -> str:
+    """Translate the parts between two `**`.
+
+    After a `*` that another `*` follows, only the first match has to be tried: atomic groups prevent backtracking.
+    """
     out, at = "", 0
     while at < len(parts):
         last = next((i for i in range(at + 1, len(parts)) if parts[i] == "*"), at)
-        fixed = "".join(map(_one, parts[at + 1 : last]))
+        fixed = "".join(map(_part_regex, parts[at + 1 : last]))
         if parts[at] == "*" and fixed:
             out, at = f"{out}(?>[^/]*?{fixed})", last
         else:
-            out, at = out + _one(parts[at]), at + 1
+            out, at = out + _part_regex(parts[at]), at + 1
     return out
 
 
-def _one(part: str) -> str:
-    """A wildcard, a class (`[!a-c]`, in which only `-` and a leading `!` have a meaning), or plain text."""
+def _part_regex(part: str) -> str:
+    """Translate a wildcard, a class (`[!a-c]`, where only `-` and a leading `!` are special), or plain text."""
     if part in _WILD:
         return _WILD[part]
     if not part.startswith("[") or not re.fullmatch(r"\[[^/]{2,}\]|\[[^]/!]\]", part):
@@ -91,7 +104,10 @@ def _one(part: str) -> str:
 
 
 def check(glob: str) -> str:
-    """The glob. Raises ValueError for one that can match nothing, or means something else than it seems to."""
+    """Return the glob unchanged if it can match something.
+
+    Raises ValueError for a glob that matches nothing, is too complex, or means something else than it seems to.
+    """
     if len(glob) > _LONGEST:
         raise ValueError(f"has {glob[:60]!r}...: longer than {_LONGEST:,} characters; write several")
     choices = max(glob.count("{"), sum(1 for _ in islice(alternatives(glob), _CHOICES + 1)))
@@ -112,13 +128,16 @@ def check(glob: str) -> str:
 
 _PLAIN = re.compile(r"\*\.\w+")
 _STAR = re.compile(r"[*?\[\]]")
-# generated, and of a kind that other globs mean; *.lock is of none
+# generated files that the globs of text rules (`*.yml`, `*.yaml`, `*.json`) would match
 _GENERATED = ("conda-lock.yml", "pnpm-lock.yaml", "package-lock.json")
 
 
 class Names:
-    """Whether a path ends in one of many globs. Asked of every file of a tree, so that most are told by how their name
-    begins or ends, and regular expressions are compiled when one is needed."""
+    """Match the end of a path with many globs.
+
+    This is asked for every file of a tree. Most answers come from how the name begins or ends; regular expressions are
+    compiled only when one is needed.
+    """
 
     def __init__(self, globs: Iterable[str]) -> None:
         given = sorted({one for glob in globs for one in alternatives(glob)})
@@ -140,18 +159,20 @@ class Names:
         return path.endswith(self._below_tails) and self._is_below(path)
 
     def _is_below(self, path: str) -> bool:
-        """Whether it lies in the directories that a glob names, wherever those are."""
+        """Return whether the path ends with one of the globs that name a directory."""
         starts = [0, *(m.end() for m in re.finditer("/", path))]
         return any(self.below.match(path, start) for start in starts)
 
     @cached_property
     def other(self) -> re.Pattern[str]:
-        return _ends(self._other)
+        """Return the expression for globs of file names that are more than a suffix."""
+        return _end_regex(self._other)
 
     @cached_property
     def below(self) -> re.Pattern[str]:
-        return _ends(self._below)
+        """Return the expression for globs that contain a slash."""
+        return _end_regex(self._below)
 
 
-def _ends(globs: Iterable[str]) -> re.Pattern[str]:
+def _end_regex(globs: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?:{'|'.join(map(glob_body, globs))})\Z")

@@ -1,4 +1,4 @@
-"""What keeps files that were made to do harm from doing it: bounds on time and size, processes of their own."""
+"""Limit time, size and imports, so that malicious files can do no harm."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import signal
 import threading
 from collections.abc import Iterator
 
-SECONDS = 60.0  # of processor time; 12,000 lines take a tenth of it
-LARGEST = 20_000_000  # bytes of Python: more is data, and would take gigabytes to parse
+SECONDS = 60.0  # of processor time per file; a file of 12,000 lines takes a tenth of that
+LARGEST = 20_000_000  # bytes of a Python file: a larger one is data, and parsing it would take gigabytes of memory
 
 
 class TooSlow(BaseException):
-    """Not caught by those who expect an Exception."""
+    """The time limit of `bounded` was exceeded; a BaseException, so that `except Exception` does not catch it."""
 
 
 @contextlib.contextmanager
 def bounded(seconds: float | None = None) -> Iterator[None]:
-    """Raises TooSlow in what runs longer. Without effect on Windows, in other threads, and within itself."""
+    """Raise TooSlow in the `with` block once it has used more than `seconds` of processor time (default: SECONDS).
+
+    This has no effect on Windows, outside of the main thread, and inside another `bounded` block.
+    """
     timed = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     if not timed or signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
         yield
@@ -36,21 +39,23 @@ def bounded(seconds: float | None = None) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def told() -> str:
-    """Why a file was not looked into."""
+def too_slow_message() -> str:
+    """Return the error message for a file that exceeded the time limit."""
     return f"takes more than {SECONDS:g} seconds to look into, so it was left as it is; please report it"
 
 
-def died() -> str:
-    """Why a file was not looked into."""
+def worker_died_message() -> str:
+    """Return the error message for a file whose worker process died."""
     why = "the process that looked into it died, also with this file alone, most likely for lack of memory"
     return f"{why}; it was left as it is; free memory, or exclude it"
 
 
 @contextlib.contextmanager
-def pooled() -> Iterator[None]:
-    """Around a pool of processes. Those that are spawned, not forked, must not import from the current directory, which
-    is the project's."""
+def safe_import_path() -> Iterator[None]:
+    """Set PYTHONSAFEPATH while a process pool runs.
+
+    Spawned processes would otherwise import modules from the current directory, which belongs to the project.
+    """
     was = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

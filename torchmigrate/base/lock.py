@@ -1,4 +1,7 @@
-"""One process at a time writes to a project. The system lets a lock go with its process: none is ever left behind."""
+"""Lock a project, so that one process at a time writes to it.
+
+The operating system releases a lock when its process ends, so no stale lock is ever left behind.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,28 @@ from pathlib import Path
 
 from torchmigrate.base.text import UserError
 
-PATIENCE = 10.0  # seconds: a write phase takes milliseconds
+PATIENCE = 10.0  # seconds to wait for another process; writing takes milliseconds
 _PAUSE = 0.05
 
 
 @contextlib.contextmanager
 def held(directories: Sequence[Path]) -> Iterator[None]:
-    """Hold the lock of each directory. Raises UserError where another process does not let go of one. A directory
-    that cannot be written to has no lock: what is written is compared with what was read in any case."""
+    """Hold the lock of each directory during the `with` block.
+
+    A directory that cannot be written to is not locked; the writer compares every file with what was read in any case.
+    Raises UserError if another process still holds a lock after PATIENCE seconds.
+    """
     end = time.monotonic() + PATIENCE
     with contextlib.ExitStack() as stack:
-        for directory in sorted({*directories}):  # in one order, so that no two wait for each other
-            handle = _opened(directory / "lock")
+        for directory in sorted({*directories}):  # always in the same order, so that two processes cannot deadlock
+            handle = _open_lock_file(directory / "lock")
             if handle is not None:
                 stack.callback(os.close, handle)
-                _take(handle, end)
+                _acquire(handle, end)
         yield
 
 
-def _opened(file: Path) -> int | None:
+def _open_lock_file(file: Path) -> int | None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -36,7 +42,7 @@ def _opened(file: Path) -> int | None:
         return None
 
 
-def _take(handle: int, end: float) -> None:
+def _acquire(handle: int, end: float) -> None:
     while not acquired(handle):
         if time.monotonic() > end:
             who = os.pread(handle, 20, 0).decode(errors="replace").strip() if hasattr(os, "pread") else ""
@@ -54,7 +60,7 @@ def _take(handle: int, end: float) -> None:
 if os.name == "nt":  # pragma: no cover
 
     def acquired(handle: int) -> bool:
-        """Whether the lock of an open file is ours from now on; gone with the process."""
+        """Try to lock an open file without waiting, and return whether this process holds the lock."""
         import msvcrt
 
         try:
@@ -66,7 +72,7 @@ if os.name == "nt":  # pragma: no cover
 else:
 
     def acquired(handle: int) -> bool:
-        """Whether the lock of an open file is ours from now on; gone with the process."""
+        """Try to lock an open file without waiting, and return whether this process holds the lock."""
         import fcntl
 
         try:

@@ -1,4 +1,4 @@
-"""Kinds of values in TOML files: how each is read, and how a JSON schema says it. Both stand together, not to drift."""
+"""Kinds of TOML values: how each is validated, and the JSON schema for it, defined together so that they agree."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from torchmigrate.base.text import did_you_mean, short
 
 
 class Kind(NamedTuple):
-    """`read` gives the value as it is used, or raises ValueError: "must be ...", and the way out, where it has one.
-    `schema` is JSON schema, draft 7."""
+    """How a value is read and described.
+
+    `read` returns the value as the program uses it, or raises ValueError with one or two arguments: the message ("must
+    be ...") and a hint. `schema` is JSON schema, draft 7.
+    """
 
     read: Callable[[object], Any]
     schema: Mapping[str, Any]
@@ -20,16 +23,24 @@ class Kind(NamedTuple):
         return self.read(value)
 
     def example(self, key: str) -> str:
-        """How such a key is written."""
+        """Return an example of how `key` is written with a value of this kind."""
         if self.schema.get("items", {}).get("type") == "object":
             return f"[[{key}]]"
-        value = {"array": '["..."]', "boolean": "true", "object": "{ ... }"}.get(self.schema.get("type", ""), '"..."')
+        value = {"array": '["..."]', "boolean": "true", "integer": "0", "object": "{ ... }"}.get(
+            self.schema.get("type", ""), '"..."'
+        )
         return f"{key} = {value}"
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a string")
+    return value
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"must be a whole number, not {short(value)!r}")
     return value
 
 
@@ -52,13 +63,14 @@ def _tables(value: object) -> list[dict[str, Any]]:
 
 
 STRING = Kind(_string, {"type": "string"})
+INTEGER = Kind(_integer, {"type": "integer"})
 BOOLEAN = Kind(_boolean, {"type": "boolean"})
 TABLE = Kind(_table, {"type": "object"})
 TABLES = Kind(_tables, {"type": "array", "items": {"type": "object"}})
 
 
 def strings(item: Kind = STRING, least: int = 0) -> Kind:
-    """A list of such strings."""
+    """Return the kind for a list of at least `least` strings that `item` accepts."""
 
     def read(value: object) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
@@ -73,6 +85,8 @@ def strings(item: Kind = STRING, least: int = 0) -> Kind:
 
 
 def one_of(*choices: str) -> Kind:
+    """Return the kind for one of a few fixed strings, all of which the error message lists."""
+
     def read(value: object) -> str:
         if value not in choices:
             raise ValueError(f"must be {' or '.join(repr(c) for c in choices)}, not {short(value)!r}")
@@ -82,7 +96,7 @@ def one_of(*choices: str) -> Kind:
 
 
 def member(choices: Sequence[str], what: str) -> Kind:
-    """One of many names: a mistake gets the nearest."""
+    """Return the kind for one of many names; the error message suggests the closest one."""
 
     def read(value: object) -> str:
         if (name := _string(value)) not in choices:
@@ -94,7 +108,10 @@ def member(choices: Sequence[str], what: str) -> Kind:
 
 
 def matching(pattern: str, must: str) -> Kind:
-    """A string that the whole regular expression matches: one that ECMA 262 reads in the same way."""
+    """Return the kind for a string that `pattern` matches as a whole.
+
+    The pattern must mean the same in ECMA 262, for the JSON schema. `must` completes the error message "must ...".
+    """
 
     def read(value: object) -> str:
         if not re.fullmatch(pattern, _string(value)):
@@ -105,7 +122,7 @@ def matching(pattern: str, must: str) -> Kind:
 
 
 def table_of(item: Kind, key: Kind = STRING) -> Kind:
-    """A table with such keys and values."""
+    """Return the kind for a table whose keys are of kind `key` and whose values are of kind `item`."""
 
     def read(value: object) -> dict[str, Any]:
         found = {}
@@ -123,5 +140,5 @@ def table_of(item: Kind, key: Kind = STRING) -> Kind:
 
 
 def elsewhere(schema: Mapping[str, Any]) -> Kind:
-    """What the reader of the file checks by itself."""
+    """Return a kind that only describes a value; the code that reads the file validates it."""
     return Kind(lambda value: value, schema)

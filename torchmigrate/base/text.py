@@ -1,4 +1,4 @@
-"""Errors for the user, and text for people: counts, lists, shortening, and escapes for what a terminal would obey."""
+"""Errors for the user, and text for people: counts, lists, shortening, and escapes of terminal control characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
-    """A problem the user can mend. `help` says how."""
+    """A problem that the user can solve; `help` says how."""
 
     status = 2
 
@@ -20,7 +20,7 @@ class UserError(Exception):
 
 
 class Interrupted(UserError):
-    """Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     status = 130
 
@@ -29,52 +29,56 @@ class Interrupted(UserError):
 
 
 def short(value: object) -> object:
-    """A value as messages show it: of a long text, its beginning."""
+    """Shorten a long text to its first 60 characters for a message; return other values unchanged."""
     return f"{value[:60]}..." if isinstance(value, str) and len(value) > 80 else value
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?`, or nothing when no known name is near."""
-    import difflib  # here: only a mistake pays for it
+    """Return "did you mean `...`?" for the closest known name, or "" if none is close."""
+    import difflib  # imported here, as only a misspelt name needs it
 
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean `{near[0]}`?" if near else ""
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """`1 number`, `1,194 kernels`."""
+    """Return a count with its noun: `1 number`, `1,194 kernels`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def shorten(text: str, most: int) -> str:
-    """To at most so many characters, with dots where it was cut."""
+    """Cut a text to at most `most` characters, with dots at the end if it was cut."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join names as in a sentence: `a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-# C0 without the tab, DEL, C1, line and paragraph separators, marks of direction (CVE-2021-42574), lone surrogates.
+# C0 controls but the tab, DEL, C1 controls, line and paragraph separators, direction marks (CVE-2021-42574), lone
+# surrogates.
 _CONTROLS = "\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _HIDDEN = re.compile(f"[{_CONTROLS}]")
 _HIDDEN_IN_LINES = re.compile(f"(?!\n|\r\n)[{_CONTROLS}]")
 
 
 def visible(text: str) -> str:
-    """One line. GitHub reads a line that begins with `::` as a command, so none does."""
-    shown = _HIDDEN.sub(_spelled, text)
+    """Escape control characters and line ends, so that the text is one harmless line on a terminal.
+
+    A leading `::` gets `./` before it: GitHub Actions would read the line as a command.
+    """
+    shown = _HIDDEN.sub(_escape_character, text)
     return f"./{shown}" if shown.startswith("::") else shown
 
 
 def visible_lines(text: str) -> str:
-    """The same of several lines, ended by \\n or \\r\\n."""
-    return _HIDDEN_IN_LINES.sub(_spelled, text)
+    """Escape control characters in a text of several lines; the line ends \\n and \\r\\n stay."""
+    return _HIDDEN_IN_LINES.sub(_escape_character, text)
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     code = ord(found.group())
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (surrogateescape)
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

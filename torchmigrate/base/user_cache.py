@@ -1,5 +1,7 @@
-"""Results of runs over trees that have not changed since, in the user's cache. A cache that cannot be read, written or
-trusted is as good as none: nothing here raises."""
+"""Store the results of runs over unchanged trees in the user's cache directory.
+
+Nothing here raises: a cache that cannot be read, written or trusted counts as empty.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FORMAT = b"torchmigrate cache 1\n"
-KEPT = 16  # entries; the oldest go
+KEPT = 16  # entries; older ones are removed
 LIMIT = 32_000_000  # bytes of one entry
 
 
 def home() -> Path:
-    """Where this user's programs keep what can be made again."""
+    """Return the directory for cached data of this user's programs."""
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base)
     try:
         if sys.platform == "win32":
             return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
         return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    except RuntimeError:  # a user without a home, as containers have
-        return Path(os.devnull, "no-home-directory")  # nothing is there, and nothing can be written there
+    except RuntimeError:  # a user without a home directory, as in containers
+        return Path(os.devnull, "no-home-directory")  # a path that does not exist and cannot be created
 
 
 def folder() -> Path:
@@ -32,18 +34,18 @@ def folder() -> Path:
 
 
 def key(words: Iterable[str], files: Iterable[str]) -> str:
-    """One name for what a run depends on: words (version, settings) and the names and bytes of files."""
+    """Return a digest of all that a run depends on: `words` (version, settings), and names and bytes of files."""
     digest = hashlib.blake2b(digest_size=20)
     for word in words:
         digest.update(f"{len(word)}:{word}".encode(errors="surrogateescape"))
     for path in files:
-        data = _bytes(path)
+        data = _read_or_error(path)
         digest.update(b"%d:%s%d:" % (len(os.fsencode(path)), os.fsencode(path), len(data)))
         digest.update(data)
     return digest.hexdigest()
 
 
-def _bytes(path: str) -> bytes:
+def _read_or_error(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as stream:
             return stream.read()
@@ -52,7 +54,7 @@ def _bytes(path: str) -> bytes:
 
 
 def load(name: str) -> bytes | None:
-    """What was stored under a key, whole and unchanged, or None."""
+    """Return the bytes that were stored under a key, or None if there are none or they are damaged."""
     try:
         with open(folder() / name, "rb") as stream:
             data = stream.read(LIMIT + 200)
@@ -61,12 +63,12 @@ def load(name: str) -> bytes | None:
     head = FORMAT + name.encode() + b"\n"
     body = data[len(head) + 41 :]
     if data != head + _checksum(body) + b"\n" + body:
-        return None  # cut short, of another version, or edited
+        return None  # truncated, written by another version, or edited
     return body
 
 
 def store(name: str, body: bytes) -> None:
-    """In one step: whoever reads meanwhile sees the old or the new."""
+    """Store bytes under a key, atomically: concurrent readers see the old entry or the new one."""
     if len(body) > LIMIT:
         return
     try:
@@ -90,12 +92,12 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _prune(place: Path) -> None:
-    """Also what a killed run left."""
-    for old in sorted(_aged(place), reverse=True)[KEPT:]:
+    """Remove all but the newest KEPT files, temporary ones of killed runs included."""
+    for old in sorted(_files_with_times(place), reverse=True)[KEPT:]:
         Path(old[1]).unlink(missing_ok=True)
 
 
-def _aged(place: Path) -> Iterator[tuple[int, str]]:
+def _files_with_times(place: Path) -> Iterator[tuple[int, str]]:
     with os.scandir(place) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False):

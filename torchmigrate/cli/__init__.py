@@ -1,1 +1,1 @@
-"""The command line: arguments to calls, errors to messages and exit statuses."""
+"""The command line: turn arguments into calls, and errors into messages and exit statuses."""

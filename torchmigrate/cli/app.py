@@ -1,4 +1,4 @@
-"""What others complain of, in our words: typer of a command line, the system of a file, Python of a bug of ours."""
+"""The program: its commands, its entry point, and the messages for errors of any kind."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ _QUOTED = re.compile(r"'([^']*)'")
 _NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
 
 
-def told(error: Exception) -> UserError:
-    """Of whichever click typer stands on. A bug is raised again where `TORCHMIGRATE_DEBUG` asks for it."""
+def explain_error(error: Exception) -> UserError:
+    """Return any error as a UserError; raise a bug again if `TORCHMIGRATE_DEBUG` is set.
+
+    Usage errors are recognised by `format_message`: typer may come with its own click.
+    """
     if hasattr(error, "format_message"):
-        return _usage(error)
+        return _explain_usage(error)
     if os.environ.get("TORCHMIGRATE_DEBUG"):
         raise error
     if isinstance(error, OSError) and error.strerror:
@@ -40,21 +43,21 @@ def told(error: Exception) -> UserError:
 
 
 def _places(error: Exception) -> Iterable[str]:
-    """Where it was raised, and where of ours where that is elsewhere."""
+    """Return where an error was raised, preceded by the last place in our code if that is elsewhere."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(__file__).parent.parent)]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*inside[-1:], *frames[-1:])]
     return dict.fromkeys(places)
 
 
-def _usage(error: Exception) -> UserError:
+def _explain_usage(error: Exception) -> UserError:
     context = getattr(error, "ctx", None)
     help = f"see `{context.command_path if context else 'torchmigrate'} --help`"
     if near := getattr(error, "possibilities", None):
         return UserError(f"no such option: {getattr(error, 'option_name', '')}", f"did you mean `{near[0]}`?")
     text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     text = re.sub(r"^Got unexpected extra arguments?(?:\(s\))? \((.*)\)$", r"too many arguments: \1", text, flags=re.S)
-    text = re.sub(r"^Invalid value for (.*?): ", _of_option, text)
+    text = re.sub(r"^Invalid value for (.*?): ", _option_prefix, text)
     head, _, value = text.partition(": ")
     if choice := _NOT_ONE_OF.fullmatch(value):
         known = re.findall(_QUOTED, choice[2])
@@ -62,8 +65,8 @@ def _usage(error: Exception) -> UserError:
     return UserError(_plain(text), help)
 
 
-def _of_option(found: re.Match[str]) -> str:
-    """`--jobs: ` for `Invalid value for '-j' / '--jobs': `."""
+def _option_prefix(found: re.Match[str]) -> str:
+    """Return `--jobs: ` for `Invalid value for '-j' / '--jobs': `."""
     return f"{re.findall(_QUOTED, found[1])[-1]}: "
 
 
@@ -113,8 +116,8 @@ _COMMANDS = (
 )
 
 
-def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
-    # no rich at start-up: it costs as much as typer itself
+def _program(commands: Sequence[Callable[..., int]]) -> typer.Typer:
+    # no rich at start-up: it takes as long as typer itself
     program = typer.Typer(
         cls=Commands,
         rich_markup_mode=None,
@@ -122,7 +125,7 @@ def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     program.callback(invoke_without_command=True)(_root)
-    for command in of:
+    for command in commands:
         program.command(cls=Command)(command)
     return program
 
@@ -130,22 +133,22 @@ def _program(of: Sequence[Callable[..., int]]) -> typer.Typer:
 app = _program(_COMMANDS)
 
 
-def _needed(arguments: Sequence[str]) -> typer.Typer:
-    """The command that is named, where one is: typer takes milliseconds to make each."""
+def _program_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return a program with only the command that is named, if one is: typer takes milliseconds for each."""
     named = [command for command in _COMMANDS if arguments[:1] == [command.__name__]]
     return _program(named) if named else app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console script."""
-    warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code: not ours to print
+    """Run the command line and exit; the console script."""
+    warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code
     status = run(arguments)
-    _let_go()
+    _silence_closed_stdout()
     sys.exit(status)
 
 
-def _let_go() -> None:
-    """What cannot be printed has been told: Python would say so again, in its own words and with its own status."""
+def _silence_closed_stdout() -> None:
+    """If stdout is closed, silence Python's own 'Exception ignored' at exit; we reported the error already."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -154,15 +157,16 @@ def _let_go() -> None:
 
 def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # the caller closed it
+        if getattr(sys, name) is None:  # the caller closed the stream
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (for as long as we run)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a message never fails for a character
+            # a character that cannot be encoded must not make a message fail
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; its exit status."""
+    """Run one command line and return its exit status."""
     _prepare_streams()
     try:
         os.getcwd()
@@ -171,9 +175,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
-        status = _needed(given)(given, standalone_mode=False, prog_name="torchmigrate")
+        status = _program_for(given)(given, standalone_mode=False, prog_name="torchmigrate")
         sys.stdout.flush()
-        if status == Interrupted.status:  # typer's own way to end on Ctrl-C
+        if status == Interrupted.status:  # typer ends this way on Ctrl-C
             raise KeyboardInterrupt
         return int(status or 0)
     except UserError as error:
@@ -182,8 +186,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print(Interrupted("nothing was written"), file=sys.stderr)
         return Interrupted.status
-    except BrokenPipeError:  # `| head`
+    except BrokenPipeError:  # e.g. `| head`
         return 1
     except Exception as error:
-        print(told(error), file=sys.stderr)
+        print(explain_error(error), file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""What `--help` prints: one line for each option, in sections, so that a command fits a screen of 80 columns."""
+"""Lay out `--help`: a line for each option, in sections, so that a command fits a screen of 80 columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from torchmigrate.base.text import UserError, did_you_mean
 
-# parameters by section, commands by purpose; what is not named here comes last
+# parameters by section and commands by purpose; all others come last
 _SECTIONS = {
     "Run": ("names", "steps", "tolerance", "compare_files", "timeout", "count", "env", "tier", "python"),
     "Rewrite": ("dry_run", "interactive", "unsafe_fixes", "runtime", "style", "allow_dirty", "commit", "branch"),
@@ -24,7 +24,7 @@ _PURPOSES = {
     "Look up": ("explain", "rules", "catalog"),
     "Set up": ("config", "server"),
 }
-_OF_TYPER = {  # whose own words take two lines
+_OF_TYPER = {  # typer's own texts take two lines
     "install_completion": "Let <tab> complete commands and names.",
     "show_completion": "Print what that installs.",
 }
@@ -38,13 +38,13 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The program: its commands by purpose, the first one to try, and what a mistyped one may have meant."""
+    """The program's help, with commands by purpose; a mistyped command gets a suggestion."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         names = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
         width = max(map(len, names))
         formatter.write_paragraph()
-        for title, members in _parted(names, _PURPOSES, "More"):
+        for title, members in _group(names, _PURPOSES, "More"):
             rows = [(name.ljust(width), self.commands[name].get_short_help_str(80 - width)) for name in members]
             _write_section(title, rows, formatter)
         _write_options(self.get_params(ctx), formatter)
@@ -62,7 +62,7 @@ def _write_options(params: Iterable[Any], formatter: Any) -> None:
     width = max((len(left) for left, _ in rows.values()), default=0)
     arguments = {param.name for param in shown if param.param_type_name == "argument"}
     formatter.write_paragraph()
-    for title, names in _parted(rows, {"Arguments": arguments, **_SECTIONS}, "Options"):
+    for title, names in _group(rows, {"Arguments": arguments, **_SECTIONS}, "Options"):
         _write_section(title, [(rows[name][0].ljust(width), rows[name][1]) for name in names], formatter)
 
 
@@ -72,8 +72,8 @@ def _write_section(title: str, rows: list[tuple[str, str]], formatter: Any) -> N
         formatter.write_dl(rows)
 
 
-def _parted(names: Iterable[str], parts: Mapping[str, Iterable[str]], rest: str) -> Iterator[tuple[str, list[str]]]:
-    """Names under the titles of their parts, in the order of `parts`; titles without names are left out."""
+def _group(names: Iterable[str], parts: Mapping[str, Iterable[str]], rest: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names under the titles of their parts, in the order of `parts`; skip titles without names."""
     left = dict.fromkeys(names)
     for title, members in parts.items():
         if found := [name for name in members if name in left]:

@@ -1,4 +1,4 @@
-"""A bar on stderr for long work: on a terminal only, and only after a second."""
+"""Output of a run: the progress bar on stderr, colours, the report on stdout or in a file, notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ DELAY = 1.0
 
 
 class Progress:
-    """`with Progress() as progress: ...progress(done, total)`."""
+    """A progress bar on stderr, shown on a terminal after DELAY seconds.
+
+    `with Progress() as progress: ...progress(done, total)`
+    """
 
     def __init__(self, shown: bool = True) -> None:
         self._shown = shown and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -55,7 +58,7 @@ class Progress:
         self._bar.update(self._task, completed=done, total=total)
 
     def _start(self, total: int) -> None:
-        from rich.console import Console  # 45 ms, for long work only
+        from rich.console import Console  # takes 45 ms, so for long work only
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("files"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -65,11 +68,12 @@ class Progress:
 
 
 _NAMED = 5
-STANDING = ("sarif", "github", "gitlab", "junit")  # of files as they stand, as `check` sees them
+# formats that describe the files as they stand now, as `check` sees them
+STANDING = ("sarif", "github", "gitlab", "junit")
 
 
 def colours(stream: object) -> bool:
-    """NO_COLOR, then FORCE_COLOR, then a terminal that knows colours."""
+    """Return whether to use colours: as NO_COLOR says, else FORCE_COLOR, else on a terminal that knows colours."""
     if os.environ.get("NO_COLOR"):
         return False
     if forced := os.environ.get("FORCE_COLOR"):
@@ -78,7 +82,10 @@ def colours(stream: object) -> bool:
 
 
 def columns(stream: TextIO) -> int | None:
-    """Of a terminal, but for the last, at which some wrap; None for a pipe or a file."""
+    """Return the columns of a terminal, or None for a pipe or a file.
+
+    The last column is left out, because some terminals wrap there.
+    """
     if not stream.isatty():
         return None
     import shutil
@@ -87,7 +94,7 @@ def columns(stream: TextIO) -> int | None:
 
 
 def body(report: Report, request: Request, settings: Settings, facts: ProjectContext | None = None) -> Iterator[bytes]:
-    """What goes to stdout: the diff of a dry run, then the findings; or one document for another program."""
+    """Yield a report's bytes: a dry run's diff and the findings, or a document for another program."""
     if request.output_format.value == "diff":
         yield from _diff(report, request, settings.root, colour=False, terminal=False)
         return
@@ -144,7 +151,10 @@ def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
 
 
 def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: bool) -> Iterator[bytes]:
-    """A patch. On a terminal notebooks are for reading alone: their JSON is for programs, and may be one line."""
+    """Yield the diff of all files.
+
+    A notebook's JSON is a patch for programs and may be one long line; on a terminal only its readable diff is shown.
+    """
     base = report.here
     if not all(change.path.is_relative_to(base) for change in report.changed):
         base = root
@@ -162,7 +172,7 @@ def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: 
 
 
 def _folded(text: bytes) -> bytes:
-    """The helper is some hundred lines that are always the same: whoever looks wants the others."""
+    """Shorten the diff of a new helper: its hundreds of lines are always the same."""
     *head, rest = text.split(b"\n", 3)
     count = rest.count(b"\n")
     note = f"# {count:,} lines of torchmigrate's helper; -v shows them, and a pipe gets them"
@@ -178,7 +188,7 @@ def coloured(text: bytes) -> bytes:
 
 
 def details(report: Report) -> Iterator[str]:
-    """What `-v` adds on stderr."""
+    """Yield the lines that `-v` adds on stderr."""
     verb = "rewrote" if report.written else "would rewrite"
     for change in report.changed if report.command != "check" else ():
         rules = ", ".join(dict.fromkeys(finding.rule for finding in change.applied))
@@ -191,7 +201,7 @@ def details(report: Report) -> Iterator[str]:
 
 
 def unread(report: Report, verbose: bool) -> Iterator[str]:
-    """Why nothing was read, where no error says it."""
+    """Yield why nothing was read, if no error says so."""
     if report.read or report.others or report.failed:
         return
     if not report.skipped:
@@ -201,7 +211,10 @@ def unread(report: Report, verbose: bool) -> Iterator[str]:
 
 
 def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None) -> None:
-    """To stdout, or another stream, as bytes (a diff has the encodings of its files), or to a file in one step."""
+    """Write bytes to stdout or another stream, or to a file in one step; raises UserError.
+
+    Bytes, because a diff contains the encodings of its files.
+    """
     if file is not None:
         from torchmigrate.base import file_io
 

@@ -1,4 +1,4 @@
-"""The options of the commands as typer reads them, and what the shell offers for them on <tab>."""
+"""Options of the commands for typer, and their completions in the shell."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from typer import Argument, Option
 
 from torchmigrate.config.settings import Runtime, Style
 
-Offer = list[tuple[str, str]]  # a value, and what fish and zsh show beside it
+Offer = list[tuple[str, str]]  # values, each with the text that fish and zsh show beside it
 
 _SUMMARY = re.compile(r"""^summary\s*=\s*(["'])(.*)\1\s*$""", re.M)
 _NAME = re.compile(r'^name\s*=\s*"(torch[\w.]*)"\s*$', re.M)
 
 
 def names(incomplete: str) -> Offer:
-    """Packs and rules, the last of a list with commas."""
+    """Complete the last of a comma-separated list of packs and rules."""
     given, comma, last = incomplete.rpartition(",")
     return [(f"{given}{comma}{name}", help) for name, help in _starting(_packs_and_rules(), last)]
 
 
 def tested(incomplete: str) -> Offer:
-    """What `rules` takes."""
+    """Complete the arguments of `rules`."""
     return _starting([*_packs_and_rules(), ("test", "run the cases of rules")], incomplete)
 
 
 def explained(incomplete: str) -> Offer:
-    """Rules, and APIs once they are begun: there are too many to offer before."""
+    """Complete rules, and APIs once a letter is typed: there are too many to offer before."""
     offer = _starting(_rules(), incomplete)
     return [*offer, *apis(incomplete)] if incomplete else offer
 
 
 def apis(incomplete: str) -> Offer:
-    """Names of the catalog, as far as the next dot: `torch.cu` to `torch.cuda`, and to what begins so."""
+    """Complete names of the catalog up to the next dot: `torch.cu` to `torch.cuda` and others that begin so."""
     found = [name for name, _ in _starting(((name, "") for name in _apis()), incomplete)]
     near = [name for name in found if "." not in name[len(incomplete) :].lstrip(".")]
     return [(name, "") for name in near or found]
 
 
 def backends(incomplete: str) -> Offer:
-    """What `--backends` takes."""
+    """Complete `--backends`."""
     from torchmigrate.torch_api.backends import BACKENDS
 
     return _of_list(BACKENDS, incomplete)
 
 
 def catalog_backends(incomplete: str) -> Offer:
-    """What `catalog --backend` takes."""
+    """Complete `catalog --backend`."""
     from torchmigrate.torch_api.backends import COLUMNS
 
     return _of_list(COLUMNS, incomplete)
 
 
 def verified(incomplete: str) -> Offer:
-    """What `verify --backends` takes."""
+    """Complete `verify --backends`."""
     from torchmigrate.torch_api.backends import having
 
     return _of_list(having("verify"), incomplete)
@@ -80,7 +80,9 @@ def _packs_and_rules() -> Iterator[tuple[str, str]]:
 
 
 def _rules() -> Offer:
-    files = (path for root in _roots() for path in sorted(root.glob("*/*.toml")) if path.parent.name != "catalog")
+    from torchmigrate.rules import packs
+
+    files = (path for root in _roots() for path in sorted(root.glob("*/*.toml")) if packs.is_rule(path))
     return [(f"{path.parent.name}/{path.stem}", _first(_SUMMARY, path)) for path in files]
 
 
@@ -95,7 +97,7 @@ def _first(pattern: re.Pattern[str], path: Path) -> str:
 
 
 def _roots() -> list[Path]:
-    """Where rules are, those of the project among them. A settings file that is wrong is no matter here."""
+    """Return the folders of rules, including the project's; ignore an invalid settings file."""
     from torchmigrate.base.text import UserError
     from torchmigrate.config import config_file
     from torchmigrate.rules import packs
@@ -108,7 +110,7 @@ def _roots() -> list[Path]:
 
 
 class Format(str, Enum):
-    """How a report is laid out."""
+    """The formats of a report."""
 
     TEXT = "text"
     CONCISE = "concise"
@@ -153,7 +155,8 @@ Staged = Annotated[bool, Option("--staged", help="Only files staged for the next
 BaselineOption = Annotated[
     Path | None, Option("--baseline", metavar="FILE", help="Only findings that are not in FILE count.")
 ]
-NoBaseline = Annotated[Path | None, Option("--baseline", hidden=True)]  # to say that it is for `check`
+# rejected with the advice that it is for `check`
+NoBaseline = Annotated[Path | None, Option("--baseline", hidden=True)]
 WriteBaseline = Annotated[bool, Option("--write-baseline", help="Put today's findings into the --baseline FILE.")]
 StdinFilename = Annotated[Path | None, Option(metavar="P", help="The file that `-` stands in for. It need not exist.")]
 Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]
@@ -171,7 +174,7 @@ Branch = Annotated[str | None, Option(metavar="NAME", help="The same, on a new b
 
 
 class CatalogFormat(str, Enum):
-    """How the catalog is laid out."""
+    """The formats of the catalog."""
 
     TEXT = "text"
     MARKDOWN = "markdown"

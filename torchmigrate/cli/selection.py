@@ -1,4 +1,4 @@
-"""What a run was asked for, which options go together, and which files they choose."""
+"""The options of a run: whether they go together, and which files they choose."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asked for, beside the settings."""
+    """The options of the command line, except for settings."""
 
-    command: str  # check | apply | dry-run
+    command: str
     paths: tuple[Path, ...]
     output_format: Format
     output: Path | None
@@ -42,7 +42,7 @@ class Request:
     also: Sequence[str] | None = None
 
     def say(self, *lines: str) -> None:
-        """To stderr, unless `-q`."""
+        """Print lines to stderr, unless `-q` is given."""
         if lines and not self.quiet:
             print(*map(visible_lines, lines), sep="\n", file=sys.stderr)
 
@@ -56,7 +56,7 @@ def reads_stdin(request: Request) -> bool:
 
 
 def check(request: Request) -> None:
-    """Raises UserError for what does not go together."""
+    """Raise UserError for options that do not go together."""
     if request.baseline and request.command != "check":
         raise UserError(
             "--baseline is for `check`: `apply` rewrites what it can, old findings too",
@@ -93,7 +93,7 @@ def _check_stdin(request: Request) -> None:
 
 
 def selection(request: Request) -> Selection:
-    """The files that `--since` or `--staged` choose, said on stderr. Raises UserError."""
+    """Return the files that `--since` or `--staged` choose, and report them on stderr; raises UserError."""
     if request.since is None and not request.staged:
         return EVERYTHING
     option = "--staged" if request.staged else "--since"
@@ -118,19 +118,19 @@ def _repositories(paths: Sequence[Path], option: str) -> list[Repository]:
         repository = git_tree.repository(real if real.is_dir() else real.parent)
         if repository is None:
             raise UserError(
-                f"{option} asks git, and {_shown(path)} is in no git repository that can be read",
+                f"{option} asks git, and {_quote_path(path)} is in no git repository that can be read",
                 f"leave {option} out, or run it inside a repository",
             )
         found[repository.top] = repository
     return list(found.values())
 
 
-def _shown(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     return f"`{path}`" if str(path) != "." else "this directory"
 
 
 def _since(name: str, repository: Repository, request: Request) -> list[Path]:
-    """From where this branch left REV: what others did to REV since then is not this branch's change."""
+    """Return the files that this branch changed since it left REV, not those that others changed in REV."""
     commit = repository.commit(name)
     if commit is None:
         what = f"--since: git knows no commit `{shorten(name, 60)}` in {repository.top}"
@@ -150,7 +150,7 @@ def _way_out(name: str, repository: Repository) -> str:
 
 
 def _say_partial(request: Request, staged: Iterable[Path]) -> None:
-    """What is read is the file, not the index."""
+    """Note files that differ from their staged version: the file is read, not the index."""
     from torchmigrate.vcs import git_tree
 
     partial = [d.path for d in git_tree.dirty(list(staged))] if request.command != "apply" else []
@@ -161,7 +161,7 @@ def _say_partial(request: Request, staged: Iterable[Path]) -> None:
 
 
 def reports(request: Request) -> Iterator[Request]:
-    """The request for each report: that of `--output-format`, then those of `--also`. Raises UserError."""
+    """Yield a request for each report: that of `--output-format`, then those of `--also`; raises UserError."""
     from torchmigrate.cli.parameters import Format
 
     yield request

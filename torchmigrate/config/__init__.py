@@ -1,1 +1,1 @@
-"""Settings: the keys of `[tool.torchmigrate]`, the file that holds them, and the command line on top."""
+"""Read settings: the keys of `[tool.torchmigrate]`, the file that holds them, and the command line on top."""

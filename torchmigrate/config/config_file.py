@@ -1,4 +1,4 @@
-"""`[tool.torchmigrate]` and the command line -> frozen Settings. An unknown key is an error that says where."""
+"""Read `[tool.torchmigrate]` from a TOML file into Settings; errors name the file and the line of the key."""
 
 from __future__ import annotations
 
@@ -16,27 +16,34 @@ from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.config.settings import Settings
 
 TABLE = ("tool", "torchmigrate")
-LARGEST, SECONDS = 2_000_000, 10  # bytes of a configuration file, which take one or two seconds
+# limits of a configuration file: bytes, which take one or two seconds to read, and seconds of processor time
+LARGEST, SECONDS = 2_000_000, 10
 Places = Callable[[Sequence[str]], str]
 
 
 def common_parent(paths: Sequence[Path]) -> Path:
-    """The directory that holds all paths; a file counts as its directory. Symlinks resolved."""
+    """Return the deepest directory that contains all paths, with symlinks resolved.
+
+    A file counts as its directory. For paths on two Windows drives, it is the directory of the first one.
+    """
     real = [os.path.realpath(path) for path in paths or [Path()]]
     directories = [path if os.path.isdir(path) else os.path.dirname(path) for path in real]
     try:
         return Path(os.path.commonpath(directories))
-    except ValueError:  # two drives
+    except ValueError:  # paths on two drives
         return Path(directories[0])
 
 
 def find(start: Path) -> Path | None:
-    """The nearest pyproject.toml at or above `start`."""
+    """Return the nearest pyproject.toml in `start` or above it, or None."""
     return next((p for d in (start, *start.parents) if (p := d / "pyproject.toml").is_file()), None)
 
 
 def source(paths: Sequence[Path], config: Path | None = None, isolated: bool = False) -> tuple[Path, Path | None]:
-    """The root, and the file that settings for these paths come from. Raises UserError."""
+    """Return the root directory for these paths, and the configuration file to use, or None.
+
+    The root is the directory of the nearest pyproject.toml, also if `config` names another file. Raises UserError.
+    """
     start = common_parent(paths)
     nearest = find(start)
     root = nearest.parent if nearest else start
@@ -49,7 +56,11 @@ def source(paths: Sequence[Path], config: Path | None = None, isolated: bool = F
 
 
 def load(paths: Sequence[Path], config: Path | None = None, isolated: bool = False, **flags: object) -> Settings:
-    """Settings for these paths. `flags` (by field name) override the file; None means not given."""
+    """Return the settings for these paths.
+
+    `flags` are values of the command line by field name, which override those of the file; None means not given. Raises
+    UserError.
+    """
     root, file = source(paths, config, isolated)
     values = read(file, config is not None) if file else {}
     settings = replace(Settings(root=root), **values)
@@ -57,7 +68,10 @@ def load(paths: Sequence[Path], config: Path | None = None, isolated: bool = Fal
 
 
 def override(settings: Settings, **flags: object) -> Settings:
-    """Command-line values on top, checked as the file's are. An error names the option."""
+    """Return the settings with values of the command line, which are validated like those of a file.
+
+    Raises UserError, which names the option.
+    """
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return settings
@@ -74,20 +88,25 @@ def override(settings: Settings, **flags: object) -> Settings:
 
 
 def read(file: Path, chosen: bool = False) -> dict[str, Any]:
-    """The checked values of one file, by field name. pyproject.toml keeps them in `[tool.torchmigrate]`, which a file
-    that was `chosen` must have. Raises UserError."""
-    text, data = _parsed(file)
+    """Return the validated values of one configuration file, by field name.
+
+    A pyproject.toml holds them in `[tool.torchmigrate]`; that table must exist if the user has `chosen` the file
+    (`--config`). Raises UserError.
+    """
+    text, data = _parse(file)
     if file.name == "pyproject.toml" or "tool" in data:
         tool = data.get("tool", {})
         data = tool.get("torchmigrate") if isinstance(tool, dict) else None
         if data is None and chosen:
             raise UserError(f"{file}: there is no [tool.torchmigrate] in it", "--config wants a file with settings")
-    return _checked({} if data is None else data, file, text)
+    return _check_values({} if data is None else data, file, text)
 
 
-def _parsed(file: Path) -> tuple[str, Any]:
-    import tomllib  # here: a run without a configuration file does not pay for it
+def _parse(file: Path) -> tuple[str, Any]:
+    """Return a configuration file's text and data.
 
+    Raises UserError.
+    """
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
@@ -116,7 +135,7 @@ def _parsed(file: Path) -> tuple[str, Any]:
         ) from None
 
 
-def _checked(data: object, file: Path, text: str) -> dict[str, Any]:
+def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         what = f"{place(file, (), text)}: `torchmigrate` in `tool` must be a table"
         raise UserError(what, "write [tool.torchmigrate] above its keys")
@@ -127,7 +146,7 @@ def _checked(data: object, file: Path, text: str) -> dict[str, Any]:
     values = {}
     for key, value in data.items():
         if key not in KEYS:
-            raise UserError(f"{place(file, (key,), text)}: unknown key `{key}`", _way_out(key, value))
+            raise UserError(f"{place(file, (key,), text)}: unknown key `{key}`", _hint_for_key(key, value))
         try:
             values[key.replace("-", "_")] = check(key, value)
         except ValueError as error:
@@ -139,7 +158,7 @@ def _checked(data: object, file: Path, text: str) -> dict[str, Any]:
     return values
 
 
-def _way_out(key: str, value: object) -> str:
+def _hint_for_key(key: str, value: object) -> str:
     from torchmigrate.config.keys import KEYS
 
     if key == "torchmigrate" and isinstance(value, dict):
@@ -148,7 +167,7 @@ def _way_out(key: str, value: object) -> str:
 
 
 def toml(value: object) -> str:
-    """A value as TOML writes it."""
+    """Return a value as TOML text."""
     import json
 
     if isinstance(value, dict):
@@ -157,7 +176,7 @@ def toml(value: object) -> str:
 
 
 def has_settings(file: Path) -> bool:
-    """Whether a pyproject.toml has our table; one that cannot be read has none."""
+    """Return whether a pyproject.toml has the table `[tool.torchmigrate]`; an unreadable file has none."""
     try:
         return "tool.torchmigrate" in tables(file)
     except UserError:
@@ -165,16 +184,22 @@ def has_settings(file: Path) -> bool:
 
 
 def tables(file: Path) -> list[str]:
-    """The names of a file's tables and of those in `tool`. Raises UserError."""
-    data = _parsed(file)[1]
+    """Return the names of a file's top-level tables, and of those in `tool` (`tool.ruff`).
+
+    Raises UserError.
+    """
+    data = _parse(file)[1]
     tool = data.get("tool")
     return [*data, *(f"tool.{name}" for name in tool)] if isinstance(tool, dict) else [*data]
 
 
 def places(file: Path, text: str | None = None) -> Places:
-    """Gives `file:line` of a key of ours (a path: `per-file-ignores`, `tests/*`), else of what is nearest above it."""
+    """Return a function that gives `file:line` for the path of a key, such as (`per-file-ignores`, `tests/*`).
 
-    found = lines(_parsed(file)[0] if text is None else text)
+    If the file lacks the key, the function gives the line of the closest table or key above it. Raises UserError if
+    `text` is not given and the file cannot be read.
+    """
+    found = lines(_parse(file)[0] if text is None else text)
     above = TABLE if ("tool",) in found or file.name == "pyproject.toml" else ()
 
     def at(keys: Sequence[str]) -> str:
@@ -185,17 +210,17 @@ def places(file: Path, text: str | None = None) -> Places:
 
 
 def place(file: Path, keys: Sequence[str] = (), text: str | None = None) -> str:
-    """`file:line` of one key."""
+    """Return `file:line` of one key."""
     return places(file, text)(keys)
 
 
-_MOST = 2_000_000  # characters to parse, values over many lines again and again; what follows then has no place
+_MOST = 2_000_000  # characters to parse, counting a value of many lines once per line; keys beyond that get line 1
 
 Keys = tuple[str, ...]
 
 
 def lines(text: str) -> Mapping[Keys, int]:
-    """The first line of each table and key, by its full path, of text that is valid TOML."""
+    """Return the first line (1-based) of each table and key by its full path; `text` must be valid TOML."""
     found: dict[Keys, int] = {}
     table: Keys = ()
     for number, data, is_header in _statements(text):
@@ -207,14 +232,17 @@ def lines(text: str) -> Mapping[Keys, int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Each header and each `key = value` with the line that it begins on: the least text that is TOML by itself."""
+    """Yield (line, data, whether it is a header) of each header and each `key = value`.
+
+    Lines are joined until they are valid TOML on their own.
+    """
     start, held, spent = 0, "", 0
     for number, line in enumerate(text.split("\n"), 1):
         if not held:
             start = number
         held += line + "\n"
         if number > start and line.rstrip().endswith(",") and "#" not in line:
-            continue  # of a list: it does not end here
+            continue  # within a list, which does not end here
         spent += len(held)
         if spent > _MOST:
             return

@@ -1,4 +1,4 @@
-"""The keys of `[tool.torchmigrate]`: what each holds, and what people are told of it."""
+"""The keys of `[tool.torchmigrate]`: how each is validated, and how it is documented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = matching(rf"{_NAME}(?:/{_NAME})?", 'name packs or rules, as "device" or "
 
 
 class Key(NamedTuple):
-    """`about` is for editors and the documentation, as is the default; `examples` are what TOML gives."""
+    """One key; `about` and `default` are shown in editors and in the documentation, `examples` are example values."""
 
     kind: Kind
     about: str
@@ -37,7 +37,7 @@ def _exclusion(value: object) -> str:
     return globs.check(glob)
 
 
-def _helper(value: object) -> str:
+def _module_name(value: object) -> str:
     name = str(STRING(value))
     if not _is_dotted(name):
         module = name.removesuffix(".py").strip("./").replace("/", ".")
@@ -47,16 +47,16 @@ def _helper(value: object) -> str:
 
 
 def _is_dotted(name: str) -> bool:
-    """Whether `import` takes it."""
+    """Return whether `name` is a dotted module name that an `import` statement accepts."""
     return len(name) < 500 and all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
 
 
-# What they refuse, as far as a regular expression says it: backslashes, nothing but dots and slashes, `..` as a folder.
+# What `globs.check` refuses, as far as a regular expression can: backslashes, nothing but dots and slashes, `..`.
 _PATH = r"(?!\.\./)(?!.*/\.\./)(?=.*[^./\s])[^\\]+"
 _GLOB = Kind(_glob, {"type": "string", "pattern": f"^!?{_PATH}$"})
 _EXCLUSION = Kind(_exclusion, {"type": "string", "pattern": f"^(?!!){_PATH}$"})
 _LIBRARY = matching(r"[^\W\d]\w*", 'be the name of a top-level module, as "monai"')
-_MODULE = Kind(_helper, {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"})
+_MODULE = Kind(_module_name, {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"})
 
 KEYS: Mapping[str, Key] = {
     "select": Key(
@@ -127,5 +127,8 @@ KEYS: Mapping[str, Key] = {
 
 
 def check(name: str, value: object) -> Any:
-    """The value of a key, as Settings hold it. Raises ValueError."""
+    """Return the validated value of a key as Settings hold it.
+
+    Raises ValueError.
+    """
     return KEYS[name].kind(value)

@@ -1,4 +1,4 @@
-"""The settings of one run: the file's, with the command line's on top."""
+"""Settle the settings of one run: those of the file, with the command line's on top."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchmigrate.base.text import UserError
-from torchmigrate.config import config_file as config_
+from torchmigrate.config import config_file
 from torchmigrate.config.keys import check
 from torchmigrate.config.settings import Runtime, Style
 
@@ -35,12 +35,15 @@ def settings_for(
     runtime: Runtime | None = None,
     style: Style | None = None,
 ) -> Settings:
-    """The file's settings with the command line's on top. Raises UserError where they name no rule that there is."""
+    """Return the settings for these paths: the file's, with the values of the command line on top.
+
+    Raises UserError, also if a setting names a rule that does not exist.
+    """
     given = flags(select, ignore, torch, backends, unsafe_fixes, runtime, style)
-    settings = config_.load(paths, config, isolated, **given)
+    settings = config_file.load(paths, config, isolated, **given)
     extra = tuple(excluding(_from_root(glob.replace(os.sep, "/"), settings.root)) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
-    file = config_.source(paths, config, isolated)[1]
+    file = config_file.source(paths, config, isolated)[1]
     with pack_errors():
         check_folders(settings, file)
         check_names(settings, file, {"select": select, "ignore": ignore})
@@ -56,7 +59,7 @@ def flags(
     runtime: Runtime | None,
     style: Style | None,
 ) -> dict[str, Any]:
-    """The options that go over the file's settings, by their fields; None: not given."""
+    """Return the options that override the file's settings, by field name; None means not given."""
     names = {"select": split_names(select), "ignore": split_names(ignore), "backends": split_names(backends)}
     chosen = {"runtime": runtime.value if runtime else None, "style": style.value if style else None}
     return {**names, **chosen, "torch": torch, "unsafe_fixes": unsafe_fixes}
@@ -64,7 +67,7 @@ def flags(
 
 @contextmanager
 def pack_errors() -> Iterator[None]:
-    """A rule file's error is the user's to mend."""
+    """Turn the error of a rule file into a UserError."""
     from torchmigrate.rules.reader import PackError
 
     try:
@@ -75,19 +78,22 @@ def pack_errors() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Processes to use where nobody says how many."""
+    """Return the number of processes to use if the user does not say how many."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
-    """`--select a,b --select c`."""
+    """Split `--select a,b --select c` to its names; None if the option is not given."""
     if not values:
         return None
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
 
 
 def excluding(glob: str) -> str:
-    """Raises UserError for one that can exclude nothing."""
+    """Return a glob of `--exclude` unchanged.
+
+    Raises UserError if it can exclude nothing.
+    """
     try:
         check("extend-exclude", [glob])
     except ValueError as error:
@@ -97,7 +103,7 @@ def excluding(glob: str) -> str:
 
 
 def _from_root(glob: str, root: Path) -> str:
-    """A pattern with a slash is typed relative to the current directory and matched from the root."""
+    """Turn a pattern with a slash, typed relative to the current directory, into one relative to the root."""
     if glob.startswith("!") or "/" not in glob.rstrip("/"):
         return glob
     inside = os.path.relpath(os.path.join(os.path.realpath(os.curdir), glob), root).replace(os.sep, "/")
@@ -105,17 +111,23 @@ def _from_root(glob: str, root: Path) -> str:
 
 
 def check_folders(settings: Settings, file: Path | None) -> None:
-    """What `rule-paths` names must be there."""
+    """Check that the folders of `rule-paths` exist.
+
+    Raises UserError. `file` is the configuration file that names them.
+    """
     for folder in settings.rule_paths:
         if file and not folder.is_dir():
-            where = config_.place(file, ["rule-paths"])
+            where = config_file.place(file, ["rule-paths"])
             raise UserError(
                 f"{where}: `rule-paths` names {folder}, which is no folder", f"paths are relative to {file.parent}"
             )
 
 
 def check_names(settings: Settings, file: Path | None, typed: Mapping[str, Sequence[str] | None]) -> None:
-    """Names that no pack or rule has, and settings that leave none. Loads the rules only where names are given."""
+    """Check the names of packs and rules in the settings.
+
+    Raises UserError if a name is unknown, or if no rule is left. The rules are loaded only if there are names to check.
+    """
     named: dict[tuple[str, ...], tuple[str, ...]] = {("select",): settings.select, ("ignore",): settings.ignore}
     named |= {("per-file-ignores", glob): names for glob, names in settings.per_file_ignores.items()}
     if not any(named.values()):
@@ -125,23 +137,23 @@ def check_names(settings: Settings, file: Path | None, typed: Mapping[str, Seque
     ruleset = packs.load(settings.rule_paths, cases=False)
     for keys, names in named.items():
         if ruleset.unknown(names):
-            known(ruleset, names, f"--{keys[0]}" if typed.get(keys[0]) else _place(file, keys))
+            known(ruleset, names, f"--{keys[0]}" if typed.get(keys[0]) else _place_of_key(file, keys))
     if not ruleset.selected(settings.select, settings.ignore).rules:
         raise UserError("`select` and `ignore` leave no rule", "`torchmigrate config` shows where both come from")
 
 
-def _place(file: Path | None, keys: Sequence[str]) -> str:
-    assert file is not None  # who else named it?
-    return f"{config_.place(file, keys)}: `{keys[0]}`"
+def _place_of_key(file: Path | None, keys: Sequence[str]) -> str:
+    assert file is not None  # names that were not typed come from the file
+    return f"{config_file.place(file, keys)}: `{keys[0]}`"
 
 
 def known(ruleset: Ruleset, names: Sequence[str], where: str = "") -> None:
-    """Raises UserError for a name that no pack or rule has."""
+    """Check that each name is a pack or a rule, else raise UserError; `where` begins the message."""
     for name, near in ruleset.unknown(names).items():
         what = f"{where}: unknown rule or pack `{name}`" if where else f"unknown rule or pack `{name}`"
         raise UserError(what, f"did you mean `{near}`?" if near else "see `torchmigrate rules`")
 
 
 def read(name: str) -> bytes:
-    """The text of one: `config`, `pyproject`, `rule` or `catalog`."""
+    """Return the text of a JSON schema: `config`, `pyproject`, `rule` or `catalog`."""
     return resources.files("torchmigrate").joinpath("data", "schemas", f"{name}.json").read_bytes()

@@ -1,3 +1,5 @@
+"""The settings of one run."""
+
 from __future__ import annotations
 
 import os
@@ -17,7 +19,10 @@ EXCLUDE = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One run's settings. `root` is the directory of the nearest pyproject.toml, else the paths' common parent."""
+    """The settings of one run.
+
+    `root` is the directory of the nearest pyproject.toml, else the common parent of the paths.
+    """
 
     root: Path = Path()
     select: tuple[str, ...] = ()
@@ -37,18 +42,18 @@ class Settings:
     no_cache: bool = False
 
     def ignored_in(self, path: Path) -> tuple[str, ...]:
-        """Names of packs and rules that `per-file-ignores` switches off in this file."""
+        """Return the names of packs and rules that `per-file-ignores` switches off in this file."""
         return tuple(name for names in self.ignores_of(path).values() for name in names)
 
     def ignores_of(self, path: Path) -> Mapping[str, tuple[str, ...]]:
-        """The entries of `per-file-ignores` that speak of this file; `!glob` speaks of all but those."""
+        """Return the entries of `per-file-ignores` for this file; `!glob` applies where it does not match."""
         if not self.per_file_ignores:
             return {}
         inside = os.path.relpath(path, self.root).replace(os.sep, "/")
-        return {glob: names for glob, names in self.per_file_ignores.items() if _speaks_of(glob, inside)}
+        return {glob: names for glob, names in self.per_file_ignores.items() if _applies_to(glob, inside)}
 
 
-def _speaks_of(glob: str, inside: str) -> bool:
+def _applies_to(glob: str, inside: str) -> bool:
     return bool(Globs((glob.removeprefix("!"),)).match(inside)) is not glob.startswith("!")
 
 

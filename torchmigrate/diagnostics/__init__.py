@@ -1,1 +1,1 @@
-"""What is found: findings with their fixes, the result of a file, and comments that suppress findings."""
+"""Hold findings with their fixes, the result of one file, and the comments that suppress findings."""

@@ -1,4 +1,4 @@
-"""A finding: one place that a rule speaks about, with the fix that it offers; and the result of one file."""
+"""A finding is one place that a rule reports, with the fix that it offers; a result is what happened to one file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from torchmigrate.source.edits import Edit, Occupied
 
 
 class Safety(str, Enum):
-    """How sure a fix is (design: safe = nothing observable changes on CUDA)."""
+    """How sure a fix is; a safe one changes nothing observable on CUDA.
+
+    A display finding is reported only and never rewritten.
+    """
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -22,10 +25,11 @@ class Safety(str, Enum):
 
 
 class Status(str, Enum):
-    """What became of a finding.
+    """The state of a finding after the run.
 
-    HELD: unsafe and not asked for. DROPPED: it overlapped another. LEFT: right as it is (a portable ladder, a guard
-    over what only NVIDIA has), told with -v and in json, no finding for exit statuses. KNOWN: in the baseline.
+    HELD: its fix is unsafe, and unsafe fixes were not asked for. DROPPED: its fix overlapped another one. LEFT: the
+    code is right as it is (a portable device selection, a guard over NVIDIA-only code); it is shown with -v and in
+    JSON, and does not count for exit statuses. KNOWN: it is in the baseline.
     """
 
     OPEN = "open"
@@ -39,7 +43,7 @@ class Status(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Edits that are applied together or not at all, and the bindings they need (`accel`, `accel.Event`, `torch`)."""
+    """Edits that are applied together or not at all, and the names they need (`accel`, `accel.Event`, `torch`)."""
 
     edits: tuple[Edit, ...]
     safety: Safety
@@ -48,7 +52,11 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that a rule speaks about. `line` is 1-based, `column` 1-based in characters; `cell` is a notebook's."""
+    """One place that a rule reports.
+
+    `start` and `end` are byte offsets in the UTF-8 text; lines and columns are 1-based, columns in characters. In a
+    notebook, `cell` is the number of the cell, and lines count from its beginning.
+    """
 
     rule: str
     safety: Safety
@@ -64,15 +72,17 @@ class Finding:
     end_column: int = 0
     cell: int | None = None
     see: str = ""
-    blocks: bool = False  # NVIDIA-only: the guarded region that holds it stays as it is
-    follows: bool = False  # a device-type test: rewritten only together with something that it guards
+    blocks: bool = False  # NVIDIA-only code: the guarded region around it stays as it is
+    guards: str = ""  # the rule says so: a "test" or a "choice" of a device, which guards code
+    follows: bool = False  # a test of the device type: rewritten only together with code that it guards
 
     def with_status(self, status: Status) -> Finding:
+        """Return a copy with another status."""
         return replace(self, status=status)
 
 
 def choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Split fixable findings, in order of preference, into those that fit together and those that collide."""
+    """Split fixable findings, in order of preference, into those whose edits fit together and those that collide."""
     taken = Occupied()
     chosen: list[Finding] = []
     dropped: list[Finding] = []
@@ -84,31 +94,34 @@ def choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Nothing to rewrite; `findings` may still need a person."""
+    """A file that is not rewritten; its `findings` may still need a person."""
 
     path: Path
     findings: tuple[Finding, ...] = ()
-    text: bytes | None = None  # what was read, where that is not what the file holds
+    text: bytes | None = None  # the text that was analysed, if it differs from the file on disk
     unread: str = ""  # what is wrong with cells that were not read
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """`before` and `after` are the file's bytes; `applied` were rewritten (positions in `before`), `findings` remain
-    (positions in `after`)."""
+    """A file that is rewritten.
+
+    `before` and `after` are its bytes. `applied` were fixed (positions in `before`), `findings` remain (positions in
+    `after`).
+    """
 
     path: Path
     before: bytes
     after: bytes
     applied: tuple[Finding, ...]
     findings: tuple[Finding, ...] = ()
-    new: bool = False  # a file that did not exist: the vendored helper
+    new: bool = False  # the file did not exist: the vendored helper
     unread: str = ""  # what is wrong with cells that were not read
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Not looked at, by the user's wish (excluded, `skip-file`)."""
+    """A file that was not analysed because the user asked for that (excluded, `skip-file`)."""
 
     path: Path
     reason: str
@@ -116,7 +129,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Could not be read, parsed or rewritten: exit status 2."""
+    """A file that could not be read, parsed or rewritten; the exit status is 2."""
 
     path: Path
     error: str
@@ -126,7 +139,7 @@ FileResult = Unchanged | Changed | Skipped | Failed
 
 
 def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
-    """Files that could not be read, and those of which a part could not."""
+    """Yield files that could not be read, and those of which a part (cells) could not."""
     for result in results:
         if isinstance(result, Failed):
             yield result
@@ -135,7 +148,10 @@ def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
 
 
 def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Finding]:
-    """Findings of a text after `edit`, which stands on this line, inserted whole lines or a part of that one."""
+    """Move findings to where they stand after `edit` was applied.
+
+    `edit` is an insertion on the 1-based `line`, of whole lines or of text within that line.
+    """
     lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
     for f in findings:
         if f.start < edit.start:
@@ -150,13 +166,17 @@ def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Find
 
 @dataclass(frozen=True)
 class SourceLines:
-    """The source lines of one result: positions are in `after`, or in the file where nothing was rewritten."""
+    """Gives the source lines of findings of one file.
+
+    Positions refer to `before` of a rewritten file if `before` is set, else to `after`; for other files, to the text
+    that was analysed.
+    """
 
     result: FileResult
     before: bool
 
     @cached_property
-    def _raw(self) -> bytes:
+    def _bytes(self) -> bytes:
         if isinstance(self.result, Changed):
             return self.result.before if self.before else self.result.after
         if isinstance(self.result, Unchanged) and self.result.text is not None:
@@ -167,39 +187,40 @@ class SourceLines:
             return b""
 
     @cached_property
-    def _module(self) -> list[str]:
+    def _file_lines(self) -> list[str]:
         from torchmigrate.source import encoding
 
         try:
-            return split_lines(encoding.decode(self._raw).text)
+            return split_lines(encoding.decode(self._bytes).text)
         except encoding.UnreadableSource:
             return []
 
     @cached_property
-    def _cells(self) -> list[list[str]]:
+    def _cell_lines(self) -> list[list[str]]:
         try:
-            return [split_lines("".join(cell["source"])) for cell in json.loads(self._raw)["cells"]]
+            return [split_lines("".join(cell["source"])) for cell in json.loads(self._bytes)["cells"]]
         except (ValueError, KeyError, TypeError):
             return []
 
     def line(self, finding: Finding) -> str | None:
+        """Return the first line of a finding, or None if it cannot be read."""
         return next((line for number, line in self.around(finding, 0) if number == finding.line), None)
 
     def around(self, finding: Finding, more: int) -> list[tuple[int, str]]:
-        """The line of a finding and so many on each side, of the same cell, with their numbers."""
+        """Return the numbered first line of a finding and up to `more` lines on each side, all in the same cell."""
         if finding.cell is None:
-            found = self._module
+            found = self._file_lines
         else:
-            found = self._cells[finding.cell - 1] if finding.cell <= len(self._cells) else []
+            found = self._cell_lines[finding.cell - 1] if finding.cell <= len(self._cell_lines) else []
         near = range(max(1, finding.line - more), min(len(found), finding.line + more) + 1)
         return [(number, found[number - 1].rstrip()) for number in near]
 
-    def own(self, finding: Finding) -> list[str]:
-        """All lines of a finding."""
+    def lines_of(self, finding: Finding) -> list[str]:
+        """Return all lines of a finding."""
         more = max(finding.line, finding.end_line) - finding.line
         return [line for number, line in self.around(finding, more) if number >= finding.line]
 
 
 def split_lines(text: str) -> list[str]:
-    """As Python counts them: form feeds end none."""
+    """Split a text at \\n, \\r\\n and \\r, as Python counts lines; form feeds end none."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

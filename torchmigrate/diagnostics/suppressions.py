@@ -1,4 +1,4 @@
-"""`# torchmigrate: ignore[rule] reason` and `# torchmigrate: skip-file`: what they cover, and which are of no use."""
+"""Comments that suppress findings (`# torchmigrate: ignore[rule]`, `skip-file`): what they cover, which are unused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Span = tuple[int, int]  # first and last line
 
 @dataclass(slots=True)
 class Ignore:
-    """One name of one comment. `covers` are the lines it speaks for."""
+    """One name of one `ignore` comment; `covers` are the lines to which it applies."""
 
     line: int
     name: str
@@ -36,15 +36,18 @@ class Ignore:
 
 @dataclass
 class Suppressions:
-    """The comments of one module. `status` remembers what was of use."""
+    """The suppression comments of one file.
+
+    `malformed` has (line, name, why) of comments that were not understood.
+    """
 
     skip_file: bool = False
     ignores: list[Ignore] = field(default_factory=list)
     malformed: list[tuple[int, str, str]] = field(default_factory=list)
 
     def status(self, rule_id: str, line: int) -> bool:
-        """Is a finding of this rule on this line suppressed?"""
-        names = {rule_id, rule_id.partition("/")[0]}  # the rule's own name, or its pack's
+        """Return whether a finding of this rule on this line is suppressed, and mark the comments as used."""
+        names = {rule_id, rule_id.partition("/")[0]}  # a comment may name the rule or its pack
         found = [i for name in names for i in self._by_line.get(line, {}).get(name, ())]
         for ignore in found:
             ignore.used = True
@@ -52,7 +55,7 @@ class Suppressions:
 
     @cached_property
     def _by_line(self) -> dict[int, dict[str, list[Ignore]]]:
-        """By line and name; lines of one statement share what is said of it."""
+        """Return the comments by line and name; the lines of one statement share a table."""
         said: dict[Span, dict[str, list[Ignore]]] = {}
         for ignore in self.ignores:
             said.setdefault(ignore.covers, {}).setdefault(ignore.name, []).append(ignore)
@@ -60,15 +63,18 @@ class Suppressions:
         for (first, last), names in said.items():
             for line in range(first, last + 1):
                 known = found.setdefault(line, names)
-                if known is not names:  # two statements on a line
+                if known is not names:  # the line belongs to two statements
                     found[line] = {n: [*known.get(n, ()), *names.get(n, ())] for n in {*known, *names}}
         return found
 
     def unused(
         self, known: Collection[str] | None = None, active: Collection[str] | None = None
     ) -> list[tuple[int, str, str]]:
-        """(line, name, why) of comments that are no use. With `known`, names that are no rule are told from idle ones;
-        with `active`, rules that this run does not look at are not blamed."""
+        """Return (line, name, why) of comments that have no effect.
+
+        With `known`, names of no rule or pack are reported as such. With `active`, comments for rules that this run
+        does not apply are not reported.
+        """
         found = list(self.malformed)
         for ignore in self.ignores:
             if known is not None and ignore.name not in known:
@@ -80,65 +86,79 @@ class Suppressions:
 
 
 class Lines:
-    """The lines of statements, to be asked of which a comment speaks."""
+    """The line spans of statements, to find the statement to which a comment applies."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        # a one-line `if x: y` and its body start on one line: the longer counts
-        self._last: dict[int, int] = {}
+        # the one-line `if x: y` and its body start on the same line: the longer span counts
+        self._last_line: dict[int, int] = {}
         for first, last in spans:
-            self._last[first] = max(last, self._last.get(first, last))
-        self._firsts = sorted(self._last)
-        self._reach = list(accumulate((self._last[first] for first in self._firsts), max))
+            self._last_line[first] = max(last, self._last_line.get(first, last))
+        self._firsts = sorted(self._last_line)
+        self._reach = list(accumulate((self._last_line[first] for first in self._firsts), max))
 
     def hold(self, line: int) -> bool:
+        """Return whether a statement covers this line."""
         at = bisect_right(self._firsts, line)
         return at > 0 and self._reach[at - 1] >= line
 
     def covered(self, line: int, inside: bool) -> Span:
-        """The innermost statement that the comment is part of; for a comment between statements, the next one."""
+        """Return the lines to which a comment applies.
+
+        These are the lines of the innermost statement around the comment if it stands `inside` one, else those of the
+        next statement.
+        """
         at = bisect_right(self._firsts, line)
         first = self._firsts[at] if at < len(self._firsts) and not inside else line
         while inside and at > 0 and self._reach[at - 1] >= line:
             at -= 1
-            if self._last[self._firsts[at]] >= line:
+            if self._last_line[self._firsts[at]] >= line:
                 first = self._firsts[at]
                 break
-        return first, self._last.get(first, line)
+        return first, self._last_line.get(first, line)
 
 
 _NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`"
 
 
 def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
-    """The comments of a module. A file without the mark costs one `in`."""
+    """Return the suppression comments of a Python file.
+
+    A file without the word "torchmigrate:" is not parsed.
+    """
     found = Suppressions()
     if MARK not in source.utf8:
         return found
     spans = cache(lambda: Lines(_spans(tree or ast.parse(source.text))))
     for line, inside, text in _comments(source):
-        _note(found, line, inside, text, spans)
+        _add_comment(found, line, inside, text, spans)
     return found
 
 
 def place(source: Source, line: int) -> int:
-    """Above which line a comment covers what stands on this one. Raises SyntaxError."""
+    """Return the line above which a comment must be inserted to cover this line.
+
+    Raises SyntaxError.
+    """
     return Lines(_spans(ast.parse(source.utf8))).covered(line, True)[0]
 
 
 def find_in_text(file: TextFile) -> Suppressions:
-    """The same of a file that is not Python: a line with its continuations is its statement."""
+    """Return the suppression comments of a file that is not Python.
+
+    A line with its continuations counts as a statement.
+    """
     found = Suppressions()
     if MARK.decode() not in file.text:
         return found
     spans = Lines(file.spans)
     for offset, text in file.comments:
         line = file.position(offset)[0]
-        _note(found, line, spans.hold(line), text, lambda: spans)
+        _add_comment(found, line, spans.hold(line), text, lambda: spans)
     return found
 
 
-def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines]) -> None:
-    """Add what one comment says."""
+def _add_comment(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines]) -> None:
+    """Add what one comment says to `found`."""
     match = _DIRECTIVE.match(text)
     if match is None:
         return
@@ -155,11 +175,11 @@ def _note(found: Suppressions, line: int, inside: bool, text: str, spans: Callab
 
 
 def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
-    """(line, within a statement, text) of each comment; a string that holds one is none."""
+    """Yield (line, whether it stands inside a statement, text) of each comment; strings are not comments."""
     import io
-    import tokenize  # here: most files have no such comment
+    import tokenize  # imported here, as most files have no such comment
 
-    # `ast` takes \r and \r\n for line ends, and so must this
+    # count \r and \r\n as line ends, as `ast` does
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
     depth = 0
     try:
@@ -174,19 +194,19 @@ def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
 
 
 def _spans(tree: ast.AST) -> list[Span]:
-    """The lines of each logical statement: its header only, where it holds others."""
+    """Return the lines of each logical statement: only its header if it contains other statements."""
     nodes = (n for n in ast.walk(tree) if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case)))
-    return [(_first(node), _last(node)) for node in nodes]
+    return [(_first_line(node), _last_line(node)) for node in nodes]
 
 
-def _first(node: ast.AST) -> int:
-    """A `case` has no line of its own, a decorated definition begins at its decorators."""
+def _first_line(node: ast.AST) -> int:
+    """Return the line on which a node begins, decorators included; a `case` begins with its pattern."""
     own = node.pattern if isinstance(node, ast.match_case) else node
     return min(n.lineno for n in (own, *getattr(node, "decorator_list", ())) if isinstance(n, _PLACED))
 
 
-def _last(node: ast.AST) -> int:
+def _last_line(node: ast.AST) -> int:
     inner = getattr(node, "cases", None) or getattr(node, "body", None)
     if inner:
-        return max(_first(node), _first(inner[0]) - 1)
-    return getattr(node, "end_lineno", None) or _first(node)
+        return max(_first_line(node), _first_line(inner[0]) - 1)
+    return getattr(node, "end_lineno", None) or _first_line(node)

@@ -1,1 +1,1 @@
-"""All files of a run: plan, workers, plans kept for the next run, cases of rules."""
+"""Plan a run over all files: processes, the plan cache, steps for commits and questions, and the cases of rules."""

@@ -1,4 +1,4 @@
-"""Runs the cases that stand in rule files: `rules test DIR` and our own tests, plain and in other shapes of file."""
+"""Run the test cases of rule files, plain and in other shapes of file, for `rules test DIR` and our own tests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import decode
 
 Shape = Callable[[str], bytes]
-_NEW = ">=2.13"
+_NEWEST_TORCH = ">=2.13"
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFailure:
-    """A case that does not hold; `line` is that of its `[[case]]`."""
+    """A case that does not hold; `line` is that of its `[[case]]` header."""
 
     rule: str
     title: str
@@ -33,8 +33,11 @@ class CaseFailure:
     message: str
 
 
-def _indented(text: str) -> bytes:
-    """All but the imports at the head as the body of an `if`; code that is no Python stays as it is."""
+def _indent(text: str) -> bytes:
+    """Return code whose statements after the leading imports are the body of an `if`.
+
+    Code that is not valid Python stays as it is.
+    """
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
@@ -52,14 +55,17 @@ SHAPES: Mapping[str, Shape] = {
     "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
     "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
     "no final newline": lambda text: text.removesuffix("\n").encode(),
-    "indented": _indented,
+    "indented": _indent,
     "tabs": lambda text: text.replace("    ", "\t").encode(),
 }
 
 
 def check_cases(ruleset: Ruleset, only: Collection[str] | None = None) -> list[CaseFailure]:
-    """Every case (of `only` these rules), alone and with all rules on, twice (idempotence), in every shape. `todo`
-    cases must fail."""
+    """Run every case, or those of the rules in `only`, and return the failures.
+
+    A case runs with its rule alone and with all rules, in every shape of file, and twice, as a second run must change
+    nothing. `todo` cases must fail.
+    """
     everything = dispatch_table(ruleset)
     failures: list[CaseFailure] = []
     for rule in (r for r in ruleset.rules.values() if only is None or r.id in only):
@@ -77,6 +83,7 @@ def _tables(case: Case, alone: DispatchTable, everything: DispatchTable) -> dict
 def check_case(
     rule: Rule, case: Case, tables: Mapping[str, DispatchTable], shapes: Mapping[str, Shape]
 ) -> Iterator[CaseFailure]:
+    """Yield the failure of one case, if it has one, with each of the tables and in each of the shapes."""
     found = [
         f"{how}, {name}: {why}"
         for how, t in tables.items()
@@ -90,6 +97,7 @@ def check_case(
 
 
 def _run(rule: Rule, case: Case, rules: DispatchTable, shape: Shape, native: str | None = None) -> str | None:
+    """Return why a case fails, or None; `native` is the expected result in native style."""
     if case.file:
         return _run_text(rule, case, rules, shape)
     before = shape(case.before.lstrip("\n"))
@@ -114,9 +122,9 @@ def _run(rule: Rule, case: Case, rules: DispatchTable, shape: Shape, native: str
 
 
 def _run_text(rule: Rule, case: Case, rules: DispatchTable, shape: Shape) -> str | None:
-    """A file that is not Python; nothing of it may change, so there is nothing to compare but the finding."""
+    """Return why a case of a text rule fails, or None; text rules rewrite nothing, so only the finding is compared."""
     if shape in (SHAPES["indented"], SHAPES["tabs"]):
-        return None  # as Python has them
+        return None  # shapes of Python code only
     raw = shape(case.before.lstrip("\n"))
     found = rules.texts.inspect(Path("/", case.file), raw)
     return _wrong_finding(rule, case, found.findings if isinstance(found, Unchanged) else ())
@@ -133,10 +141,13 @@ def _wrong_finding(rule: Rule, case: Case, findings: Sequence[Finding]) -> str |
 def migrate(
     raw: bytes, rules: DispatchTable, unsafe: bool = False, style: str = "helper"
 ) -> tuple[bytes, list[Finding]]:
-    """One file alone, as a script, helper import included; in native style for the newest torch."""
+    """Rewrite one file on its own, as a script, and add its imports; return the new bytes and the remaining findings.
+
+    In native style, the project's torch is the newest one.
+    """
     source = decode(raw)
     settings = Settings(unsafe_fixes=unsafe, style=style)
-    torch = _NEW if style == "native" else None
+    torch = _NEWEST_TORCH if style == "native" else None
     facts = ProjectContext(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
     outcome = rewrite(Path("/case.py"), source, rules, facts)
     text = replace(source, utf8=outcome.text)

@@ -1,4 +1,7 @@
-"""A run's rewrite as the questions of `apply -i`: what belongs together is one, and the answers make the plan anew."""
+"""Divide a plan into the questions of `apply -i`, and make the plan anew from the answers.
+
+Findings that belong together are one question.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Accepted = Mapping[str, frozenset[Key]]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Findings of a file that are rewritten together or not at all, in order."""
+    """Findings of a file that are fixed together or not at all, in order."""
 
     findings: tuple[Finding, ...]
 
@@ -37,70 +40,74 @@ class Group:
 
 
 class Choices:
-    """What a run would do to its files, for some of its findings alone."""
+    """Divides the changes of a run into groups, and rewrites files with only the accepted findings."""
 
     def __init__(self, facts: ProjectContext, ruleset: Ruleset) -> None:
         self.facts, self.ruleset = facts, ruleset
-        facts.index  # noqa: B018 (worked out once, for all that follows)
+        facts.index  # noqa: B018 (computed once, for all copies)
 
     def groups(self, change: Changed) -> list[Group]:
-        """The questions about one file: a guarded region is one, and so are findings that lie in each other."""
+        """Return the questions about one file: guarded regions, and findings that overlap, are one group each."""
         book = notebook.split(change.before) if change.path.suffix == ".ipynb" else None
         module = SemanticModel(change.path, book.source if book else encoding.decode(change.before), self.facts)
         found = inspect(module, Worker(self.ruleset, self.facts).rules(change.path), self.facts)
         members = [{i for i, f in enumerate(change.applied) if r.holds(f)} for r in regions(module, found)]
-        members += [{i, j} for i, j in _touching(change.applied)]
-        joined = sorted(_joined(len(change.applied), members), key=min)
+        members += [{i, j} for i, j in _overlapping_pairs(change.applied)]
+        joined = sorted(_connected(len(change.applied), members), key=min)
         groups = [Group(tuple(change.applied[i] for i in sorted(group))) for group in joined]
         return sorted(groups, key=lambda group: min(finding.start for finding in group.findings))
 
     def step(self, change: Changed, before: frozenset[Key], group: Group) -> Changed | None:
-        """What accepting the group changes in a file where `before` is accepted; None where that is nothing."""
-        old, new = self._text(change, before), self._text(change, before | group.keys)
+        """Return the change that accepting `group` adds to a file whose findings `before` are accepted, or None."""
+        old, new = self._text_with(change, before), self._text_with(change, before | group.keys)
         return Changed(change.path, old, new, group.findings) if old != new else None
 
-    def _text(self, change: Changed, keys: frozenset[Key]) -> bytes:
-        result, _ = self._done(change, {str(change.path): keys})
+    def _text_with(self, change: Changed, keys: frozenset[Key]) -> bytes:
+        result, _ = self._rewrite(change, {str(change.path): keys})
         return result.after if isinstance(result, Changed) else change.before
 
-    def _done(self, change: Changed, accepted: Accepted) -> Done:
+    def _rewrite(self, change: Changed, accepted: Accepted) -> Done:
         return Worker(self.ruleset, self.narrowed(accepted))(Job(str(change.path), change.before, "apply"))
 
     def narrowed(self, accepted: Accepted) -> ProjectContext:
-        facts = copy.copy(self.facts)  # with what is worked out already
+        """Return the project context in which only the accepted findings are fixed."""
+        facts = copy.copy(self.facts)  # keeps the import graph
         facts.accepted = accepted
         return facts
 
     def results(self, planned: Sequence[FileResult], accepted: Accepted) -> list[FileResult]:
-        """The plan with what was accepted alone, its imports and the helper where these need them."""
+        """Return the plan with only the accepted findings fixed, and the imports and the helper that these need."""
         vendored = Vendored(self.narrowed(accepted))
         out: list[FileResult] = []
         for result in planned:
             if not isinstance(result, Changed):
                 out.append(result)
             elif result.applied:
-                out.append(_offered(_bound(vendored, *self._done(result, accepted))))
-        once = {result.path: result for result in vendored.completed(out)}  # the helper may be in both
+                out.append(_with_declined_open(_add_imports(vendored, *self._rewrite(result, accepted))))
+        once = {result.path: result for result in vendored.completed(out)}  # the helper may occur twice
         return sorted(once.values(), key=lambda r: str(r.path))
 
 
-def _bound(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
+def _add_imports(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
+    """Add the imports that a rewritten file lacks."""
     return vendored.bind(result, lacks) if lacks else vendored.keep(result)  # type: ignore[arg-type]
 
 
-def _offered(result: FileResult) -> FileResult:
-    """A safe fix that was not wanted is open, as for `check`; not an unsafe one held back."""
+def _with_declined_open(result: FileResult) -> FileResult:
+    """Reopen the safe fixes that the user declined, so that they are reported as by `check`."""
     if not isinstance(result, (Changed, Unchanged)):
         return result
-    return replace(result, findings=tuple(map(_open, result.findings)))
+    return replace(result, findings=tuple(map(_reopen_safe, result.findings)))
 
 
-def _open(finding: Finding) -> Finding:
+def _reopen_safe(finding: Finding) -> Finding:
+    """Return the finding as open if its fix is safe and was held back."""
     safe = finding.fix is not None and finding.fix.safety is Safety.SAFE
     return finding.with_status(Status.OPEN) if safe and finding.status is Status.HELD else finding
 
 
-def _touching(findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+def _overlapping_pairs(findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of findings (by index) that overlap or begin at the same place."""
     ordered = sorted(range(len(findings)), key=lambda i: (findings[i].start, -findings[i].end))
     for at, i in enumerate(ordered):
         for j in ordered[at + 1 :]:
@@ -109,8 +116,8 @@ def _touching(findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
             yield i, j
 
 
-def _joined(count: int, members: Sequence[set[int]]) -> list[set[int]]:
-    """Connected components."""
+def _connected(count: int, members: Sequence[set[int]]) -> list[set[int]]:
+    """Return the connected components of `count` members, given sets of members that belong together."""
     home = {i: {i} for i in range(count)}
     for group in members:
         union = set().union(*(home[i] for i in group))
@@ -120,5 +127,5 @@ def _joined(count: int, members: Sequence[set[int]]) -> list[set[int]]:
 
 
 def answered(groups: Mapping[Path, frozenset[Key]]) -> Accepted:
-    """What had a yes, as rewrite.py looks it up."""
+    """Return the accepted findings by path, in the form of `ProjectContext.accepted`."""
     return {str(path): keys for path, keys in groups.items()}

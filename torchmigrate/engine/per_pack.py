@@ -1,7 +1,7 @@
-"""A run's rewrite in steps, one for each pack: what every commit of `apply --commit` holds, and what it says.
+"""Divide a run into one step per pack: the content and the message of every commit of `apply --commit`.
 
-Each step is what the run would give if only the fixes of the packs so far were applied. All rules still look: a guarded
-region that needs a fix of a later pack, or holds what only NVIDIA has, waits for that pack, whole.
+Each step is what the run would give if only the fixes of the packs so far were applied. All rules still take part: a
+guarded region that needs a fix of a later pack, or contains NVIDIA-only code, waits as a whole for that pack.
 """
 
 from __future__ import annotations
@@ -18,27 +18,15 @@ from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.helper.vendoring import Vendored
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.rules.model import Rule, Ruleset
+from torchmigrate.rules.model import Pack, Rule, Ruleset
+from torchmigrate.rules.packs import load_pack
 
-_SUBJECTS = {
-    "amp": "Run mixed precision on the device that is there",
-    "backends": "Set backend switches only where they exist",
-    "compile": "Ask for CUDA graphs only on CUDA",
-    "dataloader": "Pin memory only where that helps",
-    "device": "Choose the device that is there instead of CUDA",
-    "distributed": "Choose the collective backend by the device",
-    "memory": "Ask the device that is there about its memory",
-    "profiler": "Profile the device that is there",
-    "random": "Seed the device that is there",
-    "stream": "Synchronize and time on the device that is there",
-    "tensor_type": "Make tensors by dtype and device, not by CUDA types",
-}
 _WIDTH = 72
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One commit: whole new bytes by real path, and its message."""
+    """One commit: the new content of files by real path, and its message."""
 
     files: Mapping[Path, bytes]
     message: str
@@ -50,7 +38,7 @@ class Step:
 
 @dataclass(slots=True)
 class _State:
-    """A file between steps."""
+    """The content of a file after the last step, and how often each rule was applied to it."""
 
     content: bytes
     rules: Counter[str] = field(default_factory=Counter)
@@ -59,18 +47,24 @@ class _State:
 def steps(
     changes: Sequence[Changed], helpers: Mapping[Path, bytes], facts: ProjectContext, ruleset: Ruleset
 ) -> list[Step]:
-    """The helper's files first, then the packs in order, `device` before the others; a pack that changes nothing by
-    then has no step. After the last one every file is as `changes` has it."""
+    """Return the commits of a run: the helper's files first, then the packs in their order. A pack that changes nothing
+    by then has no step. After the last step every file is as `changes` has it."""
     rewritten = [change for change in changes if change.applied]
-    out = [Step(helpers, _about_helper(helpers))] if helpers else []
+    out = [Step(helpers, _helper_message(helpers))] if helpers else []
     states = {change.path: _State(change.before) for change in rewritten}
-    packs = sorted({pack for change in rewritten for pack in _packs(change)}, key=lambda p: (p != "device", p))
+    described = {pack: _described(pack, ruleset) for change in rewritten for pack in _packs(change)}
+    packs = sorted(described, key=lambda name: (described[name].order, name))
     facts.index  # noqa: B018 (worked out once, for all steps)
     for at, pack in enumerate(packs):
         files, rules = _step(pack, packs[: at + 1], rewritten, states, facts, ruleset)
         if files:
-            out.append(Step(files, message(pack, rules, ruleset.rules)))
+            out.append(Step(files, message(described[pack], rules, ruleset.rules)))
     return out
+
+
+def _described(name: str, ruleset: Ruleset) -> Pack:
+    folder = next((rule.path.parent for rule in ruleset.rules.values() if rule.pack == name), Path(name))
+    return load_pack(folder)
 
 
 def _packs(change: Changed) -> set[str]:
@@ -85,7 +79,11 @@ def _step(
     facts: ProjectContext,
     ruleset: Ruleset,
 ) -> tuple[dict[Path, bytes], Counter[str]]:
-    narrowed = copy.copy(facts)  # with what is worked out already
+    """Return the files that the fixes of one more pack change, and how often each rule was newly applied.
+
+    `states` is updated.
+    """
+    narrowed = copy.copy(facts)  # keeps the import graph
     narrowed.fixing = frozenset(fixing)
     worker, vendored = Worker(ruleset, narrowed), Vendored(narrowed)
     files: dict[Path, bytes] = {}
@@ -93,7 +91,7 @@ def _step(
     for change in rewritten:
         if pack not in (packs := _packs(change)):
             continue
-        result = change if packs <= set(fixing) else _partly(change, worker, vendored)
+        result = change if packs <= set(fixing) else _rewrite_partly(change, worker, vendored)
         state = states[change.path]
         if result is None or result.after == state.content:
             continue
@@ -104,20 +102,19 @@ def _step(
     return files, rules
 
 
-def _partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
-    """The file with the fixes of some packs; None where these alone give nothing."""
+def _rewrite_partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
+    """Return the file with only the fixes of the packs so far, or None if they change nothing."""
     result, lacks = worker(Job(str(change.path), change.before, "apply"))
     if lacks:
         result = vendored.bind(result, lacks)
     return result if isinstance(result, Changed) else None
 
 
-def message(pack: str, counts: Mapping[str, int], rules: Mapping[str, Rule]) -> str:
+def message(pack: Pack, counts: Mapping[str, int], rules: Mapping[str, Rule]) -> str:
     """Subject and body of a pack's commit: each rule with its count and its reason, in a sentence."""
-    subject = _SUBJECTS.get(pack, f"Apply the rules of {pack}")
-    own = {name: n for name, n in counts.items() if name.startswith(f"{pack}/")}
+    own = {name: n for name, n in counts.items() if name.startswith(f"{pack.name}/")}
     guarded = {name: n for name, n in counts.items() if name not in own}
-    parts = [subject, "\n".join(_rows(own, rules))] if own else [subject]
+    parts = [pack.subject, "\n".join(_rows(own, rules))] if own else [pack.subject]
     if guarded:
         ahead = "Code behind a test for CUDA changes together with the test, so these come along:"
         parts.append("\n".join([*textwrap.wrap(ahead, _WIDTH), *_rows(guarded, rules)]))
@@ -131,13 +128,13 @@ def _rows(counts: Mapping[str, int], rules: Mapping[str, Rule]) -> Iterator[str]
 
 
 def reason(rule: Rule) -> str:
-    """The first sentence of a rule's why, else its summary."""
+    """Return the first sentence of a rule's `why`, else its summary."""
     flat = " ".join(rule.why.split())
     found = re.match(r".+?[.](?=\s+[A-Z`\"]|$)", flat)
     return found.group() if found else flat or rule.summary
 
 
-def _about_helper(helpers: Mapping[Path, bytes]) -> str:
+def _helper_message(helpers: Mapping[Path, bytes]) -> str:
     names = sorted({path.name for path in helpers})
     subject = f"Add {', '.join(names)}, which asks torch for the device that is there"
     body = (

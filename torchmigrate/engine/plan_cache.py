@@ -1,5 +1,7 @@
-"""The plan of a run that would be made again, bit for bit: nothing that it read has changed. Only plans that write
-nothing are kept, so that no edit ever comes out of a cache."""
+"""Keep the plan of a run for the next one, as long as nothing that it read has changed.
+
+Only plans that write nothing are kept, so that no edit ever comes from the cache.
+"""
 
 from __future__ import annotations
 
@@ -24,55 +26,67 @@ from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.source.edits import Edit
 
-_FLEETING = ("cannot be read", "MemoryError", "internal error", limits.told(), limits.died())
+_TRANSIENT = (
+    "cannot be read",
+    "MemoryError",
+    "internal error",
+    limits.too_slow_message(),
+    limits.worker_died_message(),
+)
 WORTH_IT = 50  # files
-COARSE = 100_000_000  # nanoseconds by which a file system's clock may be behind
+COARSE = 100_000_000  # nanoseconds by which time stamps of a file system may lag
 
-_DESCRIBING = ("pyproject.toml", "setup.cfg", "setup.py")  # what a project says of itself, wherever it says it
+_METADATA_FILES = ("pyproject.toml", "setup.cfg", "setup.py")  # files that may state the torch that a project needs
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """A run by what it depends on. `since`, in nanoseconds: what was written later may not be what was read."""
+class CacheEntry:
+    """The cache entry of a run: its key, and the files that it reads.
+
+    A file written after `since` (nanoseconds) may differ from what was read.
+    """
 
     name: str
     files: Sequence[str]
     since: int
 
     def plan(self) -> Plan | None:
-        """The plan that was stored, or None: there is none, or not one of ours."""
+        """Return the stored plan, or None if there is none or it is damaged."""
         data = user_cache.load(self.name)
         try:
-            return None if data is None else _plan(json.loads(data))
+            return None if data is None else _plan_from(json.loads(data))
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
     def store(self, plan: Plan) -> None:
-        """Keep a plan, unless it writes or a file has changed since the run began."""
-        if not all(map(_is_lasting, plan.results)) or self._touched():
+        """Store a plan, unless it writes files or a file has changed since the run began."""
+        if not all(map(_is_repeatable, plan.results)) or self._has_changed_files():
             return
         user_cache.store(self.name, json.dumps(_data(plan)).encode())
 
-    def _touched(self) -> bool:
+    def _has_changed_files(self) -> bool:
         try:
             return any(os.stat(path).st_mtime_ns >= self.since for path in self.files)
         except OSError:
             return True
 
 
-def _is_lasting(result: FileResult) -> bool:
-    """Whether it would come out again: it is no edit, and no failure of this machine or of ours."""
+def _is_repeatable(result: FileResult) -> bool:
+    """Return whether a result would come out again: no edit, and no failure due to this machine or to a bug."""
     if isinstance(result, Failed):
-        return not any(words in result.error for words in _FLEETING)
+        return not any(words in result.error for words in _TRANSIENT)
     return isinstance(result, (Unchanged, Skipped))
 
 
 def plan(
     paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None, only: Selection
 ) -> Plan:
-    """`engine.plan`, or what it gave the last time. Its facts are left out then: whoever needs them asks the engine."""
+    """Return the plan of `planner.plan`, from the cache if nothing has changed since.
+
+    A cached plan has no `facts`.
+    """
     given = planner.prepare(paths, settings, only)
-    before = _run(paths, given, settings, mode) if only is EVERYTHING and not settings.no_cache else None
+    before = _cache_entry(paths, given, settings, mode) if only is EVERYTHING and not settings.no_cache else None
     if before and (known := before.plan()):
         return known
     made = planner.plan(paths, settings, jobs, mode, on_progress, only, given)
@@ -81,9 +95,11 @@ def plan(
     return made
 
 
-def _run(paths: Sequence[Path], given: Input, settings: Settings, mode: str) -> Remembered | None:
-    """This run over a whole project; reads each file. None for single files, which depend on more than they are, and
-    where it is not worth it."""
+def _cache_entry(paths: Sequence[Path], given: Input, settings: Settings, mode: str) -> CacheEntry | None:
+    """Return the cache entry of a run over a whole project; this reads every file.
+
+    The result is None for single files, as they depend on other files too, and for projects too small to be worth it.
+    """
     root, since = project_root(paths), time.time_ns() - COARSE
     if len(given.found) < WORTH_IT or any(path.resolve() != root for path in paths):
         return None
@@ -92,26 +108,26 @@ def _run(paths: Sequence[Path], given: Input, settings: Settings, mode: str) -> 
     read = sorted(str(item.path) for item in given.found if item.skipped_reason is None)
     read += describing(read, root)
     rule_files = (path for top in (packs.builtin(), *settings.rule_paths) for path in top.glob("*/*.toml"))
-    words = [__version__, sys.version, mode, str(root), repr(settings), *_code(), *map(repr, given.found)]
-    return Remembered(user_cache.key(words, [*read, *sorted(map(str, rule_files))]), read, since)
+    words = [__version__, sys.version, mode, str(root), repr(settings), *_own_code(), *map(repr, given.found)]
+    return CacheEntry(user_cache.key(words, [*read, *sorted(map(str, rule_files))]), read, since)
 
 
 def describing(read: Iterable[str], root: Path) -> list[str]:
-    """Files that are not read for findings, and say which torch a project is for."""
+    """Return files that may state the torch that the project needs, other than those in `read`."""
     folders = {os.path.dirname(path) for path in read} | {str(up) for up in (root, *root.parents[:2])}
     tops = [str(path) for path in root.glob("requirements*.txt")]
-    named = (f"{folder}/{name}" for folder in folders for name in _DESCRIBING)
+    named = (f"{folder}/{name}" for folder in folders for name in _METADATA_FILES)
     return sorted({*(path for path in named if os.path.isfile(path)), *tops} - {*read})
 
 
 def sources() -> Iterator[str]:
-    """The files of our own code, and the data that it loads."""
+    """Yield the paths of torchmigrate's own source files, and of the data that they load."""
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.dirname(__file__)))):
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
 
 
-def _code() -> Iterator[str]:
-    """What we are ourselves, in a checkout that is being worked on, too."""
+def _own_code() -> Iterator[str]:
+    """Yield size and time stamp of our own source files, so that a modified checkout gets new cache entries."""
     for path in sources():
         status = os.stat(path)
         yield f"{path} {status.st_size} {status.st_mtime_ns}"
@@ -148,47 +164,69 @@ def _finding_data(finding: Finding) -> list[Any]:
 
 
 _TYPES: tuple[type | tuple[type, ...], ...] = (
-    *(str, str, int, int, str, list, (list, type(None)), str, int, int, int, int, (int, type(None)), str, bool, bool),
+    *(
+        str,
+        str,
+        int,
+        int,
+        str,
+        list,
+        (list, type(None)),
+        str,
+        int,
+        int,
+        int,
+        int,
+        (int, type(None)),
+        str,
+        bool,
+        str,
+        bool,
+    ),
 )
 _FIX = 6
 
 
-def _plan(data: Any) -> Plan:
-    """Raises ValueError, TypeError or KeyError where it is not what `_data` makes."""
+def _plan_from(data: Any) -> Plan:
+    """Return the plan of its JSON data.
+
+    Raises ValueError, TypeError or KeyError if the data is not as `_data` makes it.
+    """
     notes = _strings(data["notes"])
-    results = [_result(*row) for row in data["results"]]
-    return Plan(results, _of(int, data["files_seen"]), list(notes), frozenset(_strings(data["others"])))
+    results = [_result_from(*row) for row in data["results"]]
+    return Plan(results, _checked(int, data["files_seen"]), list(notes), frozenset(_strings(data["others"])))
 
 
-def _result(kind: str, path: str, value: Any, unread: str) -> FileResult:
+def _result_from(kind: str, path: str, value: Any, unread: str) -> FileResult:
     if kind == "unchanged":
-        return Unchanged(Path(path), tuple(map(_finding, _of(list, value))), unread=_of(str, unread))
+        return Unchanged(Path(path), tuple(map(_finding_from, _checked(list, value))), unread=_checked(str, unread))
     if kind == "skipped":
-        return Skipped(Path(path), _of(str, value))
+        return Skipped(Path(path), _checked(str, value))
     if kind == "failed":
-        return Failed(Path(path), _of(str, value))
+        return Failed(Path(path), _checked(str, value))
     raise ValueError(kind)
 
 
-def _finding(row: list[Any]) -> Finding:
+def _finding_from(row: list[Any]) -> Finding:
     for value, kind in zip(row, _TYPES, strict=True):
-        _of(kind, value)
+        _checked(kind, value)
     rule, safety, start, end, message, backends, fix, status, *rest = row
     return Finding(
-        *(rule, Safety(safety), start, end, message, _strings(backends), fix and _fix(*fix), Status(status), *rest)
+        *(rule, Safety(safety), start, end, message, _strings(backends), fix and _fix_from(*fix), Status(status), *rest)
     )
 
 
-def _fix(edits: list[Any], safety: str, needs: list[Any]) -> Fix:
-    made = [Edit(_of(int, start), _of(int, end), _of(str, text)) for start, end, text in edits]
+def _fix_from(edits: list[Any], safety: str, needs: list[Any]) -> Fix:
+    made = [Edit(_checked(int, start), _checked(int, end), _checked(str, text)) for start, end, text in edits]
     return Fix(tuple(made), Safety(safety), frozenset(_strings(needs)))
 
 
 def _strings(values: Any) -> tuple[str, ...]:
-    return tuple(_of(str, value) for value in _of(list, values))
+    return tuple(_checked(str, value) for value in _checked(list, values))
 
 
-def _of(kind: type | tuple[type, ...], value: Any) -> Any:
+def _checked(kind: type | tuple[type, ...], value: Any) -> Any:
+    """Return the value, or raise TypeError if it is not of this type."""
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is no {kind}")
     return value

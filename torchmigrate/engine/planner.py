@@ -1,3 +1,5 @@
+"""Plan a run: find the files, analyse them, and rewrite them in memory."""
+
 from __future__ import annotations
 
 import re
@@ -22,19 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run found and would write. `results` are sorted by path. `others` were read and are not Python;
-    `files_seen` is without them."""
+    """The findings of a run, and the files that it would write.
+
+    `results` are sorted by path. `files_seen` counts Python files; `others` are the other files that were read.
+    """
 
     results: list[FileResult]
     files_seen: int
     notes: list[str]
     others: frozenset[str] = frozenset()
-    facts: ProjectContext | None = None  # None: no file had work
+    facts: ProjectContext | None = None  # None if no file had work
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The rules of a run and the files that it finds."""
+    """The rules of a run, and the files that it finds."""
 
     ruleset: Ruleset
     rules: DispatchTable
@@ -42,7 +46,10 @@ class Input:
 
 
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
-    """Load and look, read nothing. Raises PackError, UserError."""
+    """Load the rules and find the files, but read none.
+
+    Raises PackError or UserError.
+    """
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     rules = dispatch_table(ruleset)
     return Input(ruleset, rules, only.completed(discovery.discover(paths, settings, rules.texts), rules.texts))
@@ -57,8 +64,12 @@ def plan(
     only: Selection = EVERYTHING,
     given: Input | None = None,
 ) -> Plan:
-    """Find and, for `apply`, rewrite in memory; facts are gathered from all files, results are of `only` these.
-    Writes nothing. Raises PackError, UserError."""
+    """Find problems and, in mode `apply`, rewrite files in memory; nothing is written.
+
+    `mode` is check, apply or survey (`worker.Job`). Facts are collected from all files of the project, results only
+    from those in `only`. `given` is the result of `prepare`, if the caller has it already. Raises PackError or
+    UserError.
+    """
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]
@@ -68,14 +79,14 @@ def plan(
     results += about_texts
     if not todo and not maybe:
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
-    from torchmigrate.engine import worker  # a run over clean files pays for none of these
+    from torchmigrate.engine import worker  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
     from torchmigrate.project import context
 
     inside = context.whole_project(paths, found, settings)
-    around = context.telling({*inside} - {str(item.path) for item in mine}, rules.has_work)
+    around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)
     texts = [*(context.code(path, raw) for path, raw in todo), *around]
-    facts, notes = context.facts(paths, inside, texts, settings, only.texts)
+    facts, notes = context.build_context(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
         context.refuse_old_torch(facts.torch, notes)
     if maybe:
@@ -89,14 +100,14 @@ def plan(
     )
     notes += vendored.notes()
     if settings.style == "native":
-        notes += _kept_helper(results, facts)
+        notes += _note_remaining_calls(results, facts)
     return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts)
 
 
 def _read(
     found: Sequence[discovery.DiscoveredFile], rules: DispatchTable, texts: Mapping[str, bytes]
 ) -> tuple[list[FileResult], list[Read], list[Read]]:
-    """Results of what is not looked into, files with work, and files that may turn out to have some."""
+    """Return the results of files that are not analysed, the files with work, and those that may have some."""
     results: list[FileResult] = []
     todo: list[Read] = []
     maybe: list[Read] = []
@@ -118,6 +129,7 @@ def _sort(
     todo: list[Read],
     maybe: list[Read],
 ) -> None:
+    """Put one file into the list where it belongs: `results`, `todo` or `maybe`."""
     if raw is None:
         try:
             raw = file_io.read(path)
@@ -132,8 +144,8 @@ def _sort(
         maybe.append((str(path), raw))
 
 
-def _kept_helper(results: Sequence[FileResult], facts: ProjectContext) -> Iterator[str]:
-    """What the native style leaves to the helper."""
+def _note_remaining_calls(results: Sequence[FileResult], facts: ProjectContext) -> Iterator[str]:
+    """Yield a note that names the helper's functions that are still called in native style."""
     called = re.compile(rf"(?<![\w.]){facts.helper}\.([a-z]\w+)".encode())
     texts = (r.after for r in results if isinstance(r, Changed) and not r.new and not facts.own)
     found = sorted({word.decode() for text in texts for word in called.findall(text)})
@@ -142,7 +154,7 @@ def _kept_helper(results: Sequence[FileResult], facts: ProjectContext) -> Iterat
 
 
 def text_selection(path: Path, raw: bytes) -> Selection:
-    """This file alone, with this text. The path is a real one; the file need not exist."""
+    """Return the selection of a single file with this text; the path is a real one, the file need not exist."""
     return Selection(frozenset({str(path)}), {str(path): raw})
 
 
@@ -154,8 +166,10 @@ def plan_text(
     on_progress: Progress | None = None,
     helpers: Mapping[str, bytes] | None = None,
 ) -> Plan:
-    """What a run for the path alone would find, did the file hold `raw`; excluded files stay so. `helpers`: texts of
-    helpers that are not saved yet, by path. Raises PackError and UserError."""
+    """Return the plan of a run over one path, as if the file contained `raw`; excluded files stay excluded.
+
+    `helpers` are texts, by path, of helpers that are not saved yet. Raises PackError or UserError.
+    """
     from torchmigrate.project import discovery
 
     if pattern := discovery.exclusion(path, settings):

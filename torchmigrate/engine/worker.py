@@ -1,4 +1,4 @@
-"""One file in, one result out, whatever happens to it: the part of a run that processes share."""
+"""Analyse or rewrite single files in one or many processes; whatever happens to a file, it gets a result."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ class Job:
 
     path: str
     raw: bytes
-    mode: str  # check | apply | survey: what apply would do and leave, all in places of the file as it is
+    mode: str  # check | apply | survey (the findings of apply, all with positions in the original file)
 
 
 class Worker:
-    """Turns one job into one result; the second value is the rewritten text if it still needs the helper's import."""
+    """Turns one job into a result, and the rewritten text if it still needs imports."""
 
     def __init__(self, ruleset: Ruleset, facts: ProjectContext) -> None:
         self.ruleset, self.facts = ruleset, facts
         self._tables: dict[tuple[str, ...], DispatchTable] = {}
 
     def rules(self, path: Path) -> DispatchTable:
-        """The dispatch table, without what `per-file-ignores` switches off in this file."""
+        """Return the dispatch table without the rules that `per-file-ignores` switches off in this file."""
         ignored = self.facts.settings.ignored_in(path)
         if ignored not in self._tables:
             self._tables[ignored] = dispatch_table(self.ruleset.selected((), ignored))
         return self._tables[ignored]
 
     def __call__(self, job: Job) -> Done:
+        """Process one file; an exception becomes a Failed result, so that one file's bug does not stop the run."""
         from torchmigrate.rewriting.rewrite import RewriteError
 
         path = Path(job.path)
@@ -60,18 +61,18 @@ class Worker:
             return Skipped(path, f"larger than {limits.LARGEST:,} bytes"), None
         try:
             with limits.bounded():
-                return self._one(path, job)
+                return self._process(path, job)
         except limits.TooSlow:
-            return Failed(path, limits.told()), None
+            return Failed(path, limits.too_slow_message()), None
         except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
             return Failed(path, str(error)), None
         except SyntaxError as error:
             return Failed(path, f"line {error.lineno}: {encoding.syntax_message(error)}"), None
         except RecursionError:
             return Failed(path, "too deeply nested to parse (RecursionError)"), None
-        except MemoryError:  # what `ast` raises for both
+        except MemoryError:  # `ast` raises it for deeply nested code as well
             return Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"), None
-        except Exception as error:  # one file's bug must not cost the others; it is reported as ours
+        except Exception as error:  # one file's bug must not stop the others; it is reported as a bug of torchmigrate
             import traceback
 
             where = traceback.extract_tb(error.__traceback__)[-1]
@@ -80,7 +81,8 @@ class Worker:
                 path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report it"
             ), None
 
-    def _one(self, path: Path, job: Job) -> Done:
+    def _process(self, path: Path, job: Job) -> Done:
+        """Return the result of a Python file or notebook; errors are left to the caller."""
         from torchmigrate.diagnostics import suppressions
         from torchmigrate.rewriting.rewrite import inspect, rewrite
         from torchmigrate.semantic.model import SemanticModel
@@ -112,7 +114,7 @@ class Worker:
         from torchmigrate.rewriting.rewrite import inspect, rewrite
         from torchmigrate.semantic.model import SemanticModel
         from torchmigrate.source import notebook
-        from torchmigrate.textcheck.rules import added
+        from torchmigrate.textcheck.rules import with_shell_findings
 
         book, rules = notebook.split(job.raw), self.rules(path)
         text = book.source
@@ -136,9 +138,9 @@ class Worker:
             else:
                 result = notebook_results.changed(path, job.raw, book, outcome, self.facts)
         after = notebook.split(result.after) if isinstance(result, Changed) else book
-        told = added(result.findings, after, rules.texts, path)
+        with_shell = with_shell_findings(result.findings, after, rules.texts, path)
         findings = sorted(
-            (*told, *notebook_results.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line)
+            (*with_shell, *notebook_results.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line)
         )
         return replace(result, findings=tuple(findings), unread=unread)
 
@@ -147,30 +149,34 @@ Progress = Callable[[int, int], None]
 Read = tuple[str, bytes]  # a file's path and bytes
 
 
-Shared = tuple[Ruleset, ProjectContext]  # what each process gets
-POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured; performance.md)
+Shared = tuple[Ruleset, ProjectContext]  # sent to each process
+POOL_BYTES = 1_500_000  # below this, starting processes costs more than it saves (measured)
 
 
 def run(
     todo: Sequence[Read], mode: str, ruleset: Ruleset, facts: ProjectContext, jobs: int, on_progress: Progress | None
 ) -> Iterator[Done]:
-    """The largest files first, each result as it comes."""
+    """Process the largest files first, and yield each result as it is ready."""
     total = sum(len(raw) for _, raw in todo)
     largest_first = [Job(path, raw, mode) for path, raw in sorted(todo, key=lambda read: (-len(read[1]), read[0]))]
     if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
-        with _uncollected():
-            yield from _counted(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
+        with _without_gc():
+            yield from _with_progress(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
         return
-    with limits.pooled():
-        yield from _counted(_in_processes(largest_first, jobs, (ruleset, facts)), len(todo), on_progress)
+    with limits.safe_import_path():
+        yield from _with_progress(_in_processes(largest_first, jobs, (ruleset, facts)), len(todo), on_progress)
 
 
 def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Done]:
-    """Where a process dies, what is left goes through one process, a file at a time: then it is known of which file."""
+    """Yield the results of a process pool.
+
+    If a worker process dies, run the remaining jobs one by one in a single process, so that the file that kills it can
+    be named.
+    """
     done = 0
     try:
         with _pool(jobs, shared) as pool:
-            for result in pool.map(_work, todo, chunksize=4):
+            for result in pool.map(_process_job, todo, chunksize=4):
                 done += 1
                 yield result
     except BrokenProcessPool:
@@ -179,19 +185,19 @@ def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Do
                 for job in todo[done:]:
                     done += 1
                     try:
-                        result = pool.submit(_work, job).result()
+                        result = pool.submit(_process_job, job).result()
                     except BrokenProcessPool:
-                        yield Failed(Path(job.path), limits.died()), None
+                        yield Failed(Path(job.path), limits.worker_died_message()), None
                         break
                     yield result
 
 
 @contextlib.contextmanager
 def _pool(jobs: int, shared: Shared) -> Iterator[ProcessPoolExecutor]:
-    # not on macOS, whose system libraries start threads, which a fork does not survive
+    # do not fork on macOS, whose system libraries start threads that a fork does not survive
     forks = sys.platform != "darwin" and "fork" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    with ProcessPoolExecutor(jobs, context, _start, shared) as pool:
+    with ProcessPoolExecutor(jobs, context, _start_process, shared) as pool:
         try:
             yield pool
         except BaseException:
@@ -199,7 +205,8 @@ def _pool(jobs: int, shared: Shared) -> Iterator[ProcessPoolExecutor]:
             raise
 
 
-def _counted(results: Iterator[Done], total: int, on_progress: Progress | None) -> Iterator[Done]:
+def _with_progress(results: Iterator[Done], total: int, on_progress: Progress | None) -> Iterator[Done]:
+    """Yield the results, and report progress."""
     for done, result in enumerate(results, 1):
         if on_progress:
             on_progress(done, total)
@@ -207,8 +214,8 @@ def _counted(results: Iterator[Done], total: int, on_progress: Progress | None) 
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the cyclic collector: a file's trees live as long as the file does (half the time, measured)."""
+def _without_gc() -> Iterator[None]:
+    """Switch the cyclic garbage collector off: a file's trees live as long as the file (half the time, measured)."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -221,13 +228,13 @@ def _uncollected() -> Iterator[None]:
 _worker: Worker
 
 
-def _start(ruleset: Ruleset, facts: ProjectContext) -> None:
+def _start_process(ruleset: Ruleset, facts: ProjectContext) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the main one ends the others
     warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
-    gc.disable()  # short-lived processes that only allocate
+    gc.disable()  # these processes are short-lived and mostly allocate
     _worker = Worker(ruleset, facts)
 
 
-def _work(job: Job) -> Done:
+def _process_job(job: Job) -> Done:
     return _worker(job)

@@ -47,8 +47,8 @@ class RuleContext:
         blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
         text = message or rule.message
         see = rule.see[0] if rule.see else ""
-        changes = {"backends": rule.backends, **changes}
-        return Finding(rule.id, safety, start, end, text, fix=fix, see=see, blocks=blocks, **changes)  # type: ignore[arg-type]
+        changes = {"backends": rule.backends, "blocks": blocks, "guards": rule.guards, **changes}
+        return Finding(rule.id, safety, start, end, text, fix=fix, see=see, **changes)  # type: ignore[arg-type]
 
     def note(self, message: str = "", **changes: object) -> Finding:
         """A finding without a fix."""

@@ -1,1 +1,1 @@
-"""Many repositories in one run: listing, workers, patches, one report."""
+"""Migrate many repositories in one run: a list of sources, workers, patches, one report."""

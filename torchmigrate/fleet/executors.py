@@ -1,4 +1,4 @@
-"""Who does the work: processes of this machine, or a dask cluster. Both give each outcome once, as it comes."""
+"""Run tasks in processes of this machine or on a dask cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DASK = "dask://"
 
 
 class Executor(Protocol):
-    """Outcomes in the order in which they come, one for each task."""
+    """Runs tasks and yields one outcome for each, in the order in which they finish."""
 
     def __call__(self, tasks: Sequence[Task]) -> Iterator[Outcome]: ...
 
 
 class Local:
-    """So many processes, each with a thread that waits for it. What they need on disk lies below `scratch`."""
+    """An executor with `jobs` processes, each with a thread that waits for it; their files lie below `scratch`."""
 
     def __init__(self, jobs: int, scratch: Path) -> None:
         self._jobs, self._scratch = jobs, scratch
@@ -48,7 +48,10 @@ class Local:
 
 
 def chosen(name: str, jobs: int | None, cores: Callable[[], int], scratch: Path) -> Executor:
-    """`local`, or `dask://HOST:PORT`. Raises UserError."""
+    """Return the executor named `local` or `dask://HOST:PORT`; raises UserError.
+
+    `jobs`: processes of the local executor; None takes `cores()`.
+    """
     if name == "local":
         return Local(jobs or cores(), scratch)
     host, colon, port = name.removeprefix(DASK).rpartition(":")
@@ -60,26 +63,26 @@ def chosen(name: str, jobs: int | None, cores: Callable[[], int], scratch: Path)
     return Cluster(f"tcp://{host}:{port}")
 
 
-_PATIENCE = 10  # seconds for a scheduler to answer, and for a first worker to come
+_PATIENCE = 10  # seconds for a scheduler to answer, and for the first worker to join
 _GONE = "run the same command again once it is back: what is done stays done"
 
 
 class Cluster:
-    """The cluster of the scheduler at `address`."""
+    """An executor on the dask cluster whose scheduler is at `address`."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def __call__(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
-        client = _connected(self._address)
+        client = _connect(self._address)
         try:
-            _same_version(client, self._address)
+            _check_versions(client, self._address)
             yield from _outcomes(client, tasks, self._address)
         finally:
             client.close(timeout=2)
 
 
-def _connected(address: str) -> Client:
+def _connect(address: str) -> Client:
     try:
         from distributed import Client
     except ImportError as error:
@@ -92,15 +95,15 @@ def _connected(address: str) -> Client:
         raise UserError(what, "start one there: dask scheduler --port PORT") from None
 
 
-def _same_version(client: Client, address: str) -> None:
-    """Raises UserError where there is no worker, or one that would do other work than this process."""
+def _check_versions(client: Client, address: str) -> None:
+    """Raise UserError if there is no worker, or one that runs another version of torchmigrate."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError:
         what = f"the scheduler at {address} has no workers"
         raise UserError(what, f"start some: dask worker {address} --nthreads 1") from None
-    said: dict[str, Any] = client.run(_version, on_error="return")
-    for worker, version in sorted(said.items()):
+    versions: dict[str, Any] = client.run(_version, on_error="return")
+    for worker, version in sorted(versions.items()):
         if version != __version__:
             what = f"has torchmigrate {version}" if isinstance(version, str) else "has no torchmigrate of today"
             help = f"pip install 'torchmigrate[fleet]=={__version__}' there, and start the worker again"
@@ -138,7 +141,7 @@ def _outcome(future: DaskFuture, task: Task, address: str) -> Outcome:
 
 
 def _work(data: bytes) -> bytes:
-    """At a worker, in one of its threads: the work itself is in a process of its own."""
+    """Do a task at a dask worker, in one of its threads; the work itself runs in a separate process."""
     return _workers()(data)
 
 

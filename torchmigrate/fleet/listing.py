@@ -1,4 +1,7 @@
-"""REPOS.txt -> what to migrate. One line each: a path or a git URL, `@REV` behind it, then a name; `#` comments."""
+"""Read the list of repositories.
+
+Each line has a path or a git URL, optionally with `@REV`, then optionally a name; `#` starts a comment.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _OURS = {"report.json", "report.md", "report.html"}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A repository or a folder to take. `rev` is "" for what is there now. `place`: file:line."""
+    """A repository or a folder to migrate.
+
+    `rev`: the revision, "" for the current state. `place`: the file:line that named it.
+    """
 
     location: str
     rev: str
@@ -31,18 +37,20 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """As reports may show it: without a password."""
+        """The source as reports may show it, without a password."""
         return masked(self.location) + (f"@{self.rev}" if self.rev else "")
 
 
 def masked(text: str) -> str:
-    """A URL without the name and the password of its user."""
+    """Return the text with user names and passwords removed from URLs."""
     return re.sub(r"(?<=://)[^/@\s]+@", "", text)
 
 
 def read(file: Path, text: str) -> tuple[list[Source], list[str]]:
-    """The sources in their order, and notes on what stood there twice. Paths are relative to the file's folder.
-    Raises UserError with file:line."""
+    """Return the sources in order, and notes on duplicates; raises UserError with file:line.
+
+    Relative paths are relative to the folder of `file`.
+    """
     found: dict[tuple[str, str], Source] = {}
     notes = []
     named: set[tuple[str, str]] = set()
@@ -103,7 +111,10 @@ def _source(word: str, name: str, place: str, folder: Path) -> Source:
 
 
 def _path(word: str, name: str, place: str, folder: Path) -> Source:
-    """A path that is there wins over `host:path`, and over one with a revision."""
+    """Return the source for a word that is no URL.
+
+    An existing path wins over `host:path`, and over a path with a revision.
+    """
     given = folder / os.path.expanduser(word)
     if os.path.lexists(given):
         return Source(_absolute(given), "", name, False, place)
@@ -112,7 +123,7 @@ def _path(word: str, name: str, place: str, folder: Path) -> Source:
     path, at, rev = word.rpartition("@")
     if at and path and rev and os.path.lexists(given := folder / os.path.expanduser(path)):
         return Source(_absolute(given), rev, name, False, place)
-    # there may be one on a worker's machine
+    # the path may exist on a worker's machine
     return Source(_absolute(folder / os.path.expanduser(word)), "", name, False, place)
 
 
@@ -133,8 +144,10 @@ def _derived(location: str) -> str:
 
 
 def _distinct(sources: Sequence[Source], explicit: set[str]) -> list[Source]:
-    """Names without a folder in front, unless two are the same; never two of one name, also where case is not told
-    apart. Raises UserError."""
+    """Make names distinct, ignoring case, by prefixing the parent folder where needed; raises UserError.
+
+    Names in `explicit` places were written by the user and stay as they are.
+    """
     counts = Counter(source.name.casefold() for source in sources)
     out: list[Source] = []
     taken: dict[str, Source] = {}

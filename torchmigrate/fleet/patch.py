@@ -1,4 +1,4 @@
-"""A migration as commits on a branch of a scratch repository, and what carries them out of it: a patch and a bundle."""
+"""Turn a migration into commits in a scratch repository, and export them as a patch and a bundle."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from torchmigrate.fleet.tree import Tree, git, scratch_repository
 from torchmigrate.rules import packs
 from torchmigrate.vcs.git_tree import Repository
 
-_NO_TIME = "946684800 +0000"  # a plain folder has no date, and the same bytes are to come out each time
+_NO_TIME = "946684800 +0000"  # the date of commits for a plain folder, fixed so that each run gives the same bytes
 _SUBJECT = "Run on the accelerator that is there, not on CUDA alone"
 
 
 def carried(plan: Plan, tree: Tree, task: Task, settings: Settings, scratch: Path) -> dict[str, bytes]:
-    """changes.patch (a mailbox, for `git am` and `git apply`), and for a git source changes.bundle (for `git fetch`);
-    none where nothing changes. Raises UserError."""
+    """Return changes.patch (for `git am` or `git apply`), and changes.bundle (for `git fetch`) of a git source.
+
+    Return nothing if nothing changes. Raises UserError.
+    """
     changes = [result for result in plan.results if isinstance(result, Changed)]
     if not changes:
         return {}
@@ -41,7 +43,7 @@ def carried(plan: Plan, tree: Tree, task: Task, settings: Settings, scratch: Pat
 
 
 def steps(plan: Plan, changes: Sequence[Changed], task: Task, settings: Settings) -> list[Step]:
-    """One commit, or one for each pack as `apply --commit` makes them."""
+    """Return a single commit step, or one for each pack, as `apply --commit` makes them."""
     if task.per_pack and plan.facts is not None:
         ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
         helpers = {change.path: change.after for change in changes if not change.applied}
@@ -61,7 +63,7 @@ def _refuse_outside(changes: Sequence[Changed], tree: Tree) -> None:
 def _on_files(
     changes: Sequence[Changed], tree: Tree, task: Task, scratch: Path, found: Sequence[Step]
 ) -> tuple[Repository, str, str]:
-    """The same for a plain folder, with the files that change alone."""
+    """Commit the changes of a plain folder in a new scratch repository that holds only the files that change."""
     repository = scratch_repository(scratch, "changed")
     moved = {c.path: repository.top / os.path.relpath(os.path.realpath(c.path), tree.root) for c in changes}
     before = {moved[c.path]: c.before for c in changes if not c.new}
@@ -75,7 +77,10 @@ def _on_files(
 
 
 def _commits(repository: Repository, base: str, task: Task, found: Sequence[Step]) -> str:
-    """The last of them. Their date is that of the commit below, so that the same run makes the same commits."""
+    """Commit the steps and return the id of the last commit.
+
+    They get the date of the base commit, so that the same run makes the same commits.
+    """
     date = git(repository, "show", "-s", "--no-show-signature", "--format=%cd", "--date=raw", base)
     variables = _variables(task, date.decode().strip())
     parent = base
@@ -92,7 +97,7 @@ def _variables(task: Task, date: str) -> dict[str, str]:
 
 
 def _write(files: Mapping[Path, bytes]) -> None:
-    """In a scratch tree of ours, whose links are resolved by now."""
+    """Write files into our scratch tree, in which links are resolved already."""
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

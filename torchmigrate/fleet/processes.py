@@ -1,5 +1,8 @@
-"""The process that does the work, one repository after the other: tasks come on stdin, outcomes go to stdout, each
-with its length in front. It ends with its parent."""
+"""The worker process, and the parent's pool of them.
+
+A worker does one repository after the other: tasks come on stdin, outcomes go to stdout, each preceded by its length.
+It ends with its parent.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +25,28 @@ from typing import BinaryIO
 from torchmigrate.fleet.task import Task, failure
 
 LENGTH = struct.Struct(">Q")
-PATIENCE = 25.0  # seconds for a process to end what it does, and to take away what it has on disk
+PATIENCE = 25.0  # seconds for a process to stop its work and delete its files
 Given = tuple[Path, bytes]
 
 
 def main() -> None:
-    """Until stdin ends."""
-    warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
+    """Serve tasks until stdin ends."""
+    warnings.simplefilter("ignore")  # `ast.parse` warns about the user's code
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # nothing but outcomes goes to the parent
+    os.dup2(2, 1)  # prints go to stderr: stdout carries outcomes only
     for name in [name for name in os.environ if name.startswith("GIT_") and name in _LEADING_ASTRAY]:
         del os.environ[name]
     given: queue.SimpleQueue[Given] = queue.SimpleQueue()
     now: list[Path] = []
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_listen, args=(source, given, now), daemon=True).start()
-    with contextlib.suppress(KeyboardInterrupt, OSError):  # nobody listens any more
+    with contextlib.suppress(KeyboardInterrupt, OSError):  # the parent no longer reads
         _serve(given, now, sink)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for scratch in now:
-        shutil.rmtree(scratch, ignore_errors=True)  # the parent may be gone
+        shutil.rmtree(scratch, ignore_errors=True)  # the parent may be gone, so delete the files here
 
 
 def _serve(given: queue.SimpleQueue[Given], now: list[Path], sink: BinaryIO) -> None:
@@ -68,7 +71,7 @@ _LEADING_ASTRAY = {
 
 
 def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) -> None:
-    """In a thread of its own: a parent that was killed is noticed in the middle of the work."""
+    """Receive tasks in a thread of its own, so that the end of the parent is noticed in the middle of the work."""
     while (place := receive(source)) is not None and (data := receive(source)) is not None:
         now.append(Path(os.fsdecode(place)))
         given.put((now[-1], data))
@@ -78,7 +81,7 @@ def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) 
 
 
 def send(stream: BinaryIO, *messages: bytes) -> None:
-    """Raises OSError where nobody listens any more."""
+    """Send messages; raises OSError if nobody reads."""
     for data in messages:
         stream.write(LENGTH.pack(len(data)))
         stream.write(data)
@@ -86,7 +89,7 @@ def send(stream: BinaryIO, *messages: bytes) -> None:
 
 
 def receive(stream: BinaryIO) -> bytes | None:
-    """The next message; None where there is no whole one."""
+    """Return the next message, or None if the stream ends before it is complete."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -95,19 +98,19 @@ def receive(stream: BinaryIO) -> bytes | None:
     return data if len(data) == size else None
 
 
-ATTEMPTS = 2  # a repository whose worker died for another reason is done again; one that kills each worker is not
+ATTEMPTS = 2  # tries for a repository whose worker dies: the cause may have been another one
 PREFIX = "torchmigrate-fleet-"
 
 
 def start_line(module: str) -> list[str]:
-    """A Python that runs the very torchmigrate that runs here, and imports nothing from the current directory."""
+    """Return the command of a Python that runs this torchmigrate, and imports nothing from the current directory."""
     top = os.fspath(Path(__file__).parents[2])
     code = f"import sys; sys.path.insert(0, {top!r}); from {module} import main; main()"
     return [sys.executable, "-P", "-c", code]
 
 
 class Workers:
-    """One process for each thread that asks. A context manager: all of them end with it."""
+    """A pool with one process for each thread that calls it."""
 
     def __init__(self, scratch: Path | None = None) -> None:
         self._scratch = scratch
@@ -117,7 +120,7 @@ class Workers:
         self._closed = False
 
     def __call__(self, data: bytes) -> bytes:
-        """An encoded outcome for an encoded task. Never raises for what happens to the process."""
+        """Return the encoded outcome of an encoded task; the end of a process is an outcome too, not an exception."""
         task = Task.decode(data)
         status = 0
         for _ in range(ATTEMPTS):
@@ -134,7 +137,7 @@ class Workers:
         return failure(task, f"its worker process {how}, {ATTEMPTS} times; most likely for lack of memory").encode()
 
     def _attempt(self, task: Task, data: bytes, scratch: str) -> bytes | int | None:
-        """The outcome; or the status of a process that died; or None, if it was ended for its time."""
+        """Return the outcome, or the status of a process that died, or None if the time was up."""
         process = self._process()
         late = threading.Event()
 
@@ -172,14 +175,14 @@ class Workers:
                 start_line("torchmigrate.fleet.processes"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the others
+                start_new_session=True,  # Ctrl-C reaches only the parent, which ends the others
             )
             self._running.add(process)
         self._local.process = process
         return process
 
     def close(self) -> None:
-        """End all, in the middle of their work, too."""
+        """End all processes, even in the middle of their work."""
         with self._lock:
             self._closed = True
             running, self._running = self._running, set()
@@ -188,7 +191,10 @@ class Workers:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With what it has started, git for one. SIGTERM comes first: it takes away what it has on disk then."""
+    """End a process and what it started, e.g. git.
+
+    SIGTERM comes first, so that it can delete its files.
+    """
     for end in ("SIGTERM", "SIGKILL"):
         with contextlib.suppress(OSError):
             if hasattr(os, "killpg"):

@@ -1,5 +1,4 @@
-"""One report over all repositories: a table, the totals, and why each that came to no end did not. As text, Markdown,
-JSON and HTML."""
+"""One report over all repositories: a table, totals, and reasons for failures; as text, Markdown, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -24,17 +23,21 @@ LEGEND = (
     "`--unsafe-fixes` would, and what a person has to decide. `Sites` are places that tie the code to a device, and "
     "`Portable` is the share of them that runs on every backend, before and after; see docs/report.md."
 )
-_TEXT = {0, 9}  # columns that are not numbers
+_TEXT = {0, 9}  # indices of columns that are not numbers
 _BROKEN = (FAILED, "incomplete")
 _ORDER = ("migrated", "findings", "clean", "empty", "incomplete", FAILED)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The summaries of all repositories, in the order of the list. `resumed`: how many were done by an earlier run."""
+    """The results of a run.
+
+    `summaries`: of all repositories, in the order of the list. `resumed`: how many of them were done by an earlier run.
+    `seconds`: wall time.
+    """
 
     summaries: Sequence[Summary]
-    command: str  # apply | check
+    command: str
     resumed: int
     seconds: float
 
@@ -44,7 +47,7 @@ class Fleet:
 
     @property
     def status(self) -> int:
-        """The exit status, as `apply` or `check` would have it for all of them together."""
+        """The exit status, as `apply` or `check` would give it for all repositories together."""
         if any(self.statuses[word] for word in _BROKEN):
             return 2
         if any(str(summary.get("verify", "same")) != "same" for summary in self.summaries):
@@ -60,7 +63,7 @@ class Fleet:
         return [summary for summary in self.summaries if summary["status"] in _BROKEN]
 
     def sentence(self) -> str:
-        """The last line."""
+        """Return the last line."""
         names = {word: "with findings" if word == "findings" else word for word in _ORDER}
         parts = [f"{self.statuses[word]} {name}" for word, name in names.items() if self.statuses[word]]
         head = f"{counted(len(self.summaries), 'repository', 'repositories')}: {', '.join(parts)}."
@@ -70,7 +73,7 @@ class Fleet:
 
 
 def row(summary: Mapping[str, Any]) -> list[str]:
-    """A repository's cells; those that nobody knows are empty."""
+    """Return a repository's row of cells; unknown values are empty."""
     if summary["status"] == FAILED:
         return [summary["name"], *[""] * 7, _seconds(summary), FAILED]
     numbers = [f"{summary[key]:,}" for key in ("files", "edits", "fixable", "unsafe", "needs_you")]
@@ -114,22 +117,22 @@ def _reasons(fleet: Fleet) -> Iterator[tuple[str, str]]:
 
 
 def text(fleet: Fleet) -> str:
-    """A table for the terminal, and what is to be said of single repositories below it."""
+    """Return a table for the terminal, with notes on single repositories below it."""
     rows = [list(HEADS), *(row(summary) for summary in fleet.summaries), _total(fleet)]
     widths = [max(len(line[i]) for line in rows) for i in range(len(HEADS))]
-    lines = ["  ".join(_set(c, widths[i], i) for i, c in enumerate(line)).rstrip() for line in rows]
+    lines = ["  ".join(_pad(c, widths[i], i) for i, c in enumerate(line)).rstrip() for line in rows]
     lines.insert(1, "-" * max(map(len, lines)))
     lines.insert(len(lines) - 1, lines[1])
     said = [f"{name}: {why}" for name, why in _reasons(fleet)]
     return "\n".join([*lines, *([""] if said else []), *said]) + "\n"
 
 
-def _set(value: str, width: int, column: int) -> str:
+def _pad(value: str, width: int, column: int) -> str:
     return value.ljust(width) if column in _TEXT else value.rjust(width)
 
 
 def markdown(fleet: Fleet) -> str:
-    """For an issue or a job summary."""
+    """Return Markdown for an issue or a job summary."""
     rows = [[code(cells[0]), *cells[1:-1], plain(clean(cells[-1]))] for cells in map(row, fleet.summaries)]
     rows.append([f"**{value}**" if value else "" for value in _total(fleet)])
     table = [f"| {' | '.join(HEADS)} |", "|" + "".join("---|" if i in _TEXT else "---:|" for i in range(len(HEADS)))]
@@ -141,7 +144,7 @@ def markdown(fleet: Fleet) -> str:
 
 
 def as_json(fleet: Fleet) -> str:
-    """`{version, command, totals, repositories}`; a repository is its summary.json."""
+    """Return JSON: `{version, command, statuses, totals, repositories}`; a repository is its summary.json."""
     totals = {key: fleet.total(key) for key in ("files", "changed", "edits", "findings", "fixable", "unsafe")}
     totals |= {key: fleet.total(key) for key in ("dropped", "needs_you", "suppressed", "skipped", "errors")}
     data = {
@@ -155,7 +158,7 @@ def as_json(fleet: Fleet) -> str:
 
 
 def html(fleet: Fleet) -> str:
-    """One page, without scripts or requests."""
+    """Return one HTML page, without scripts or requests."""
     style = resources.files("torchmigrate.formats.portability").joinpath("page.css").read_text(encoding="utf-8")
     head = element(
         "head",

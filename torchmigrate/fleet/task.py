@@ -1,4 +1,7 @@
-"""What goes to a worker and what comes back: JSON and bytes, so that nothing of a repository is ever unpickled."""
+"""Tasks, outcomes, digests of results, and the output folder.
+
+Tasks and outcomes travel as JSON and bytes, so that nothing of a repository is ever unpickled.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,18 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One repository. `flags` are settings of the command line by field name; `known` is the digest of a result that
-    is there already; `timeout` in seconds."""
+    """The task to migrate one repository.
+
+    `flags`: settings of the command line by field name. `known`: the digest of an existing result, or None. `timeout`:
+    seconds.
+    """
 
     name: str
     location: str
     rev: str
     is_url: bool
     shown: str
-    mode: str  # apply | check
+    mode: str
     flags: Mapping[str, Any] = field(default_factory=dict)
     isolated: bool = False
     per_pack: bool = False
@@ -59,7 +65,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a task. `files` are by name, to be written beside the summary; None: the known result stands."""
+    """The outcome of a task.
+
+    `summary`: None if the known result is still valid. `files`: contents by name, to be written beside the summary.
+    """
 
     name: str
     summary: Summary | None
@@ -81,7 +90,7 @@ class Outcome:
 
 
 def failure(task: Task, reason: str, log: str = "") -> Outcome:
-    """The outcome of a task that came to no end. It has no digest, so the next run tries again."""
+    """Return the outcome of a failed task; it has no digest, so the next run tries again."""
     summary: Summary = {"format": 1, "name": task.name, "source": task.shown, "status": FAILED, "reason": reason}
     return Outcome(task.name, summary, {"log.txt": (log or reason + "\n").encode(errors="backslashreplace")})
 
@@ -90,7 +99,10 @@ _ASKED = ("mode", "per_pack", "branch", "author", "verify", "score", "isolated",
 
 
 def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given: Input | None = None) -> str:
-    """`words` name a commit; a plain folder has none, and its files are read instead."""
+    """Return the digest of everything that a result depends on.
+
+    `words` name the commit. A plain folder has none: there the files of `given` below `root` are digested.
+    """
     asked = json.dumps([*(getattr(task, name) for name in _ASKED), dict(task.flags)], sort_keys=True)
     files: list[str] = []
     if root is not None and given is not None:
@@ -101,7 +113,7 @@ def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given:
 
 @functools.cache
 def _ourselves() -> str:
-    """The code and the rules, which change within a version in a checkout."""
+    """Digest torchmigrate's code and rules, which change within a version in a checkout."""
     digest = hashlib.blake2b(digest_size=20)
     code, rules = Path(__file__).parents[1], packs.builtin()
     for top, paths in ((code, map(Path, sources())), (rules, sorted(rules.glob("*/*.toml")))):
@@ -118,15 +130,17 @@ _SCRATCH = ".scratch"
 
 
 class Store:
-    """The folder of one fleet."""
+    """The output folder of one fleet."""
 
     def __init__(self, top: Path) -> None:
         self.top = Path(os.path.realpath(top))
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Path]:
-        """Make it or go on in it; gives a folder for what is needed meanwhile. Raises UserError for a folder with
-        other things in it, and where another run is at work."""
+        """Create the folder, or continue in an existing one; give a scratch folder for the run.
+
+        Raises UserError if the folder holds other things, or another run is using it.
+        """
         try:
             self._prepare()
         except OSError as error:
@@ -135,7 +149,7 @@ class Store:
             if not lock.acquired(mark.fileno()):
                 raise UserError(f"another run is writing to {self.top}", "wait for it, or name another --output")
             scratch = self.top / _SCRATCH
-            shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+            shutil.rmtree(scratch, ignore_errors=True)  # left by a run that was killed
             scratch.mkdir()
             try:
                 yield scratch
@@ -151,7 +165,7 @@ class Store:
         file_io.sweep(self.top)
 
     def summary(self, name: str) -> Summary | None:
-        """What is known of a repository; None where that is not whole."""
+        """Return the stored summary of a repository, or None if it is missing or damaged."""
         try:
             data = json.loads((self.top / name / "summary.json").read_bytes())
         except (OSError, ValueError):
@@ -159,7 +173,7 @@ class Store:
         return data if isinstance(data, dict) and data.get("format") == 1 and data.get("name") == name else None
 
     def done(self, name: str) -> str | None:
-        """The digest of a result that is whole: its summary is there, and all files that belong to it."""
+        """Return the digest of a complete result: its summary and all files that belong to it exist; else None."""
         summary = self.summary(name)
         if summary is None or summary.get("status") == FAILED:
             return None
@@ -168,7 +182,10 @@ class Store:
         return digest if there and isinstance(digest, str) else None
 
     def keep(self, outcome: Outcome) -> Summary:
-        """Write what came back. The old summary goes first and the new one comes last. Raises UserError."""
+        """Write an outcome and return its summary; raises UserError.
+
+        The old summary is deleted first and the new one written last, so that an incomplete result has none.
+        """
         assert outcome.summary is not None
         folder = self.top / outcome.name
         summary = outcome.summary | {"outputs": sorted(outcome.files)}
@@ -187,11 +204,11 @@ class Store:
 
     def _write(self, folder: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
-            if name in FILES:  # a worker chooses no path
+            if name in FILES:  # a worker cannot choose other paths
                 file_io.replace(folder / name, data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Reports over all. Raises UserError."""
+        """Write reports about the whole fleet; raises UserError."""
         try:
             for name, data in files.items():
                 file_io.replace(self.top / name, data)

@@ -1,5 +1,7 @@
-"""A source's files at one commit, in a scratch repository; a plain folder is read where it lies. The user's own
-checkout is never written to."""
+"""Check out a source's files at one commit in a scratch repository; a plain folder is read in place.
+
+The user's own checkout is never written to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from torchmigrate.fleet.task import Task
 from torchmigrate.vcs import git_tree
 from torchmigrate.vcs.git_tree import Repository
 
-# Of a scratch repository we know the settings; the user's own could name filters and ways to print a diff.
+# Git in scratch repositories runs without the user's settings, which could name filters and diff programs.
 APART = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_LFS_SKIP_SMUDGE": "1"}
 _FETCHING = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -30,8 +32,11 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a source is and which commit of it is meant. `commit` is "" for a plain folder; `objects`: the object
-    store of a repository on this machine; `inside`: the folder in it that was named."""
+    """The location of a source, and its commit.
+
+    `commit`: "" for a plain folder. `objects`: the object store of a repository on this machine, "" for a URL.
+    `inside`: the folder within the repository that was named. `note`: a line for people.
+    """
 
     location: str
     commit: str
@@ -42,7 +47,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Files to migrate, below `root`. `repository`: the scratch repository that they are a checkout of."""
+    """Files to migrate, below `root`; `repository`: the scratch repository whose checkout they are, or None."""
 
     root: Path
     commit: str
@@ -50,7 +55,7 @@ class Tree:
 
 
 def origin(task: Task) -> Origin:
-    """Find the commit; for a URL that costs one question over the network. Raises UserError."""
+    """Find the commit of a task's source; raises UserError. A URL may need one request over the network."""
     if task.is_url:
         named = _COMMIT.fullmatch(task.rev)
         return Origin(task.location, task.rev if named else _remote_commit(task.location, task.rev))
@@ -72,26 +77,26 @@ def origin(task: Task) -> Origin:
         )
     inside = os.path.relpath(path, repository.top).replace(os.sep, "/")
     if not task.rev and inside != "." and repository.ask("cat-file", "-t", f"{commit}:{inside}") != "tree":
-        return Origin(str(path), "")  # a folder that a repository around it does not track
+        return Origin(str(path), "")  # a folder that the repository around it does not track
     objects = os.path.normpath(repository.top / (repository.ask("rev-parse", "--git-path", "objects") or ""))
     return Origin(str(path), commit, objects, "" if inside == "." else inside, _unsaved(repository, task))
 
 
 def _bare(path: Path) -> Repository | None:
-    """A repository without a work tree."""
+    """Return the repository at a path without a work tree, or None."""
     if not all((path / name).exists() for name in ("HEAD", "objects", "refs")):
         return None
     import git as gitpython
 
     asked = gitpython.Git(path)
-    asked.update_environment(GIT_DIR=os.fspath(path))  # git may be set not to find a bare one by itself
+    asked.update_environment(GIT_DIR=os.fspath(path))  # git may be configured not to find bare repositories
     return Repository(path, path, asked)
 
 
 def _unsaved(repository: Repository, task: Task) -> str:
     if task.rev or repository.top == repository.git_dir:
         return ""
-    # no program that the repository names compares its files
+    # clear filters, so that no program that the repository names runs
     named = repository.ask("config", "--local", "--includes", "--name-only", "--get-regexp", r"^filter\..*") or ""
     plain = [word for name in named.splitlines() for word in ("-c", f"{name}=")]
     dirty = repository.ask(*plain, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
@@ -110,7 +115,7 @@ def _remote_commit(url: str, rev: str) -> str:
 
 
 def take(origin: Origin, scratch: Path, name: str) -> Tree:
-    """The files of a git source, checked out into `scratch`; a plain folder as it lies there. Raises UserError."""
+    """Check out a git source into `scratch`, or return a plain folder as it is; raises UserError."""
     if not origin.commit:
         return Tree(Path(origin.location), "", None)
     repository = scratch_repository(scratch, name)
@@ -128,7 +133,7 @@ def take(origin: Origin, scratch: Path, name: str) -> Tree:
 
 
 def scratch_repository(scratch: Path, name: str) -> Repository:
-    """A new one, which nobody has told anything. Symbolic links stay links; nothing out of the tree is read."""
+    """Create a new repository without templates or settings."""
     import git as gitpython
 
     top = Path(os.path.realpath(scratch)) / name
@@ -142,7 +147,7 @@ def scratch_repository(scratch: Path, name: str) -> Repository:
 
 
 def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **env: str) -> bytes:
-    """What git prints, without the user's settings. Raises UserError."""
+    """Run git without the user's settings, and return its output; raises UserError."""
     import git as gitpython
 
     try:
@@ -152,7 +157,10 @@ def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **e
 
 
 def _network(directory: Path, *arguments: str) -> bytes:
-    """The only calls that leave the machine; with the user's own settings, which know the way and the password."""
+    """Run git over the network; only these calls leave the machine.
+
+    They use the user's own settings, which hold proxies and credentials.
+    """
     import git as gitpython
 
     return _run(gitpython.Git(directory), ["git", *_SAFE, *arguments], _FETCHING)

@@ -1,5 +1,7 @@
-"""One repository, from its source to the files that go back: in a worker process, which no repository's code enters
-unless `--verify` asks for it."""
+"""Process one repository in a worker process: fetch, migrate, score, verify, pack the results.
+
+The repository's code runs only if `--verify` asks for it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ from torchmigrate.surveys.portability import Apart, Stage, Survey
 
 
 def work(task: Task, scratch: Path) -> Outcome:
-    """Never raises: what goes wrong is the outcome. `scratch` is an empty folder, which the caller removes."""
+    """Do a task; whatever goes wrong becomes the outcome.
+
+    `scratch` is an empty folder, which the caller removes.
+    """
     began = time.monotonic()
     if task.version != __version__:
         return failure(task, f"this worker has torchmigrate {__version__}, and the run is of {task.version}")
@@ -58,18 +63,20 @@ def _work(task: Task, scratch: Path) -> Outcome:
         return Outcome(task.name, None)
     taken = tree.take(origin, scratch, "tree")
     settings = _settings(task, taken)
-    given = _given(taken, settings)
+    given = _prepare(taken, settings)
     if digest is None:
         digest = digest_of(task, [origin.location, repr(settings)], taken.root, given)
         if digest == task.known:
             return Outcome(task.name, None)
-    return _migrated(task, origin, taken, settings, given, scratch, digest)
+    return _migrate(task, origin, taken, settings, given, scratch, digest)
 
 
 def _settings(task: Task, taken: Tree) -> Settings:
-    """The repository's own, unless it is to have none, with the command line's on top. What lies around a scratch
-    repository is none of its business."""
-    own = taken.repository is None or config_file.find(taken.root) in _inside(taken)
+    """Return the repository's own settings, with the command line's on top.
+
+    Settings files around a scratch repository are ignored.
+    """
+    own = taken.repository is None or config_file.find(taken.root) in _settings_files(taken)
     flags = {name: tuple(value) if isinstance(value, list) else value for name, value in task.flags.items()}
     exclude = flags.pop("extend_exclude", ())
     settings = config_file.load([taken.root], None, task.isolated or not own, **flags)
@@ -78,13 +85,13 @@ def _settings(task: Task, taken: Tree) -> Settings:
     return replace(settings, extend_exclude=settings.extend_exclude + exclude, no_cache=True)
 
 
-def _inside(taken: Tree) -> list[Path]:
+def _settings_files(taken: Tree) -> list[Path]:
     assert taken.repository is not None
     top = taken.repository.top
     return [up / "pyproject.toml" for up in (taken.root, *taken.root.parents) if up.is_relative_to(top)]
 
 
-def _given(taken: Tree, settings: Settings) -> Input:
+def _prepare(taken: Tree, settings: Settings) -> Input:
     from torchmigrate.rules.reader import PackError
 
     try:
@@ -93,7 +100,7 @@ def _given(taken: Tree, settings: Settings) -> Input:
         raise UserError(str(error).partition("\n")[0]) from None
 
 
-def _migrated(
+def _migrate(
     task: Task, origin: Origin, taken: Tree, settings: Settings, given: Input, scratch: Path, digest: str
 ) -> Outcome:
     paths = [taken.root]
@@ -107,7 +114,7 @@ def _migrated(
     notes = [note for note in (origin.note, *plan.notes) if note]
     summary = _summary(task, origin, report, notes) | {"digest": digest, "score": scored}
     if verified is not None:
-        summary["verify"] = verified.told
+        summary["verify"] = verified.words
         files |= {"verify.json": verified.report} if verified.report is not None else {}
     files["log.txt"] = "".join(f"{line}\n" for line in _log(summary, report)).encode(errors="backslashreplace")
     return Outcome(task.name, summary, files)
@@ -140,7 +147,7 @@ def _summary(task: Task, origin: Origin, report: Report, notes: Sequence[str]) -
 
 
 def _status(report: Report) -> tuple[str, str]:
-    """One word, and why where that is not plain."""
+    """Return the status in one word, and the reason if it needs one."""
     if report.failed:
         first = report.failed[0]
         what = f"{report.name(first.path)}: {first.error}"
@@ -157,14 +164,14 @@ def _status(report: Report) -> tuple[str, str]:
 def _log(summary: Mapping[str, Any], report: Report) -> list[str]:
     lines = [f"{summary['source']} at {summary['commit'] or 'what lay there'}"]
     lines += [f"note: {note}" for note in summary["notes"]]
-    lines += [_said(result, report) for result in report.results if isinstance(result, (Changed, Failed))]
+    lines += [_describe_result(result, report) for result in report.results if isinstance(result, (Changed, Failed))]
     lines += [f"skipped {report.name(skipped.path)}: {skipped.reason}" for skipped in report.skipped]
     if "verify" in summary:
         lines.append(f"verify: {summary['verify']}")
     return [*lines, report.summary()]
 
 
-def _said(result: FileResult, report: Report) -> str:
+def _describe_result(result: FileResult, report: Report) -> str:
     name = report.name(result.path)
     if isinstance(result, Failed):
         return f"error: {name}: {result.error}"
@@ -180,14 +187,14 @@ _WORDS = {0: "same", 1: "differs", 2: "could not be verified"}
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`told` in words; `report` is that of verify, as JSON, None where it could not begin."""
+    """The result of `--verify`: `told` in words, and `report` as JSON, None if verification could not start."""
 
-    told: str
+    words: str
     report: bytes | None
 
 
 def verify(task: Task, root: Path, settings: Settings) -> Verified:
-    """With the settings of the migration, on those of its backends that can be run on."""
+    """Verify the migration on the backends of its settings that `verify` knows."""
     from torchmigrate.formats import verify
     from torchmigrate.verify import backends, session
     from torchmigrate.verify.verdict import exit_status
@@ -198,14 +205,16 @@ def verify(task: Task, root: Path, settings: Settings) -> Verified:
     except UserError as error:
         return Verified(f"{_WORDS[2]}: {error.message}", None)
     status, reason = exit_status(result.verdicts), result.verdicts[0].reason
-    report = json.loads(verify.render(result)) | {"root": task.shown}  # not a place that is gone
-    told = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
-    return Verified(told, json.dumps(report, indent=2).encode() + b"\n")
+    report = json.loads(verify.render(result)) | {"root": task.shown}  # the scratch tree will be gone
+    words = f"{_WORDS[status]}: {reason}" if status == 2 and reason else _WORDS[status]
+    return Verified(words, json.dumps(report, indent=2).encode() + b"\n")
 
 
 def score(paths: Sequence[Path], settings: Settings, given: Input) -> dict[str, Any]:
-    """`{sites, everywhere: {before, after, after_unsafe}, backends: {NAME: {before, after, after_unsafe}}}`, counts of
-    sites; `everywhere`: on each of the backends."""
+    """Count sites: in all, and those that run on every backend or on each, at each stage.
+
+    `{sites, everywhere: {before, after, after_unsafe}, backends: {NAME: {before, after, after_unsafe}}}`
+    """
     safe = planner.plan(paths, replace(settings, unsafe_fixes=False), 1, "survey", given=given).results
     held = any(f.status is Status.HELD for r in safe if isinstance(r, Unchanged) for f in r.findings)
     unsafe = safe

@@ -1,1 +1,1 @@
-"""Formatters: a report as text, JSON, SARIF, Markdown and what CI systems read."""
+"""Formats: a result as text, JSON, SARIF, Markdown, diffs, and in the formats of CI systems."""

@@ -1,4 +1,4 @@
-"""The catalog, or the part of it that a project uses, as text, markdown and json."""
+"""Render the catalog of APIs, or the part that a project uses, as text, Markdown and JSON; describe a row in words."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ from torchmigrate.surveys.catalog_rows import (
 )
 from torchmigrate.torch_api.backends import TITLES
 
-_WIDEST = 44  # of the column of names: longer ones push what is after them to the right
+_WIDEST = 44  # columns for names; a longer name moves the rest of its line to the right
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows to print. `backends`: whose columns. `places`: by API, of a project; None without one."""
+    """The rows to print.
+
+    `backends`: whose columns. `places`: the uses in a project, by API; None without a project. `here`: the directory
+    that paths are shown relative to.
+    """
 
     rows: Sequence[Row]
     backends: Sequence[str]
     places: Mapping[str, Sequence[tuple[Path, Finding]]] | None = None
-    here: Path = field(default_factory=Path)  # paths are shown relative to it
+    here: Path = field(default_factory=Path)
 
     def count(self, row: Row) -> int:
         return len((self.places or {}).get(row.name, ()))
@@ -46,8 +50,11 @@ _LEGEND = "-> rewritten by, !! reported by, = left alone (`torchmigrate explain 
 
 
 def text(selection: Selection, room: int | None = None) -> Iterator[str]:
-    """A line per API with a mark per backend, explained above. MLX's would be the same for all, so it is left out.
-    Where a terminal has no `room` for a row (in columns), what becomes of the API stands below its name."""
+    """Yield a legend, then a line per API with a mark per backend.
+
+    MLX has the same mark in every row, so its column is left out unless asked for alone. `room`: columns of a terminal;
+    if a row is too long for it, the action stands on a line of its own.
+    """
     columns = [name for name in selection.backends if name != "mlx" or len(selection.backends) == 1]
     signs = ", ".join(f"{mark} {verdict}" for verdict, mark in SIGNS.items())
     for line in (signs, _LEGEND):
@@ -75,7 +82,7 @@ def _arrow(row: Row) -> str:
 
 
 def markdown(selection: Selection) -> Iterator[str]:
-    """One table."""
+    """Yield the lines of one Markdown table."""
     uses = ["uses"] if selection.places is not None else []
     head = ["API", "kind", *uses, "what becomes of it", *selection.backends, "since", "source"]
     yield f"| {' | '.join(head)} |"
@@ -83,20 +90,20 @@ def markdown(selection: Selection) -> Iterator[str]:
     for row in selection.rows:
         count = [str(selection.count(row))] if uses else []
         verdicts = [row.backends[name] for name in selection.backends]
-        cells = [f"`{row.name}`", row.kind, *count, _becomes(row), *verdicts, row.since, row.source]
+        cells = [f"`{row.name}`", row.kind, *count, _describe_action(row), *verdicts, row.since, row.source]
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _becomes(row: Row) -> str:
+def _describe_action(row: Row) -> str:
     return f"left alone: {row.why}" if row.action == LEFT else f"{row.action} by {', '.join(row.rules)}"
 
 
 def render(selection: Selection) -> str:
-    """A JSON list."""
-    return json.dumps([_object(selection, row) for row in selection.rows], indent=2)
+    """Return a JSON list."""
+    return json.dumps([_row_object(selection, row) for row in selection.rows], indent=2)
 
 
-def _object(selection: Selection, row: Row) -> dict[str, Any]:
+def _row_object(selection: Selection, row: Row) -> dict[str, Any]:
     found: dict[str, Any] = {
         "api": row.name,
         "kind": row.kind,
@@ -111,17 +118,17 @@ def _object(selection: Selection, row: Row) -> dict[str, Any]:
     }
     if selection.places is not None:
         places = selection.places.get(row.name, ())
-        found |= {"count": len(places), "places": [_place(selection.here, *place) for place in places]}
+        found |= {"count": len(places), "places": [_place_object(selection.here, *place) for place in places]}
     return found
 
 
-def _place(here: Path, path: Path, use: Finding) -> dict[str, Any]:
+def _place_object(here: Path, path: Path, use: Finding) -> dict[str, Any]:
     name = path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_posix()
     return {"file": name, "cell": use.cell, "line": use.line, "column": use.column}
 
 
 def every(names: Sequence[str]) -> tuple[str, ...]:
-    """These backends in the order of all, or all."""
+    """Return the named backends in the catalog's order; all if none is named."""
     return tuple(name for name in BACKENDS if not names or name in names)
 
 
@@ -129,7 +136,10 @@ NAMES = {name: TITLES[name] for name in BACKENDS}
 
 
 def paragraph(row: Row, name: str = "") -> str:
-    """All of a row. `name`: what was asked for, where that is a part of the row's API."""
+    """Return all that a row says, as a paragraph.
+
+    `name`: the name that was asked for, if it is a part of the row's API.
+    """
     return " ".join(_sentences(row, name or row.name))
 
 
@@ -159,7 +169,7 @@ def _action(row: Row) -> str:
 
 
 def verdicts(row: Row) -> str:
-    """`works on CUDA and ROCm; does nothing on the CPU; MLX is no torch device`."""
+    """Return the verdicts in words: `works on CUDA and ROCm; does nothing on the CPU; MLX is no torch device`."""
     helper = f"works through the helper (`accel.{row.helper}`) on"
     verbs = {
         WORKS: "works on", HELPER: helper, DIFFERENT: "behaves differently on", NO_OP: "does nothing on",

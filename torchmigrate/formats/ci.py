@@ -1,4 +1,4 @@
-"""GitHub's workflow commands: an annotation for each finding, an error for each file that could not be read."""
+"""Render findings for CI systems: GitHub's workflow commands, GitLab's code quality report, JUnit's XML."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PROPERTY = _DATA | {":": "%3A", ",": "%2C"}
 
 
 def render_github(report: Report, base: Path) -> Iterator[str]:
-    """One command each, findings first."""
+    """Yield a workflow command for each finding, then one for each file that could not be read."""
     for entry in entries(report, base):
         if not entry.suppressed:
-            yield command("warning", _where(entry), entry.message + MARKS[kind(entry.finding)])
+            yield command("warning", _annotation_properties(entry), entry.message + MARKS[kind(entry.finding)])
     for failed in sorted(report.failed, key=lambda f: str(f.path)):
         yield command("error", {"file": name_of(failed.path, base), "title": "torchmigrate"}, failed.error)
 
 
-def _where(entry: Entry) -> dict[str, str | int]:
-    """Columns go with a single line only: GitHub refuses others."""
+def _annotation_properties(entry: Entry) -> dict[str, str | int]:
+    """Return the properties of an annotation; columns only for a single line, since GitHub refuses others."""
     found: dict[str, str | int] = {"file": entry.name, "line": entry.line, "endLine": entry.end_line}
     if entry.column is not None and entry.end_column is not None and entry.end_line == entry.line:
         found |= {"col": entry.column, "endColumn": entry.end_column}
@@ -38,9 +38,9 @@ def _where(entry: Entry) -> dict[str, str | int]:
 
 
 def command(name: str, properties: dict[str, str | int], text: str) -> str:
-    """One line that the runner reads; nothing in the values ends it or begins another."""
-    told = ",".join(f"{key}={_escaped(str(value), _PROPERTY)}" for key, value in properties.items())
-    return f"::{name} {told}::{_escaped(text, _DATA)}"
+    """Return one workflow command, with the values escaped so that they cannot end it or begin another."""
+    encoded = ",".join(f"{key}={_escaped(str(value), _PROPERTY)}" for key, value in properties.items())
+    return f"::{name} {encoded}::{_escaped(text, _DATA)}"
 
 
 def _escaped(text: str, table: dict[str, str]) -> str:
@@ -48,19 +48,19 @@ def _escaped(text: str, table: dict[str, str]) -> str:
 
 
 def render_gitlab(report: Report, base: Path) -> str:
-    """Findings, then files that could not be read as blockers."""
-    found = [_entry(entry) for entry in entries(report, base) if not entry.suppressed]
-    failed = [_failed(each, base) for each in sorted(report.failed, key=lambda f: str(f.path))]
+    """Return GitLab's JSON list: the findings, then files that could not be read as blockers."""
+    found = [_finding_issue(entry) for entry in entries(report, base) if not entry.suppressed]
+    failed = [_error_issue(each, base) for each in sorted(report.failed, key=lambda f: str(f.path))]
     return json.dumps([*found, *failed], indent=2)
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _finding_issue(entry: Entry) -> dict[str, Any]:
     severity = "major" if kind(entry.finding) == "yours" else "minor"
     lines = {"begin": entry.line, "end": entry.end_line}
     return _issue(entry.finding.rule, entry.message, entry.fingerprint, severity, entry.name, lines)
 
 
-def _failed(failed: Failed, base: Path) -> dict[str, Any]:
+def _error_issue(failed: Failed, base: Path) -> dict[str, Any]:
     name = name_of(failed.path, base)
     digest = hashlib.sha256(f"error\0{name}".encode()).hexdigest()[:32]
     return _issue("error", failed.error, digest, "blocker", name, {"begin": 1})
@@ -78,11 +78,12 @@ def _issue(check: str, text: str, digest: str, severity: str, name: str, lines: 
     }
 
 
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
+# characters that XML 1.0, section 2.2 does not allow
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render_junit(report: Report, base: Path) -> str:
-    """The whole document."""
+    """Return a JUnit XML document: a suite per file, a failure per finding, an error per unreadable file."""
     found = [entry for entry in entries(report, base) if not entry.suppressed]
     failed = sorted(report.failed, key=lambda f: str(f.path))
     root = xml.Element("testsuites", name="torchmigrate")

@@ -1,4 +1,4 @@
-"""Unified diffs that `git apply` and `patch -p1` take, as bytes; and of notebooks, by cell, for reading."""
+"""Unified diffs as bytes that `git apply` and `patch -p1` accept, and diffs of notebooks by cell, for reading."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torchmigrate.diagnostics.finding import Changed, Finding
 from torchmigrate.source import json_text
 
 _CONTEXT = 3
-_MOST = 20_000_000  # pairs of lines: some seconds
-_WINDOW = 200  # lines that a change may add or remove, to be found again
+_MOST = 20_000_000  # equal pairs of lines that difflib may visit: some seconds
+_WINDOW = 200  # lines that a change may add or remove and still be matched
 Opcode = tuple[str, int, int, int, int]
 
 
 def unified(change: Changed, name: str) -> bytes:
-    """The diff of one file under `name` (relative, slash-separated), the rules' names in the hunk headings."""
-    applied = change.applied if not is_notebook(name) else list(_in_json(change))
+    """Return the diff of one file under `name` (relative, with slashes); the hunk headings name the rules."""
+    applied = change.applied if not is_notebook(name) else list(_with_file_lines(change))
     old = b"/dev/null" if change.new else _header("a/" + name)
     lines = [b"--- " + old + b"\n", b"+++ " + _header("b/" + name) + b"\n"]
     hunks = list(_hunks(_split(change.before), _split(change.after), applied))
@@ -28,17 +28,17 @@ def unified(change: Changed, name: str) -> bytes:
 
 
 def readable(change: Changed, name: str) -> bytes:
-    """The same for people: a notebook's cells as comments, which git and patch pass over; any other file as a diff."""
+    """Return the diff for people: a notebook's cells as comments, which git and patch skip; other files as a diff."""
     return b"".join(_cellwise(change, name)) if is_notebook(name) else unified(change, name)
 
 
 def is_notebook(name: str) -> bool:
-    """Whether a diff of it has a form for reading."""
+    """Return whether a file is a notebook, whose diff has a form for reading."""
     return PurePath(name).suffix == ".ipynb"
 
 
-def _in_json(change: Changed) -> Iterator[Finding]:
-    """What was applied, on the lines of the file."""
+def _with_file_lines(change: Changed) -> Iterator[Finding]:
+    """Yield the applied findings with the lines of the notebook file instead of the cells'."""
     text = change.before.decode("utf-8-sig")
     lines = [json_text.line_numbers(text, span) if span else [] for span in json_text.source_spans(text)]
     for finding in change.applied:
@@ -48,13 +48,13 @@ def _in_json(change: Changed) -> Iterator[Finding]:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """On \\n only, kept. `splitlines` would also split on form feed and U+2028, and no patch would apply."""
+    r"""Split on \n only, keeping it; `splitlines` also splits on form feed and U+2028, and no patch would apply."""
     lines = data.split(b"\n")
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def _header(name: str) -> bytes:
-    """As git writes it: quoted where a name has odd characters, a tab behind a name with spaces."""
+    """Return a name as git writes it: quoted if it has odd characters, followed by a tab if it has spaces."""
     raw = name.encode(errors="surrogateescape")
     if any(c < 0x20 or c in b'"\\\x7f' for c in raw):
         escapes = {0x22: b'\\"', 0x5C: b"\\\\", 0x0A: b"\\n", 0x09: b"\\t", 0x0D: b"\\r"}
@@ -67,7 +67,7 @@ def _hunks(old: Sequence[bytes], new: Sequence[bytes], applied: Sequence[Finding
     for group in _groups(old, new):
         start, end = group[0][1], group[-1][2]
         spans = f"@@ -{_span(start, end)} +{_span(group[0][3], group[-1][4])} @@"
-        # the changed lines only: a rule of a neighbouring hunk must not be named for its context
+        # only the rules that changed lines of this hunk: its context may hold changes of a neighbouring hunk
         touched = [(a, b) for tag, a, b, _, _ in group if tag != "equal"]
         rules = dict.fromkeys(f.rule for f in applied if any(_touches(f, a, b) for a, b in touched))
         yield " ".join([spans, ", ".join(rules)]).rstrip().encode() + b"\n"
@@ -96,7 +96,10 @@ def _span(start: int, end: int) -> str:
 
 
 def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]]:
-    """difflib on what lies between the common head and tail: a few edits in a long file cost little."""
+    """Yield groups of opcodes, running difflib only between the common head and tail.
+
+    A few edits in a long file thus cost little.
+    """
     limit = min(len(old), len(new))
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
@@ -112,13 +115,13 @@ def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]
 
 
 def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> int:
-    """Equal pairs of lines, each of which difflib looks at: for a million blank lines, a million millions."""
+    """Return how many equal pairs of lines difflib would visit: for a million blank lines, a million millions."""
     counts, others = Counter(old), Counter(new)
     return sum(count * others[line] for line, count in counts.items())
 
 
 def _nearby(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
-    """Line by line; after a difference, from the nearest place on where both say the same again."""
+    """Yield opcodes line by line; after a difference, continue at the nearest place where both agree again."""
     i = j = 0
     while i < len(old) or j < len(new):
         at, other = i, j
@@ -146,7 +149,7 @@ def _cellwise(change: Changed, name: str) -> Iterator[bytes]:
         if before != after:
             yield f"# {name}:cell {number} (for reading; `apply` rewrites the notebook)\n".encode()
             applied = [finding for finding in change.applied if finding.cell == number]
-            # a cell's last line has no line end by custom: not worth saying
+            # a cell's last line has no line end by custom: do not report that
             body = b"".join(_hunks(_split(before + b"\n"), _split(after + b"\n"), applied))
             yield b"".join(b"# " + line for line in _split(body))
 

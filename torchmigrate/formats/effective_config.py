@@ -1,4 +1,4 @@
-"""What is in force, for people (a table) and for programs."""
+"""Render the effective configuration as text (a table) and as JSON."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _NAMED = 12
 
 
 def text(found: InForce, here: Path, width: int | None = None) -> Iterator[str]:
-    """Lines for people; a table of at most `width` columns where that is given: a terminal's."""
-    yield from _laid_out([*_heads(found, here)], width)
+    """Yield the lines for people; with `width`, a terminal's columns, as a table of at most that width."""
+    yield from _align([*_heads(found, here)], width)
     yield ""
     rows = [row for setting in found.settings for row in _setting(setting, here)]
-    yield from _laid_out(rows, width, ("setting", "value", "from"))
+    yield from _align(rows, width, ("setting", "value", "from"))
     yield ""
-    yield from _laid_out([*_folders(found, here), *_helper(found.helper, here)], width)
+    yield from _align([*_folders(found, here), *_helper(found.helper, here)], width)
     for file in found.files:
         yield ""
-        yield from _laid_out([*_file(file, here)], width)
+        yield from _align([*_file(file, here)], width)
     if found.notes:
         yield ""
-        yield from (f"note: {_shorter(note, here)}" for note in found.notes)
+        yield from (f"note: {_shorten_paths(note, here)}" for note in found.notes)
 
 
 def _heads(found: InForce, here: Path) -> Iterator[Row]:
@@ -43,7 +43,7 @@ def _heads(found: InForce, here: Path) -> Iterator[Row]:
 
 def _setting(setting: Setting, here: Path) -> Iterator[Row]:
     for number, part in enumerate(setting.parts):
-        yield "" if number else setting.key, _value(setting.key, part, here), _from(part, here)
+        yield "" if number else setting.key, _value(setting.key, part, here), _origin_text(part, here)
 
 
 def _value(key: str, part: Part, here: Path) -> str:
@@ -58,8 +58,8 @@ def _value(key: str, part: Part, here: Path) -> str:
     return f"{part.entry}: {shown or 'none'}" if part.entry is not None else shown
 
 
-def _from(part: Part, here: Path) -> str:
-    return f"inferred from {part.at}" if part.origin == INFERRED else _shorter(part.at, here) or part.origin
+def _origin_text(part: Part, here: Path) -> str:
+    return f"inferred from {part.at}" if part.origin == INFERRED else _shorten_paths(part.at, here) or part.origin
 
 
 def _folders(found: InForce, here: Path) -> Iterator[Row]:
@@ -88,16 +88,16 @@ def _helper(helper: Helper, here: Path) -> Iterator[Row]:
 
 def _file(file: OneFile, here: Path) -> Iterator[Row]:
     yield "file", _path(file.path, here), ""
-    yield "read", _shorter(file.read, here), ""
+    yield "read", _shorten_paths(file.read, here), ""
     for number, (glob, (names, at)) in enumerate(file.ignores.items()):
-        yield "" if number else "ignored here", f"{glob}: {', '.join(names) or 'none'}", _shorter(at, here)
+        yield "" if number else "ignored here", f"{glob}: {', '.join(names) or 'none'}", _shorten_paths(at, here)
     if file.on or file.off:
-        yield "rules", f"{len(file.on)} on" + (f", {len(file.off)} off: {_some(file.off)}" if file.off else ""), ""
+        yield "rules", f"{len(file.on)} on" + (f", {len(file.off)} off: {_list_some(file.off)}" if file.off else ""), ""
     if file.asleep:
-        yield "asleep", f"nothing here mentions CUDA, so these fixes are unsafe: {_some(file.asleep)}", ""
+        yield "asleep", f"nothing here mentions CUDA, so these fixes are unsafe: {_list_some(file.asleep)}", ""
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_some(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -106,11 +106,11 @@ def _path(path: Path, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
 
-def _shorter(said: str, here: Path) -> str:
-    return said.replace(f"{here}{os.sep}", "")
+def _shorten_paths(text: str, here: Path) -> str:
+    return text.replace(f"{here}{os.sep}", "")
 
 
-def _laid_out(rows: Sequence[Row], width: int | None, head: Row | None = None) -> Iterable[str]:
+def _align(rows: Sequence[Row], width: int | None, head: Row | None = None) -> Iterable[str]:
     if width is not None:
         return _table(rows, width, head)
     every = [head, *rows] if head else rows
@@ -137,13 +137,13 @@ def _table(rows: Sequence[Row], width: int, head: Row | None) -> list[str]:
 
 
 def render(found: InForce) -> str:
-    """`{version, root, file, why, settings, rules, helper, files, notes}`; paths are absolute."""
+    """Return JSON: `{version, root, file, why, settings, rules, helper, files, notes}`, with absolute paths."""
     data = {
         "version": __version__,
         "root": str(found.root),
         "file": str(found.file) if found.file else None,
         "why": found.why,
-        "settings": {s.key: [_part(part) for part in s.parts] for s in found.settings},
+        "settings": {s.key: [_part_object(part) for part in s.parts] for s in found.settings},
         "rules": [
             {"path": str(f.path), "builtin": f.builtin, "packs": dict(f.packs), "on": f.on} for f in found.folders
         ],
@@ -154,19 +154,19 @@ def render(found: InForce) -> str:
             "functions": dict(found.helper.functions),
             "error": found.helper.error or None,
         },
-        "files": [_of_file(file) for file in found.files],
+        "files": [_file_object(file) for file in found.files],
         "notes": list(found.notes),
     }
     return json.dumps(data, indent=2)
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part_object(part: Part) -> dict[str, Any]:
     value = [str(v) for v in part.value] if isinstance(part.value, tuple) else part.value
     entry = {} if part.entry is None else {"entry": part.entry}
     return {**entry, "value": value, "origin": part.origin, "at": part.at or None}
 
 
-def _of_file(file: OneFile) -> dict[str, Any]:
+def _file_object(file: OneFile) -> dict[str, Any]:
     return {
         "path": str(file.path),
         "read": file.is_read,

@@ -1,4 +1,4 @@
-"""The machine's report: `{version, summary, findings, errors}`, rewritten findings included."""
+"""The JSON report: `{version, summary, skipped, findings, errors}`; rewritten findings are included."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _summary(report: Report) -> dict[str, Any]:
 
 def _finding(finding: Finding, name: str, applied: bool) -> dict[str, Any]:
     status = finding.status
-    if not applied and status is Status.APPLIED:  # a plan only: `check`, `--dry-run`
+    if not applied and status is Status.APPLIED:  # a plan only (`check`, `--dry-run`): nothing was applied
         status = Status.OPEN
     return {
         "rule": finding.rule,

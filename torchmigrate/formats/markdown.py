@@ -1,5 +1,7 @@
-"""Markdown for the body of a pull request or a job's summary: by rule a count, the why and the diff or the places;
-then what needs a person as a checklist."""
+"""Render a report as Markdown for a pull request or a job summary.
+
+For each rule: how often, why, and the diff or the places. Then what needs a person, as a checklist.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ if TYPE_CHECKING:
     from torchmigrate.rules.model import Rule
 
 
-_LISTED = 20  # places of a rule
-_MOST = 100  # places of all rules, and as many items of the checklist
+_LISTED = 20  # places named per rule
+_MOST = 100  # places named in all, and as many items of the checklist
 _NEW = 5  # helpers that are named
 _SOURCE = 80  # characters of a source line
-_SIZE = 60_000  # characters: a pull request's body ends at 65,536
+_SIZE = 60_000  # characters: GitHub limits the body of a pull request to 65,536
 _HUNK = re.compile(rb"^(?=@@ |# \S.*:cell \d+ \()", re.M)
 _HEADING = re.compile(rb"@@ [^@\n]* @@ ?([^\n]*)")
 _SECTIONS = (
@@ -35,7 +37,7 @@ _SECTIONS = (
 
 
 def render(report: Report, base: Path, rules: Mapping[str, Rule]) -> str:
-    """The whole text; places are those of the files as they stand after the run."""
+    """Return the whole text; places refer to the files as they stand after the run."""
     page = _Page(report, base, rules)
     rest = list(page.waiting())
     page.left = _MOST
@@ -43,7 +45,7 @@ def render(report: Report, base: Path, rules: Mapping[str, Rule]) -> str:
         rest += ["### Needs you", "\n".join(checklist)]
     if report.failed:
         failed = sorted((name_of(f.path, base), f.error) for f in report.failed)
-        rest += ["### Errors", "\n".join(f"- {code(name)}: {plain(_line(error))}" for name, error in failed)]
+        rest += ["### Errors", "\n".join(f"- {code(name)}: {plain(_on_one_line(error))}" for name, error in failed)]
     head = ["## torchmigrate", plain(report.summary())]
     page.room = _SIZE - sum(map(len, [*head, *rest])) - sum(len(page.why(r)) + 100 for r, _, _ in report.statistics())
     return "\n\n".join([*head, *page.rewritten(), *rest])
@@ -55,24 +57,24 @@ class _Page:
     base: Path
     rules: Mapping[str, Rule]
     left: int = _MOST  # places that may still be named
-    room: int = _SIZE  # characters of diffs
+    room: int = _SIZE  # characters left for diffs
     _source_lines: SourceLines | None = None
 
     def rewritten(self) -> Iterator[str]:
-        """By rule: how many, why, and the diff. A hunk of several rules stands under the first."""
+        """Yield a section per rule with its count, why and diff; a hunk of several rules is shown under the first."""
         if self.report.command == "check" or not self.report.changed:
             return
         yield "### Rewritten" if self.report.written else "### Would be rewritten"
         hunks = self._hunks()
         for rule, done, _ in self.report.statistics():
             if done:
-                diffs = list(self._shown(hunks.pop(rule, []))) or [
+                diffs = list(self._render_hunks(hunks.pop(rule, []))) or [
                     "The diff stands under other rules of the same lines."
                 ]
                 yield folded(f"{rule}: {done:,}", "\n\n".join([self.why(rule), *diffs]))
         rest = [hunk for more in hunks.values() for hunk in more]
         if rest:
-            yield folded("imports", "\n\n".join(self._shown(rest)))
+            yield folded("imports", "\n\n".join(self._render_hunks(rest)))
         new = [code(name_of(change.path, self.base)) for change in self.report.changed if change.new]
         if new:
             more = f" and {len(new) - _NEW:,} more" if len(new) > _NEW else ""
@@ -88,10 +90,10 @@ class _Page:
             for hunk in hunks:
                 heading = _HEADING.search(hunk)
                 rules = heading[1].decode().split(", ") if heading else [""]
-                found.setdefault(rules[0].strip(), []).append(_readable(hunk, name))
+                found.setdefault(rules[0].strip(), []).append(_name_hunk(hunk, name))
         return found
 
-    def _shown(self, hunks: Sequence[str]) -> Iterator[str]:
+    def _render_hunks(self, hunks: Sequence[str]) -> Iterator[str]:
         shown = []
         for hunk in hunks:
             self.room -= len(hunk)
@@ -104,20 +106,20 @@ class _Page:
             yield f"and {counted(more, 'more hunk')}"
 
     def waiting(self) -> Iterator[str]:
-        """What another run would rewrite, by rule: how many, why, and where."""
+        """Yield sections of what another run would rewrite, by rule: how often, why, and where."""
         for which, title in _SECTIONS:
             found = self._by_rule(which)
             if found:
                 yield f"### {title}"
             for rule, entries in found.items():
-                shown = self._some(entries)
+                shown = self._take_places(entries)
                 lines = [f"- {self._place(result, finding)}" for result, finding in shown]
                 if more := len(entries) - len(lines):
                     lines.append(f"- and {more:,} more")
                 yield folded(f"{rule}: {len(entries):,}", "\n\n".join([self.why(rule), "\n".join(lines)]))
 
     def checklist(self, which: str) -> Iterator[str]:
-        """A heading for each thing that is said, an item for each place."""
+        """Yield a checklist: a heading for each message, an item for each place."""
         for rule, entries in self._by_rule(which).items():
             messages: dict[str, list[tuple[FileResult, Finding]]] = {}
             for result, finding in entries:
@@ -126,13 +128,13 @@ class _Page:
                 if not self.left:
                     yield f"- {len(messages) - number:,} more: {code(f'torchmigrate check --select {rule}')}"
                     break
-                yield f"- {code(rule)}: {plain(_line(message))}"
-                shown = self._some(alike)
+                yield f"- {code(rule)}: {plain(_on_one_line(message))}"
+                shown = self._take_places(alike)
                 yield from (f"  - [ ] {self._place(result, finding)}" for result, finding in shown)
                 if more := len(alike) - len(shown):
                     yield f"  - and {more:,} more: {code(f'torchmigrate check --select {rule}')}"
 
-    def _some(self, entries: Sequence[tuple[FileResult, Finding]]) -> Sequence[tuple[FileResult, Finding]]:
+    def _take_places(self, entries: Sequence[tuple[FileResult, Finding]]) -> Sequence[tuple[FileResult, Finding]]:
         shown = entries[: min(_LISTED, self.left)]
         self.left -= len(shown)
         return shown
@@ -145,9 +147,13 @@ class _Page:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def why(self, rule: str) -> str:
-        """What the rule says for itself."""
+        """Return the rule's summary and reason."""
         known = self.rules.get(rule)
-        return plain(f"{_line(known.summary)}: {_line(known.why)}") if known else "a comment that is of no use"
+        return (
+            plain(f"{_on_one_line(known.summary)}: {_on_one_line(known.why)}")
+            if known
+            else "a comment that is of no use"
+        )
 
     def _place(self, result: FileResult, finding: Finding) -> str:
         where = code(place(name_of(result.path, self.base), finding))
@@ -160,12 +166,12 @@ class _Page:
         return self._source_lines
 
 
-def _line(text: str) -> str:
+def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _readable(hunk: bytes, name: str) -> str:
-    """Under the file's name; a notebook's, which no patch may take, without the marks that say so."""
+def _name_hunk(hunk: bytes, name: str) -> str:
+    """Return a hunk under the file's name; a notebook's without comment marks, as no patch may take it."""
     text = hunk.decode("utf-8", "replace").replace("\r\n", "\n")
     if not text.startswith("# "):
         return f"# {name}\n{text}"
@@ -177,7 +183,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def code(text: str) -> str:
-    """A code span on one line."""
+    """Return a code span on one line."""
     text = _CONTROL.sub("\ufffd", text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if "`" in text or not text else ""
@@ -185,25 +191,27 @@ def code(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """A pipe ends a cell, in a code span too."""
+    """Escape pipes, which end a table cell even in a code span."""
     return text.replace("|", "\\|")
 
 
 def plain(text: str) -> str:
-    """Our own sentences; code spans stay, where they are beyond doubt. What they quote of the project is no HTML, and
-    no link or mention."""
+    """Escape Markdown in our own sentences, but not in code spans unless the backticks are unbalanced.
+
+    Quoted text of a project thus cannot become HTML, a link or a mention.
+    """
     paired = "``" not in text and text.count("`") % 2 == 0
     parts = re.split(r"(`[^`]*`)", text) if paired else [text]
     return "".join(p if i % 2 else re.sub(r"([\\*_\[\]<>@#|&~`])", r"\\\1", p) for i, p in enumerate(parts))
 
 
 def folded(title: str, body: str) -> str:
-    """Shown on a click. The title is HTML: no Markdown is read there."""
+    """Return a section that opens on a click; the title is HTML, in which no Markdown is read."""
     return f"<details>\n<summary>{html.escape(title, quote=False)}</summary>\n\n{body}\n\n</details>"
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code that nothing in it ends."""
+    """Return a fenced code block whose fence is longer than any in the text."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     end = "" if text.endswith("\n") else "\n"
     return f"{fence}{language}\n{text}{end}{fence}"

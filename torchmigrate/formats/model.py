@@ -1,4 +1,4 @@
-"""What a run has to say: findings by file, counts, the last line. The formats beside it only lay it out."""
+"""The report of a run: findings by file, counts, exit code, summary. Other modules only lay it out."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ from torchmigrate.diagnostics.finding import (
 
 @dataclass(frozen=True)
 class Report:
-    """The results of `check`, `apply` or `apply --dry-run`, for the formats. `written`: the edits are in the files.
-    `files_seen` counts Python files; `others` are paths of the files beside them that were read."""
+    """The results of `check`, `apply` or `apply --dry-run`.
+
+    `files_seen`: number of Python files. `command`: "check", "apply" or "dry-run". `here`: the directory that paths are
+    shown relative to. `backends`: whose problems are reported; empty means all. `others`: paths of other files that
+    were read.
+    """
 
     results: Sequence[FileResult]
     files_seen: int
-    command: str  # check | apply | dry-run
-    here: Path  # paths are shown relative to it
-    backends: Sequence[str] = ()  # whose problems are reported; none named means all
+    command: str
+    here: Path
+    backends: Sequence[str] = ()
     others: frozenset[str] = frozenset()
 
     @property
@@ -39,7 +43,7 @@ class Report:
         return self.command == "apply"
 
     def name(self, path: Path) -> str:
-        """Relative where it lies below, slash-separated."""
+        """Return a path relative to `here` if it lies below, with slashes."""
         try:
             return path.relative_to(self.here).as_posix()
         except ValueError:
@@ -51,7 +55,7 @@ class Report:
 
     @cached_property
     def failed(self) -> list[Failed]:
-        """Files that were not read, or not whole."""
+        """Files that could not be read, or not completely."""
         return list(failures(self.results))
 
     @cached_property
@@ -60,7 +64,10 @@ class Report:
 
     @property
     def read(self) -> int:
-        """Python files that were read: "all good" is never said over one that was not."""
+        """The number of Python files that were read completely.
+
+        Skipped and failed files do not count: the summary must not call them free of findings.
+        """
         not_read = sum(isinstance(result, (Skipped, Failed)) for result in self.results)
         return max(0, self.files_seen - not_read)
 
@@ -70,7 +77,7 @@ class Report:
 
     @cached_property
     def findings(self) -> list[tuple[FileResult, Finding]]:
-        """What is left to say, file by file: everything for `check`, what was not rewritten for `apply`."""
+        """The open findings, file by file: all for `check`, those not rewritten for `apply`."""
         found: list[tuple[FileResult, Finding]] = []
         for result in self.results:
             if isinstance(result, (Changed, Unchanged)):
@@ -80,7 +87,7 @@ class Report:
         return found
 
     def of(self, result: FileResult) -> list[Finding]:
-        """All that concerns these backends in one file and was not rewritten, the settled too."""
+        """Return all findings of one file that concern the backends and were not rewritten, also settled ones."""
         found = result.findings if isinstance(result, (Changed, Unchanged)) else ()
         return [finding for finding in found if self._concerns(finding)]
 
@@ -93,7 +100,7 @@ class Report:
 
     @cached_property
     def known(self) -> int:
-        """Findings that the baseline has."""
+        """The number of findings that are in the baseline."""
         return self._count(Status.KNOWN)
 
     def _count(self, status: Status) -> int:
@@ -102,16 +109,20 @@ class Report:
 
     @cached_property
     def left(self) -> list[tuple[FileResult, Finding]]:
-        """What was left alone because it is right as it is; no finding."""
+        """Places that were left alone because they are right as they are; they are no findings."""
         kept = (r for r in self.results if isinstance(r, (Changed, Unchanged)))
         return [(r, f) for r in kept for f in r.findings if f.status is Status.LEFT]
 
     def kinds(self) -> Counter[str]:
-        """How many of the findings are: fixable, unsafe (held back), dropped, yours."""
+        """Count the findings by kind: fixable, unsafe (held back), dropped, yours."""
         return Counter(kind(finding) for _, finding in self.findings)
 
     def exit_code(self, exit_zero: bool = False) -> int:
-        """The table of the command line's contract."""
+        """Return the exit status that the command line promises.
+
+        2 if a file could not be read. Else 1 if there is something left: findings for `check`, changes for a dry run,
+        findings with a fix for `apply`.
+        """
         if self.failed:
             return 2
         if exit_zero:
@@ -123,22 +134,22 @@ class Report:
         return int(any(kind(finding) != "yours" for _, finding in self.findings))
 
     def statistics(self) -> list[tuple[str, int, int]]:
-        """(rule, rewritten, left), the most frequent first."""
+        """Return (rule, rewritten, left), the most frequent rule first."""
         done = Counter(f.rule for f in self.applied if self.command != "check")
         left = Counter(f.rule for _, f in self.findings)
         order = sorted({*done, *left}, key=lambda rule: (-done[rule] - left[rule], rule))
         return [(rule, done[rule], left[rule]) for rule in order]
 
     def summary(self) -> str:
-        """The last line on stderr."""
+        """Return the summary, the last line on stderr."""
         return " ".join(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
         counts = self.kinds()
         if self.command == "check":
-            yield self._found()
+            yield self._describe_findings()
         else:
-            yield self._rewrote()
+            yield self._describe_rewrites()
         left = []
         if counts["fixable"]:
             left.append(f"{counted(counts['fixable'], 'fix', 'fixes')} available (torchmigrate apply)")
@@ -161,27 +172,29 @@ class Report:
         if self.failed:
             yield f"{counted(len(self.failed), 'error')}."
 
-    def _found(self) -> str:
+    def _describe_findings(self) -> str:
         if not self.read and not self.others:
             return "No Python files read."
         if not self.findings:
-            return f"No {'new ' if self.known else ''}findings in {self._among()}."
+            return f"No {'new ' if self.known else ''}findings in {self._describe_files()}."
         paths = {str(result.path) for result, _ in self.findings}
         what = counted(len(self.findings), "new problem" if self.known else "problem")
-        return f"Found {what} in {self._among(paths)}."
+        return f"Found {what} in {self._describe_files(paths)}."
 
-    def _among(self, paths: Collection[str] | None = None) -> str:
-        """`12 files`, `3 of 12 files`; where others than Python were read, `3 of 12 Python files and 1 of 7 others`."""
-        told = [(self.read, "Python file" if self.others else "file", False)] if self.read or not self.others else []
+    def _describe_files(self, paths: Collection[str] | None = None) -> str:
+        """Return `12 files` or `3 of 12 files`; with other files, `3 of 12 Python files and 1 of 7 others`."""
+        groups = [(self.read, "Python file" if self.others else "file", False)] if self.read or not self.others else []
         if self.others:
-            told.append((len(self.others), "other" if told else "file that is not Python", True))
+            groups.append((len(self.others), "other" if groups else "file that is not Python", True))
         parts = []
-        for count, one, other in told:
-            of = "" if paths is None else f"{sum((path in self.others) is other for path in paths)} of "
-            parts.append(of + counted(count, one, "files that are not Python" if one.startswith("file that") else ""))
+        for count, one, other in groups:
+            prefix = "" if paths is None else f"{sum((path in self.others) is other for path in paths)} of "
+            parts.append(
+                prefix + counted(count, one, "files that are not Python" if one.startswith("file that") else "")
+            )
         return " and ".join(parts)
 
-    def _rewrote(self) -> str:
+    def _describe_rewrites(self) -> str:
         old = [c for c in self.changed if not c.new]
         new = [visible(self.name(c.path)) for c in self.changed if c.new]
         files = counted(self.read, "Python file" if self.others else "file")
@@ -198,7 +211,7 @@ _SETTLED = (Status.SUPPRESSED, Status.LEFT, Status.KNOWN)
 
 
 def kind(finding: Finding) -> str:
-    """What can be done about it: `fixable`, `unsafe` (held back), `dropped`, or `yours`."""
+    """Return what can be done about a finding: `fixable`, `unsafe` (held back), `dropped`, or `yours`."""
     if finding.status is Status.DROPPED:
         return "dropped" if finding.fix else "yours"
     if finding.fix is None or finding.fix.safety is Safety.DISPLAY:
@@ -207,6 +220,6 @@ def kind(finding: Finding) -> str:
 
 
 def place(name: str, finding: Finding) -> str:
-    """`train.py:3:5`, `nb.ipynb:cell 2:3:5`."""
+    """Return the place as `train.py:3:5` or `nb.ipynb:cell 2:3:5`."""
     cell = f"cell {finding.cell}:" if finding.cell is not None else ""
     return f"{name}:{cell}{finding.line}:{finding.column}"

@@ -1,5 +1,4 @@
-"""Where findings stand for other programs: the file as git names it, lines of the file, columns in UTF-16 units, and
-a fingerprint that survives a shift of lines."""
+"""Positions of findings for other programs: git's file names, lines, columns in UTF-16 units, fingerprints."""
 
 from __future__ import annotations
 
@@ -21,8 +20,11 @@ from torchmigrate.vcs import git_tree
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A finding in its file. `line` is the file's, for a notebook that of the JSON text; `column` counts UTF-16 units
-    from 1 and is None in a notebook. `source` is the line of code."""
+    """A finding in its file.
+
+    `line`: of the file; for a notebook, of its JSON text. `column`: from 1 in UTF-16 units, None in a notebook.
+    `source`: the line of code. `fingerprint`: stays the same when lines shift.
+    """
 
     finding: Finding
     path: Path
@@ -36,34 +38,37 @@ class Entry:
 
     @property
     def suppressed(self) -> bool:
-        """By a comment in the source, or by a baseline."""
+        """Whether a comment in the source or a baseline suppresses the finding."""
         return self.finding.status in (Status.SUPPRESSED, Status.KNOWN)
 
     @property
     def message(self) -> str:
-        """With the cell, where the line is that of a JSON file."""
+        """The message, with the cell and its line for a notebook, whose `line` is of the JSON file."""
         f = self.finding
         return f.message if f.cell is None else f"cell {f.cell}, line {f.line}: {f.message}"
 
 
 def base_of(report: Report) -> Path:
-    """The top of the work tree that holds what was read, else of the current one, else the current directory."""
+    """Return the directory that names are relative to.
+
+    It is the top of the git work tree that holds the files read, else of the current one, else the current directory.
+    """
     paths = [os.fspath(result.path.parent) for result in report.results]
     try:
         start = Path(os.path.commonpath(paths)) if paths else report.here
-    except ValueError:  # two drives
+    except ValueError:  # the paths are on two drives
         start = report.here
     return git_tree.marker(start) or git_tree.marker(report.here) or report.here
 
 
 def name_of(path: Path, base: Path) -> str:
-    """Relative to `base` where it lies below, slash-separated, as Unicode that every encoding can write."""
+    """Return the path relative to `base` if it lies below, with slashes, as Unicode that every encoding can write."""
     name = path.relative_to(base) if path.is_relative_to(base) else path
     return os.fsencode(name.as_posix()).decode("utf-8", "replace")
 
 
 def entries(report: Report, base: Path) -> list[Entry]:
-    """The findings of a `check`, by file and place; those that a comment suppresses are among them."""
+    """Return the findings of a `check`, by file and place, including suppressed ones."""
     seen: Counter[tuple[str, str, str]] = Counter()
     found: list[Entry] = []
     for result in sorted(report.results, key=lambda r: name_of(r.path, base)):
@@ -92,14 +97,14 @@ def _entry(finding: Finding, path: Path, name: str, text: FileText, seen: Counte
 
 
 def utf16(line: str, column: int) -> int:
-    """From a 1-based column in characters to one in UTF-16 units: an emoji counts two."""
+    """Convert a 1-based column in characters to one in UTF-16 units: an emoji counts two."""
     before = line[: max(column, 1) - 1]
     return max(column, 1) + sum(ord(character) > 0xFFFF for character in before)
 
 
 @dataclass(frozen=True)
 class FileText:
-    """The lines of a file as it stands."""
+    """The lines of a file as it is now."""
 
     path: Path
 
@@ -114,7 +119,7 @@ class FileText:
     def _text(self) -> str:
         try:
             return decode(self._raw).text
-        except UnreadableSource:  # no Python: UTF-16, or of no encoding
+        except UnreadableSource:  # not Python: UTF-16, or in no encoding
             from torchmigrate.source import text_file
 
             return text_file.decode(self._raw) or ""
@@ -125,7 +130,7 @@ class FileText:
 
     @cached_property
     def _cells(self) -> list[tuple[list[str], list[int]]]:
-        """Of each cell its lines, and for each the line of the JSON text that it begins in."""
+        """The lines of each cell, and for each line the line of the JSON text where it begins."""
         text = self._raw.decode("utf-8-sig", "replace")
         try:
             return [_cell(text, span) for span in json_text.source_spans(text)]
@@ -133,16 +138,16 @@ class FileText:
             return []
 
     def line(self, cell: int | None, number: int) -> str:
-        """One line of code; empty where there is none."""
-        lines = self._lines if cell is None else self._of(cell)[0]
+        """Return one line of code; "" if it does not exist."""
+        lines = self._lines if cell is None else self._cell_lines(cell)[0]
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def file_line(self, cell: int, number: int) -> int:
-        """The line of the .ipynb file that holds a line of a cell; 1 where that is not known."""
-        places = self._of(cell)[1]
+        """Return the line of the .ipynb file that holds a line of a cell; 1 if unknown."""
+        places = self._cell_lines(cell)[1]
         return places[number - 1] if 0 < number <= len(places) else 1
 
-    def _of(self, cell: int) -> tuple[list[str], list[int]]:
+    def _cell_lines(self, cell: int) -> tuple[list[str], list[int]]:
         return self._cells[cell - 1] if 0 < cell <= len(self._cells) else ([], [])
 
 

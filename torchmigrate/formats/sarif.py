@@ -34,7 +34,10 @@ _FIXED = {"fixable": "torchmigrate apply", "unsafe": "torchmigrate apply --unsaf
 
 
 def render(report: Report, base: Path, rules: Mapping[str, Rule], facts: ProjectContext | None) -> str:
-    """One log of one run. Of a project's facts come the imports that a fix needs; None where no file had work."""
+    """Return one SARIF log with one run.
+
+    `facts`: the project context, for the imports that a fix needs; None if no file had work.
+    """
     found = entries(report, base)
     names = sorted({entry.finding.rule for entry in found})
     driver = {
@@ -55,7 +58,7 @@ def render(report: Report, base: Path, rules: Mapping[str, Rule], facts: Project
 
 
 def uri(path: Path, base: Path) -> dict[str, str]:
-    """An artifactLocation: relative to the repository, else a file URI. Bytes that are no URI's are escaped."""
+    """Return an artifactLocation: relative to the repository, else a file URI; other bytes are escaped."""
     inside = path.is_relative_to(base)
     text = quote(os.fsencode((path.relative_to(base) if inside else path).as_posix()))
     if inside:
@@ -134,19 +137,22 @@ def _region(entry: Entry) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Fixes:
-    """Of the findings of one `check`. Keeps the file that it read last."""
+    """The SARIF fixes of one `check`; keeps the file that was read last."""
 
     facts: ProjectContext
     _last: tuple[Path, SemanticModel] | None = field(default=None)
 
     def replacements(self, entry: Entry) -> list[dict[str, Any]]:
-        """SARIF's, in the order of the file. None in a notebook: its fixes are cells', not the JSON file's."""
+        """Return SARIF replacements in the order of the file.
+
+        Return none for a notebook: its fixes apply to cells, not to the JSON file.
+        """
         if entry.finding.cell is not None or entry.finding.fix is None:
             return []
         try:
             module = self._module(entry.path)
             return [_replacement(module.source, edit) for edit in self._edits(entry, module)]
-        except (OSError, SyntaxError, ValueError, RecursionError):  # the file is no longer what was checked
+        except (OSError, SyntaxError, ValueError, RecursionError):  # the file changed since the check
             return []
 
     def _module(self, path: Path) -> SemanticModel:

@@ -1,4 +1,4 @@
-"""Findings for people: the rule, the place, the line of source, what to do."""
+"""Render findings as text for people: the place, the rule, the message, the line of source."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class _Paint:
 
 
 def lines(report: Report, colour: bool = False, width: int | None = None) -> Iterator[str]:
-    """Findings, file by file. The source shown is the file as it stands after the run. `width`: of a terminal, in
-    columns; None where nobody looks, and each message is one line."""
+    """Yield the findings, file by file, with the source as it stands after the run.
+
+    `width`: columns of a terminal; None puts each message on one line.
+    """
     paint = _Paint(colour)
     last: FileResult | None = None
     source: SourceLines | None = None
     for result, finding in report.findings:
-        if width is not None and (last or report.command == "dry-run"):  # after another, or a diff
+        if width is not None and (last or report.command == "dry-run"):  # after another finding, or a diff
             yield ""
         if source is None or result is not last:
             last, source = result, SourceLines(result, report.command == "check")
@@ -46,14 +48,15 @@ def lines(report: Report, colour: bool = False, width: int | None = None) -> Ite
 
 
 def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, width: int | None) -> Iterator[str]:
-    """The place, the rule, the message and what to do; on a terminal in as many lines as it takes."""
+    """Yield the place, the rule, the message and the advice; wrapped on a terminal."""
     advice, fg = _ADVICE[kind(finding)]
     where, message = visible(place(report.name(result.path), finding)), visible(finding.message)
     painted = {where: paint(where, bold=True), finding.rule: paint(finding.rule, fg="magenta")}
     rows = [f"{where}: {finding.rule}: {message} [{advice}]"]
     if width is not None:
         end = f"[{advice}]" if len(advice) < width // 2 else ""
-        whole = [text.replace(" ", "\0") for text in (where, end)]  # not broken at their spaces either
+        # NUL keeps these parts from being broken at their spaces
+        whole = [text.replace(" ", "\0") for text in (where, end)]
         text = f"{whole[0]}: {finding.rule}: {message} {whole[1] or f'[{advice}]'}"
         rows = textwrap.wrap(
             text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False, tabsize=1
@@ -67,7 +70,7 @@ def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, w
 
 
 def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) -> Iterator[str]:
-    """The line of source, with what is meant of it, and whom it matters to."""
+    """Yield the line of source, marks under the finding, and the backends that it concerns."""
     number = str(finding.line)
     if line is not None:
         begin = finding.column - 1
@@ -84,7 +87,7 @@ def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) 
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal it takes: Chinese characters take two, accents that combine none."""
+    """Return the columns of a terminal that a text takes: Chinese characters take two, combining accents none."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -94,7 +97,7 @@ def cells(text: str) -> int:
 
 
 def _cut(line: str, begin: int, end: int, room: int | None) -> tuple[str, int, int]:
-    """As much of a long line as there is room for, around what is meant; the positions in that."""
+    """Cut a long line to the room around the finding; return it with the finding's new positions."""
     if room is None or len(line.expandtabs()) <= room:
         return line, begin, end
     room = max(room, 20)
@@ -107,7 +110,7 @@ def _cut(line: str, begin: int, end: int, room: int | None) -> tuple[str, int, i
 
 
 def statistics(report: Report, colour: bool = False) -> Iterator[str]:
-    """A row per rule."""
+    """Yield a row per rule."""
     rows = report.statistics()
     width = max([len("rule"), *(len(rule) for rule, _, _ in rows)])
     done = "found" if report.command == "check" else "left"

@@ -1,5 +1,4 @@
-"""What a verification has to say: a row per run, what failed and why, and what the evidence is worth. Text and
-Markdown."""
+"""Render a verification, and the backends of this machine, as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _WORTH = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run as people read it. `place` is where it failed, of the user's files."""
+    """A run as it is shown; `place`: where it failed in the user's files."""
 
     verdict: Verdict
     cells: tuple[str, str, str, str, str]
@@ -45,7 +44,7 @@ class Row:
 
 
 def rows(result: Result, here: Path) -> list[Row]:
-    """In the order of the runs; paths relative to `here` where they lie below it."""
+    """Return the rows in the order of the runs; paths below `here` are relative to it."""
     return [_row(v, result, here) for v in result.verdicts]
 
 
@@ -63,7 +62,7 @@ def _row(verdict: Verdict, result: Result, here: Path) -> Row:
 
 
 def measures(verdict: Verdict) -> Iterator[str]:
-    """`412 kernels`, `peak 1.2 MiB`, `3.1 s`."""
+    """Yield what was measured: `412 kernels`, `peak 1.2 MiB`, `3.1 s`."""
     outcome = verdict.outcome
     if outcome is None:
         return
@@ -75,7 +74,7 @@ def measures(verdict: Verdict) -> Iterator[str]:
 
 
 def size(count: float) -> str:
-    """`1.2 MiB`."""
+    """Return a size in bytes in words: `1.2 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -84,7 +83,7 @@ def size(count: float) -> str:
 
 
 def place(result: Result, here: Path, path: str | None, line: int | None, rules: Sequence[str]) -> str:
-    """`train.py:12 (device/tensor-cuda)`; "" where no line is known."""
+    """Return a place: `train.py:12 (device/tensor-cuda)`; "" if no line is known."""
     if path is None:
         return ""
     real = result.project.anchor / path
@@ -94,20 +93,22 @@ def place(result: Result, here: Path, path: str | None, line: int | None, rules:
 
 
 def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
-    """A table, then what went wrong, then what the evidence is worth. Plain, and as wide as it must be, where it
-    is piped."""
+    """Print a table, then the failures, then what the evidence shows.
+
+    If `stream` is not a terminal, lines are as wide as they need to be.
+    """
     from rich.console import Console
 
     terminal = stream.isatty()
-    told = rows(result, here)
-    width = None if terminal else 32 + max(sum(map(len, row.cells)) for row in told)
+    table_rows = rows(result, here)
+    width = None if terminal else 32 + max(sum(map(len, row.cells)) for row in table_rows)
     console = Console(
         file=stream, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
     )
     with console.capture() as captured:
-        console.print(_table(told))
+        console.print(_table(table_rows))
     stream.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-    for row in told:
+    for row in table_rows:
         for line in _details(row):
             console.print(line, soft_wrap=True)
     console.print()
@@ -115,19 +116,22 @@ def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
         console.print(textwrap.fill(line, console.width) if terminal else line, soft_wrap=True)
 
 
-def _table(told: Sequence[Row]) -> Table:
+def _table(rows: Sequence[Row]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*_HEADINGS, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for row in told:
+    for row in rows:
         *names, kind, seen = row.cells
         table.add_row(*map(Text, names), Text(kind, style=_COLOURS[row.verdict.kind]), Text(seen))
     return table
 
 
 def _details(row: Row) -> Iterator[str]:
-    """Of a run that failed, and of an original that did: the same failure is not shown again."""
+    """Yield the details of a failed run, and of a failed original.
+
+    A run that fails as the original does is not shown again.
+    """
     outcome, kind = row.verdict.outcome, row.verdict.kind
     shown = kind is Kind.FAIL or row.verdict.run.project == "original"
     if outcome is None or not shown or outcome.exit == 0:
@@ -144,17 +148,17 @@ def _details(row: Row) -> Iterator[str]:
 
 
 def worth(result: Result) -> list[str]:
-    """What the levels of evidence that were met prove, and what they do not."""
+    """Return what the kinds of evidence that occur prove, and what they do not."""
     met = dict.fromkeys(v.run.way.evidence for v in result.verdicts if v.outcome)
     return [_WORTH[evidence] for evidence in _WORTH if evidence in met]
 
 
 def markdown(result: Result, here: Path) -> str:
-    """A table for a pull request, and the errors folded."""
-    told = rows(result, here)
+    """Return a table for a pull request, with the failures folded."""
+    table_rows = rows(result, here)
     out = [f"| {' | '.join(_HEADINGS)} |", "|" + "---|" * len(_HEADINGS)]
-    out += ["| " + " | ".join(_cell(cell) for cell in row.cells) + " |" for row in told]
-    for row in told:
+    out += ["| " + " | ".join(_cell(cell) for cell in row.cells) + " |" for row in table_rows]
+    for row in table_rows:
         if details := list(_details(row)):
             head, *body = details
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(body))), default=0))
@@ -173,11 +177,17 @@ def _escaped(text: str) -> str:
 
 
 def render(result: Result) -> str:
-    """Per run: `project` ("original" | "rewritten"), `backend`, `evidence` ("hardware" | "simulated" | "cpu"), `tier`
-    ("native" | "python" where simulated, else null), `verdict`, `reason`, `exit` (-N for signal N; null: not run,
-    or ended for its time), `error` (one line), `where` (`{path, line, rules, cause}` of the original, or null),
-    `kernels` and `peak_bytes` (null where they were not counted), `numbers` (floats in the order printed; NaN and
-    infinities, which JSON has not, as "nan", "inf", "-inf"), `seconds` (null: not run)."""
+    """Return JSON with an entry per run.
+
+    `project` ("original"
+    "rewritten"), `backend`, `evidence` ("hardware"
+    "simulated"
+    "cpu"), `tier` ("native"
+    "python" if simulated, else null), `verdict`, `reason`, `exit` (-N for signal N; null: not run, or ended for its
+    time), `error` (one line), `where` (`{path, line, rules, cause}` of the original, or null), `kernels` and
+    `peak_bytes` (null if not counted), `numbers` (floats in the order printed; NaN and infinities, which JSON lacks, as
+    "nan", "inf", "-inf"), `seconds` (null: not run).
+    """
     interpreter = result.machine.interpreter
     data = {
         "version": __version__,
@@ -221,20 +231,20 @@ def _number(value: float) -> float | str:
 
 
 def lines(machine: Machine) -> Iterator[str]:
-    """For people."""
+    """Yield lines about this machine and its backends for people."""
     interpreter = machine.interpreter
     yield f"python    {interpreter.python or '?'} ({interpreter.executable})"
-    yield f"torch     {_torch(machine)}"
+    yield f"torch     {_describe_torch(machine)}"
     yield f"compiler  {f'{machine.compiler.version} ({machine.compiler.path})' if machine.compiler else 'none'}"
     yield from (f"driver    {name}: {said}" for name, said in machine.drivers.items())
     yield ""
-    yield from (f"{name:<8}  {_said(way(machine, name), machine)}" for name in KNOWN if interpreter.torch)
+    yield from (f"{name:<8}  {_describe_way(way(machine, name), machine)}" for name in KNOWN if interpreter.torch)
     if said := advice(machine):
         yield "\nadvice:"
         yield from (f"  {line}" for line in said)
 
 
-def _torch(machine: Machine) -> str:
+def _describe_torch(machine: Machine) -> str:
     interpreter = machine.interpreter
     if interpreter.torch is None:
         return f"none ({interpreter.error})"
@@ -242,7 +252,7 @@ def _torch(machine: Machine) -> str:
     return f"{interpreter.torch}, built for {built or 'the CPU'}"
 
 
-def _said(found: Way, machine: Machine) -> str:
+def _describe_way(found: Way, machine: Machine) -> str:
     if found.skip:
         return f"not here: {found.skip}"
     if found.evidence == "cpu":
@@ -254,7 +264,7 @@ def _said(found: Way, machine: Machine) -> str:
 
 
 def render_backends(machine: Machine) -> str:
-    """For programs: `{version, python, executable, torch, build, compiler, drivers, devices, backends, advice}`."""
+    """Return JSON: `{version, python, executable, torch, build, compiler, drivers, devices, backends, advice}`."""
     interpreter = machine.interpreter
     compiler = machine.compiler
     data = {

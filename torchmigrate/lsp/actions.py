@@ -1,4 +1,4 @@
-"""Findings as diagnostics."""
+"""Findings as diagnostics, and code actions for them: fixes and suppression comments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from torchmigrate.formats.model import kind
 from torchmigrate.lsp.analysis import Analysis
 from torchmigrate.lsp.documents import File
 from torchmigrate.lsp.positions import Text
-from torchmigrate.lsp.workspace_edit import Client, edit_of, made, of_document
+from torchmigrate.lsp.workspace_edit import Client, document_edits, edit_of, make_edit
 from torchmigrate.source.encoding import Source
 from torchmigrate.source.text_file import TextFile
 
@@ -37,7 +37,7 @@ SOURCE = "torchmigrate"
 
 
 def by_document(analysis: Analysis) -> Mapping[str, list[Diagnostic]]:
-    """By the URI of the text or cell. All of a file's documents are in it: those without diagnostics, too."""
+    """Return the diagnostics by the URI of each document of the file, also of documents without any."""
     found: dict[str, list[Diagnostic]] = {document.uri: [] for document in analysis.file.documents.values()}
     for finding in analysis.findings:
         if document := analysis.file.documents.get(finding.cell):
@@ -46,12 +46,15 @@ def by_document(analysis: Analysis) -> Mapping[str, list[Diagnostic]]:
 
 
 def diagnostic(finding: Finding, analysis: Analysis) -> Diagnostic:
-    """The severity says how sure it is that the line is of concern, not who mends it: an unsafe fix rests on what the
-    code does not show, so the finding does; what a person must decide breaks on some backend for certain."""
+    """Return a finding as a diagnostic.
+
+    The severity says how certain the problem is, not who fixes it. An unsafe fix relies on something that the code does
+    not show, so its finding is uncertain; a finding that needs a person certainly breaks on some backend.
+    """
     unsafe = kind(finding) == "unsafe"
     matters = f"\nMatters on: {', '.join(finding.backends)}" if finding.backends else ""
     return Diagnostic(
-        range=analysis.file.documents[finding.cell].text.of(finding),
+        range=analysis.file.documents[finding.cell].text.range_of(finding),
         message=finding.message + matters,
         severity=DiagnosticSeverity.Information if unsafe else DiagnosticSeverity.Warning,
         code=finding.rule,
@@ -60,11 +63,15 @@ def diagnostic(finding: Finding, analysis: Analysis) -> Diagnostic:
     )
 
 
-_MARKS = {"cu": "//", "cuh": "//", "json": "", "bat": ""}  # no comments in JSON; those of cmd are not looked into
+# JSON has no comments; suppressions in those of cmd are not supported
+_MARKS = {"cu": "//", "cuh": "//", "json": "", "bat": ""}
 
 
 def suppression_edits(file: File, finding: Finding) -> Sequence[TextEdit]:
-    """To the finding's document. None where a comment would not do: within JSON, behind a line that goes on."""
+    """Return the edit that inserts a suppression comment into the finding's document.
+
+    Return none if a comment cannot stand there: in JSON, or within a continued line.
+    """
     found = _in_python(file, finding) if file.is_python else _in_text(file, finding)
     if found is None:
         return ()
@@ -75,7 +82,7 @@ def suppression_edits(file: File, finding: Finding) -> Sequence[TextEdit]:
 
 
 def _in_python(file: File, finding: Finding) -> tuple[int, str] | None:
-    """The number of the line above which it goes, and the comment."""
+    """Return the line before which the comment goes, and the comment."""
     module, _ = file.module(finding.cell)
     number = module.position(finding.start)[0]
     above = suppressions.place(module, number)
@@ -120,37 +127,37 @@ _FIX, _ALL, _IGNORE = "fix", "all", "ignore"
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """The actions on one state of a file."""
+    """The code actions for one state of a file."""
 
     analysis: Analysis
     client: Client
 
     def actions(self, params: CodeActionParams) -> Iterator[CodeAction]:
-        """Without their edits: `resolved` works those out."""
+        """Yield the actions without their edits, which `resolved` computes."""
         uri, only = params.text_document.uri, params.context.only
         here = [finding for finding in self.analysis.findings if self._is_at(finding, uri, params.range)]
-        if _asked(only, CodeActionKind.QuickFix):
+        if _is_asked_for(only, CodeActionKind.QuickFix):
             yield from (action for finding in here for action in self._fixes(finding, uri))
             yield from (self._ignore(finding, uri) for finding in here if finding.rule != "suppression")
-        if _asked(only, FIX_ALL) and self._fixes_something:
+        if _is_asked_for(only, FIX_ALL) and self._fixes_something:
             yield CodeAction("torchmigrate: fix all that is safe", FIX_ALL, data=_data(uri, _ALL))
 
     def complete(self, params: CodeActionParams) -> Iterator[CodeAction]:
-        """With their edits, for an editor that does not ask for them; only those that there are."""
+        """Yield the actions that have edits, with them, for an editor that does not resolve actions."""
         for action in self.actions(params):
             with contextlib.suppress(UserError):
                 yield attrs.evolve(self.resolved(action), data=None)
 
     @property
     def _fixes_something(self) -> bool:
-        """As `apply` would: an unsafe fix is among what is open where the settings say so."""
+        """Whether `apply` would rewrite something; if the settings allow unsafe fixes, they are open too."""
         return any(finding.fix and finding.status is Status.OPEN for finding in self.analysis.findings)
 
     def _is_at(self, finding: Finding, uri: str, asked: Range) -> bool:
         document = self.analysis.file.documents.get(finding.cell)
         if document is None or document.uri != uri:
             return False
-        place = document.text.of(finding)
+        place = document.text.range_of(finding)
         return _key(place.start) <= _key(asked.end) and _key(asked.start) <= _key(place.end)
 
     def _fixes(self, finding: Finding, uri: str) -> Iterator[CodeAction]:
@@ -168,11 +175,11 @@ class Menu:
 
     def _ignore(self, finding: Finding, uri: str) -> CodeAction:
         title = f"torchmigrate: ignore {finding.rule} here"
-        told = [diagnostic(finding, self.analysis)]
-        return CodeAction(title, CodeActionKind.QuickFix, told, data=_data(uri, _IGNORE, finding))
+        diagnostics = [diagnostic(finding, self.analysis)]
+        return CodeAction(title, CodeActionKind.QuickFix, diagnostics, data=_data(uri, _IGNORE, finding))
 
     def resolved(self, action: CodeAction) -> CodeAction:
-        """With its edit. Raises UserError where there is none."""
+        """Return the action with its edit; raises UserError if there is none."""
         data: Any = action.data
         if data["what"] == _ALL:
             action.edit = self._rewritten(self.analysis.fix_all())
@@ -192,7 +199,7 @@ class Menu:
         return found
 
     def _fix(self, finding: Finding) -> WorkspaceEdit | None:
-        """With what is rewritten together with it."""
+        """Return the edit for a finding, and for what is rewritten together with it."""
         group = self.analysis.group(finding)
         if group is None:
             self.analysis.refuse()
@@ -206,15 +213,15 @@ class Menu:
         edits = suppression_edits(self.analysis.file, finding)
         if not edits:
             raise UserError("no comment can stand there", "name the rule in per-file-ignores")
-        return made([of_document(self.analysis.file, finding.cell, edits)], self.client)
+        return make_edit([document_edits(self.analysis.file, finding.cell, edits)], self.client)
 
 
 def _key(position: Position) -> tuple[int, int]:
     return position.line, position.character
 
 
-def _asked(only: Sequence[CodeActionKind | str] | None, kind: CodeActionKind | str) -> bool:
-    """A kind covers those below it: `source` covers `source.fixAll.torchmigrate`."""
+def _is_asked_for(only: Sequence[CodeActionKind | str] | None, kind: CodeActionKind | str) -> bool:
+    """Return whether a kind is asked for; `source` covers `source.fixAll.torchmigrate`."""
     name = str(getattr(kind, "value", kind))
     asked = [str(getattr(each, "value", each)) for each in only or ()]
     return not asked or any(each in ("", name) or name.startswith(f"{each}.") for each in asked)

@@ -1,4 +1,4 @@
-"""What `check` says of one state of a file, and what `apply` would make of it, as a whole or of single findings."""
+"""Analyse one state of a file: the findings of `check`, and the results of `apply` for all or some findings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ _ALL = frozenset[Key]()
 
 @dataclass(frozen=True)
 class Analysis:
-    """`findings` are those that `check` reports, in order. `failed`: why the text could not be read; no program most
-    often, as texts are between two keystrokes."""
+    """The analysis of one state of a file.
+
+    `findings`: those that `check` reports, in order. `failed`: why the text could not be read; often it does not parse
+    between two keystrokes.
+    """
 
     file: File
     settings: Settings
@@ -41,25 +44,25 @@ class Analysis:
 
     @cached_property
     def rules(self) -> Ruleset:
-        """Raises UserError."""
+        """The rules of the project's settings; raises UserError."""
         with pack_errors():
             return packs.load(self.settings.rule_paths, cases=False)
 
     def group(self, finding: Finding) -> Group | None:
-        """What is rewritten together with a finding, its guard above all. None where nothing would be."""
+        """Return the group of findings that is rewritten together with a finding, e.g. with its guard; or None."""
         here = [g for g in self._groups if (finding.rule, finding.start) in g.keys]
         around = [g for g in self._groups if any(f.start <= finding.start < f.end for f in g.findings)]
         return next(iter(here + around), None)
 
     def fix(self, keys: frozenset[Key]) -> Sequence[FileResult]:
-        """The files that change when these findings are accepted. Raises UserError where they cannot."""
-        return self._kept(keys, lambda: self._choices.results(self._widest.results, {str(self.file.path): keys}))
+        """Return the files that change if these findings are accepted; raises UserError if they cannot be rewritten."""
+        return self._cached(keys, lambda: self._choices.results(self._widest.results, {str(self.file.path): keys}))
 
     def fix_all(self) -> Sequence[FileResult]:
-        """The same for all that `apply` would rewrite. Raises UserError."""
-        return self._kept(_ALL, lambda: _planned(self.file, self.settings, "apply").results)
+        """Return the files that change if `apply` runs; raises UserError."""
+        return self._cached(_ALL, lambda: _plan(self.file, self.settings, "apply").results)
 
-    def _kept(self, keys: frozenset[Key], work: Callable[[], Sequence[FileResult]]) -> Sequence[FileResult]:
+    def _cached(self, keys: frozenset[Key], work: Callable[[], Sequence[FileResult]]) -> Sequence[FileResult]:
         if keys not in self._fixed:
             self._fixed[keys] = work()
         _refuse_failed(self._fixed[keys])
@@ -67,8 +70,8 @@ class Analysis:
 
     @cached_property
     def _widest(self) -> Plan:
-        """With the unsafe fixes, which the user may want one by one."""
-        return _planned(self.file, replace(self.settings, unsafe_fixes=True), "apply")
+        """The plan with unsafe fixes, which the user may accept one by one."""
+        return _plan(self.file, replace(self.settings, unsafe_fixes=True), "apply")
 
     @cached_property
     def _choices(self) -> Choices:
@@ -82,7 +85,7 @@ class Analysis:
         return self._choices.groups(mine[0]) if mine else []
 
     def refuse(self) -> None:
-        """Raises UserError where the file cannot be rewritten at all."""
+        """Raise UserError if the file cannot be rewritten at all."""
         _refuse_failed([r for r in self._widest.results if r.path != self.file.path])
 
 
@@ -93,27 +96,30 @@ def _refuse_failed(results: Sequence[FileResult]) -> None:
 
 
 def analyse(file: File) -> Analysis:
-    """Raises UserError where settings or rules cannot be used."""
+    """Analyse a file; raises UserError if its settings or rules cannot be used."""
     settings = settings_for(
         [file.path], select=None, ignore=None, exclude=None, torch=None, backends=None, config=None, isolated=False
     )
     if not file.is_python and not _is_read(file.path, settings):
         return Analysis(file, settings)
-    plan = _planned(file, settings, "check")
+    plan = _plan(file, settings, "check")
     mine = [result for result in plan.results if result.path == file.path]
     if failed := next((result.error for result in mine if isinstance(result, Failed)), None):
         return Analysis(file, settings, failed=failed)
-    told = Report([r for r in mine if isinstance(r, Unchanged)], 1, "check", file.path.parent, settings.backends)
-    return Analysis(file, settings, [finding for _, finding in told.findings], plan.facts)
+    report = Report([r for r in mine if isinstance(r, Unchanged)], 1, "check", file.path.parent, settings.backends)
+    return Analysis(file, settings, [finding for _, finding in report.findings], plan.facts)
 
 
-def _planned(file: File, settings: Settings, mode: str) -> Plan:
+def _plan(file: File, settings: Settings, mode: str) -> Plan:
     with pack_errors():
         return planner.plan_text(file.path, file.raw, settings, mode, helpers=_helpers(file))
 
 
 def _helpers(file: File) -> Mapping[str, bytes]:
-    """Of its project. The first fix makes one in the editor, and the second must find it."""
+    """Return the helpers of the file's project that are open in the editor.
+
+    The first fix may create a helper there, unsaved, and the second must find it.
+    """
     if not file.helpers:
         return {}
     root = project_root([file.path])
@@ -121,7 +127,7 @@ def _helpers(file: File) -> Mapping[str, bytes]:
 
 
 def _is_read(path: Path, settings: Settings) -> bool:
-    """Whether there are rules about a file that is not Python."""
+    """Return whether there are rules about a file that is not Python."""
     from torchmigrate.textcheck.rules import text_rules
 
     with pack_errors():

@@ -1,4 +1,4 @@
-"""What the editor holds: texts and notebooks as it tells of them, and each as the file that the engine would read."""
+"""The editor's documents: texts and notebooks as it reports them, and each as the file that the engine would read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTEBOOK = ".ipynb"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text of the editor's: a file's, or that of a notebook's cell."""
+    """A text of the editor: a file, or a cell of a notebook."""
 
     uri: str
     version: int
@@ -35,8 +35,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What the engine takes for a file. `documents` are by the number of a notebook's cell; a text has one, by None.
-    `helpers` are open in the editor, saved or not, by path. Two states of a file are never the same object."""
+    """A file as the engine takes it.
+
+    `documents`: by the number of a notebook's cell; a text has one, under None. `helpers`: contents of helpers open in
+    the editor, saved or not, by path. Each state of a file is a new object.
+    """
 
     uri: str
     path: Path
@@ -50,7 +53,7 @@ class File:
         return self.language == _PYTHON or self.path.suffix in SUFFIXES
 
     def module(self, cell: int | None) -> tuple[Source, int]:
-        """The program, and the byte of it at which a document begins. Raises ValueError where it cannot be read."""
+        """Return the program, and the byte offset of a document in it; raises ValueError if it cannot be read."""
         if cell is None:
             return encoding.decode(self.raw), 0
         book = notebook.split(self.raw)
@@ -62,37 +65,38 @@ class File:
 
 @dataclass(slots=True)
 class Documents:
-    """`encoding`: of positions. `root`: where a text without a file would lie."""
+    """All documents of the editor.
+
+    `encoding`: the unit of positions. `root`: the folder in which a text without a file is assumed to lie.
+    """
 
     encoding: str = "utf-16"
     root: Path = field(default_factory=Path)
     _texts: dict[str, Document] = field(default_factory=dict)
     _notebooks: dict[str, list[types.NotebookCell]] = field(default_factory=dict)
-    _home: dict[str, str] = field(default_factory=dict)  # of a cell: its notebook
+    _home: dict[str, str] = field(default_factory=dict)  # the notebook of each cell
     _files: dict[str, File | None] = field(default_factory=dict)
 
     def names(self) -> Iterator[str]:
-        """The URIs of open texts and notebooks; cells belong to theirs."""
+        """Yield the URIs of open texts and notebooks, but not of cells."""
         yield from self._notebooks
         yield from (uri for uri in self._texts if uri not in self._home)
 
     def file(self, uri: str) -> File | None:
-        """The file of a text, a notebook or a cell, as it stands now; None where it is none that can be checked."""
+        """Return the current file of a text, a notebook or a cell; None if it cannot be checked."""
         uri = self._home.get(uri, uri)
         if uri not in self._files:
             self._files[uri] = self._notebook(uri) if uri in self._notebooks else self._text(uri)
         return self._files[uri]
 
     def renew(self) -> None:
-        """What is around the files has changed: the states they were in are of the past."""
+        """Forget all files: something around them has changed, so their analyses are out of date."""
         self._files.clear()
-
-    # ---- what the editor tells
 
     def open(self, item: types.TextDocumentItem) -> None:
         text = Text(item.text, self.encoding)
         self._texts[item.uri] = Document(item.uri, item.version, text, item.language_id)
-        self._touched(item.uri)
+        self._forget(item.uri)
 
     def change(
         self, document: types.VersionedTextDocumentIdentifier, changes: Sequence[types.TextDocumentContentChangeEvent]
@@ -100,15 +104,15 @@ class Documents:
         known = self._texts.get(document.uri)
         if known is None:
             return
-        self._touched(document.uri)  # it may have been the helper until now
+        self._forget(document.uri)  # before the change too: it may have been a helper until now
         text = known.text
         for change in changes:
             text = text.changed(change)
         self._texts[document.uri] = replace(known, version=document.version, text=text)
-        self._touched(document.uri)
+        self._forget(document.uri)
 
     def close(self, uri: str) -> None:
-        self._touched(uri)
+        self._forget(uri)
         self._texts.pop(uri, None)
         self._home.pop(uri, None)
 
@@ -121,10 +125,10 @@ class Documents:
         self._home.update({cell.uri: uri for cell in cells})
         for cell in cells:
             self.open(cell)
-        self._touched(uri)
+        self._forget(uri)
 
     def change_notebook(self, params: types.DidChangeNotebookDocumentParams) -> list[str]:
-        """The URIs of cells that are no more."""
+        """Apply a change of a notebook; return the URIs of cells that were removed."""
         uri, cells = params.notebook_document.uri, params.change.cells
         closed: list[str] = []
         if cells is None or uri not in self._notebooks:
@@ -137,18 +141,18 @@ class Documents:
             for cell in closed:
                 self.close(cell)
             self._open_cells(uri, cells.structure.did_open or [])
-        for told in cells.text_content or []:
-            self.change(told.document, told.changes)
-        self._touched(uri)
+        for edited in cells.text_content or []:
+            self.change(edited.document, edited.changes)
+        self._forget(uri)
         return closed
 
     def close_notebook(self, params: types.DidCloseNotebookDocumentParams) -> None:
         for cell in params.cell_text_documents:
             self.close(cell.uri)
         self._notebooks.pop(params.notebook_document.uri, None)
-        self._touched(params.notebook_document.uri)
+        self._forget(params.notebook_document.uri)
 
-    def _touched(self, uri: str) -> None:
+    def _forget(self, uri: str) -> None:
         self._files.pop(self._home.get(uri, uri), None)
         if self._is_helper(uri):
             self.renew()
@@ -161,8 +165,6 @@ class Documents:
         texts = ((self._path(uri, ""), self._texts[uri].text.text) for uri in self._texts if self._is_helper(uri))
         return {str(path): text.encode() for path, text in texts if path}
 
-    # ---- as files
-
     def _text(self, uri: str) -> File | None:
         document = self._texts.get(uri)
         path = self._path(uri, "untitled.py")
@@ -173,7 +175,7 @@ class Documents:
         return None if raw is None else replace(file, raw=raw)
 
     def _notebook(self, uri: str) -> File | None:
-        """The engine reads cells as it does those of a file."""
+        """Return a notebook as a file with the same cells for the engine."""
         path = self._path(uri, "untitled.ipynb")
         if path is None:
             return None
@@ -186,7 +188,7 @@ class Documents:
         return File(uri, path, raw.encode(), cells, _PYTHON, self._helpers)
 
     def _path(self, uri: str, unnamed: str) -> Path | None:
-        """A real path. What has no file yet is taken to lie in the folder that the editor has open."""
+        """Return the real path of a document; one without a file lies in the folder that the editor has open."""
         if (path := uris.to_fs_path(uri)) is not None:
             return Path(os.path.realpath(path))
         return Path(os.path.realpath(self.root / unnamed)) if uris.uri_scheme(uri) == "untitled" else None
@@ -203,13 +205,15 @@ def _cell(document: Document | None) -> dict[str, object]:
 
 
 def _encoded(text: str, is_python: bool) -> bytes | None:
-    """As the file's bytes: a program may declare an encoding of its own (PEP 263). None where that lacks a character,
-    so that the file cannot hold this text."""
+    """Return the text as the file's bytes, in the encoding that a program declares (PEP 263).
+
+    Return None if the encoding lacks a character, so that the file cannot hold the text.
+    """
     try:
         raw = text.encode()
         encoding = tokenize.detect_encoding(io.BytesIO(raw).readline)[0] if is_python else "utf-8"
         return raw if encoding.startswith("utf-8") else text.encode(encoding)
     except UnicodeError:
         return None
-    except SyntaxError:  # no encoding that there is: the engine says so
+    except SyntaxError:  # the declared encoding does not exist: the engine reports that
         return raw

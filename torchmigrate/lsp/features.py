@@ -1,4 +1,4 @@
-"""What the server does on each message, as pygls hands them over."""
+"""The handlers of the messages that the server understands."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from torchmigrate.lsp.documents import Documents
 from torchmigrate.lsp.session import Session
 from torchmigrate.lsp.workspace_edit import Client
 
-_WATCHED = "**/{*.py,*.pyi,*.toml,setup.cfg,requirements*.txt}"  # facts, settings, rules
+# files that the project context, settings and rules are read from
+_WATCHED = "**/{*.py,*.pyi,*.toml,setup.cfg,requirements*.txt}"
 _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     [types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage("python")])], save=True
 )
 
 
 class Server(LanguageServer):
-    """What goes wrong with a message is for the log: no window may open at every keystroke."""
+    """A server that logs errors: a window must not open at every keystroke."""
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        if source is not FeatureRequestError:  # that one is answered with the error
+        if source is not FeatureRequestError:  # that kind is answered with the error
             self.window_log_message(types.LogMessageParams(types.MessageType.Error, f"torchmigrate: {error}"))
 
 
 def build() -> tuple[LanguageServer, Session]:
-    """A server that is not started. Documents come whole: pygls splits lines at form feeds, too."""
+    """Build a server without starting it.
+
+    Documents are synchronised as a whole: pygls also splits lines at form feeds.
+    """
     server = Server(
         "torchmigrate",
         __version__,
@@ -142,7 +146,7 @@ def _requests(server: LanguageServer, session: Session) -> None:
         try:
             return await session.aside(work) or None
         except UserError:
-            return None  # said with the diagnostics
+            return None  # the diagnostics report it already
 
     @server.feature(types.CODE_ACTION_RESOLVE)
     async def resolve(action: types.CodeAction) -> types.CodeAction:

@@ -1,4 +1,4 @@
-"""What the catalog says of the name under the cursor."""
+"""Show the catalog's row for the name under the cursor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torchmigrate.surveys.catalog_usage import Found, Lookup
 
 
 def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> Hover | None:
-    """None where no API of the catalog stands, or the text is no program. Raises UserError."""
+    """Return the hover text, or None if no API of the catalog is there or the text does not parse; raises UserError."""
     file = analysis.file
     cell, document = next((item for item in file.documents.items() if item[1].uri == uri), (None, None))
     if document is None:
@@ -39,9 +39,9 @@ def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> H
     above = source.position(start)[0] - 1
     places = (source.position(offset) for offset in (found.start, found.end))
     first, last = ((line - above, column) for line, column in places)
-    told = "\n".join(_lines(found, analysis)) if markdown else catalog.paragraph(found.row, found.name)
+    contents = "\n".join(_lines(found, analysis)) if markdown else catalog.paragraph(found.row, found.name)
     kind = MarkupKind.Markdown if markdown else MarkupKind.PlainText
-    return Hover(MarkupContent(kind, told), text.between(first, last))
+    return Hover(MarkupContent(kind, contents), text.between(first, last))
 
 
 def _found(analysis: Analysis, source: Source, offset: int) -> Found | None:
@@ -54,12 +54,12 @@ def _found(analysis: Analysis, source: Source, offset: int) -> Found | None:
 
 @cache
 def rows(rule_paths: tuple[Path, ...]) -> Catalog:
-    """The catalog with that of the project's own packs, kept: to read it takes a moment."""
+    """Return the catalog, including that of the project's own packs; cached, as reading it takes a moment."""
     return catalog_rows.load(rule_paths)
 
 
 def _lines(found: Found, analysis: Analysis) -> Iterator[str]:
-    """The row in Markdown: what becomes of it, a line for each verdict, why, and where that is written."""
+    """Yield the row as Markdown: a line for each verdict, what becomes of the API, why, and the source."""
     row = found.row
     part = f" (of {code(row.name)})" if found.name != row.name else ""
     yield f"**{code(found.name)}**{part}, {row.kind}, in a migrated project:"

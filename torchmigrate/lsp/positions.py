@@ -1,4 +1,4 @@
-"""Places as editors count them: lines end at \\n, \\r\\n or \\r; columns are in the units that were agreed on."""
+r"""Convert positions as editors count them: lines end at \n, \r\n or \r; columns are in the agreed units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True)
 class Text:
-    """A document's text. `encoding` is that of LSP's `positionEncoding`: utf-8, utf-16 or utf-32."""
+    """A document's text.
+
+    `encoding`: LSP's `positionEncoding`: utf-8, utf-16 or utf-32.
+    """
 
     text: str
     encoding: str = "utf-16"
@@ -36,12 +39,12 @@ class Text:
         return len(text) + astral
 
     def position(self, offset: int) -> Position:
-        """From an offset in characters."""
+        """Return the position of an offset in characters."""
         line = bisect.bisect_right(self._starts, offset) - 1
         return Position(line, self._units(self.text[self._starts[line] : offset]))
 
     def offset(self, position: Position) -> int:
-        """To an offset in characters. A place behind the end of its line, or of the text, means that end."""
+        """Return the offset in characters; a position beyond the end of its line, or of the text, means that end."""
         if position.line >= len(self._starts):
             return len(self.text)
         start = self._starts[position.line]
@@ -57,17 +60,17 @@ class Text:
     def range(self, start: int, end: int) -> Range:
         return Range(self.position(start), self.position(end))
 
-    def of(self, finding: Finding) -> Range:
-        """Where a finding stands."""
+    def range_of(self, finding: Finding) -> Range:
+        """Return the range of a finding."""
         return self.between((finding.line, finding.column), (finding.end_line, finding.end_column))
 
     def between(self, start: tuple[int, int], end: tuple[int, int]) -> Range:
-        """From lines and columns in characters, both from 1; a byte order mark counts for none."""
+        """Return the range between lines and columns in characters, both from 1; a byte order mark does not count."""
         first = self._at(*start)
         return self.range(first, max(first, self._at(*end)))
 
     def start(self, line: int) -> int:
-        """Where a line begins, counted from 1; a byte order mark is before the first."""
+        """Return the offset at which a line begins, counted from 1; the first begins after a byte order mark."""
         return self._at(line, 1)
 
     def _at(self, line: int, column: int) -> int:
@@ -76,14 +79,17 @@ class Text:
         return min(self._starts[line - 1] + max(column, 1) - 1 + mark, len(self.text))
 
     def changed(self, change: TextDocumentContentChangeEvent) -> Text:
-        """After one change that the editor tells of."""
+        """Return the text after one change that the editor reports."""
         if not isinstance(change, TextDocumentContentChangePartial):
             return Text(change.text, self.encoding)
         start, end = self.offset(change.range.start), self.offset(change.range.end)
         return Text(self.text[:start] + change.text + self.text[end:], self.encoding)
 
     def edits_to(self, after: str) -> list[TextEdit]:
-        """The edits that make `after` of it: in each run of lines that differ, what lies between their common ends."""
+        """Return edits that turn the text into `after`.
+
+        In each run of differing lines, only the part between their common start and end is replaced.
+        """
         return [TextEdit(self.range(start, end), text) for start, end, text in _differences(self.text, after)]
 
 
@@ -103,7 +109,7 @@ def _differences(before: str, after: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _common(was: str, becomes: str) -> tuple[int, int]:
-    """How much of both is the same at the start and at the end. A line end counts as a whole."""
+    """Return how many characters are equal at the start and at the end; line ends count as a whole."""
     limit = min(len(was), len(becomes))
     start = next((i for i in range(limit) if was[i] != becomes[i]), limit)
     start -= was[:start].endswith("\r")

@@ -1,4 +1,4 @@
-"""One editor's session: its documents, what was found in each, and what is sent to it. All checks run in one thread."""
+"""The session of one editor: its documents, their analyses, and messages to it. All checks run in one thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torchmigrate.lsp.documents import Documents, File
 from torchmigrate.lsp.workspace_edit import Client
 
 Result = TypeVar("Result")
-_KEPT = 8  # analyses: each holds the facts of its project, megabytes in a large one
+_KEPT = 8  # analyses: each holds its project context, which takes megabytes in a large project
 
 
 DELAY = 0.2  # seconds after a keystroke: people type faster, and a check takes about as long
@@ -27,12 +27,12 @@ DELAY = 0.2  # seconds after a keystroke: people type faster, and a check takes 
 
 @dataclass
 class Session:
-    """What is known of the editor, and of its files."""
+    """The state of one editor's session."""
 
     server: LanguageServer
     documents: Documents = field(default_factory=Documents)
     client: Client = field(default_factory=Client)
-    resolves: bool = False  # the editor asks for an action's edit when it is chosen
+    resolves: bool = False  # whether the editor requests an action's edit when the action is chosen
     markdown: bool = False
     ended: bool = False
 
@@ -40,27 +40,28 @@ class Session:
         self.schedule = Schedule(self._check)
         self._thread = ThreadPoolExecutor(1, "check")
         self._known: dict[str, Analysis] = {}
-        self._told: dict[str, str] = {}  # errors that the user knows of, by the file that had them
-
-    # ---- checks
+        self._shown_errors: dict[str, str] = {}  # errors that were shown to the user, by the file that has them
 
     def changed(self, uri: str, delay: float = DELAY, rank: int = 0) -> None:
-        """A text, a cell or a notebook is new, or has changed."""
+        """Schedule a check of a text, a cell or a notebook that was opened or changed."""
         if file := self.documents.file(uri):
             self.schedule.due(file.uri, delay, rank)
 
     def project_changed(self) -> None:
-        """Facts or settings of any file may be others now. What is being written goes first."""
+        """Check all files again, as the project context or the settings may have changed.
+
+        A file being edited goes first.
+        """
         self.documents.renew()
         for uri in self.documents.names():
             self.changed(uri, LATER, rank=1)
 
     def closed(self, *uris: str) -> None:
-        """Texts that are no more in the editor: what was said of them is taken back."""
+        """Forget texts that were closed in the editor, and withdraw their diagnostics."""
         for uri in uris:
             self.schedule.forget(uri)
             self._known.pop(uri, None)
-            self._told.pop(uri, None)
+            self._shown_errors.pop(uri, None)
             self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     async def _check(self, uri: str) -> None:
@@ -70,18 +71,21 @@ class Session:
         try:
             analysis = await self.aside(lambda: self.analysis(file))
         except UserError as error:
-            self._say(uri, str(error))
+            self._show_error(uri, str(error))
             analysis = None
         except Exception as error:
             self._log(f"internal error: {type(error).__name__}: {error} ({file.path}); please report it")
             return
         else:
-            self._told.pop(uri, None)
-        if self.documents.file(uri) is file:  # else it is due again
+            self._shown_errors.pop(uri, None)
+        if self.documents.file(uri) is file:  # otherwise another check is due
             self._publish(file, analysis)
 
     def _publish(self, file: File, analysis: Analysis | None) -> None:
-        """Of a text that does not parse the last word stays: it is being written."""
+        """Send the diagnostics of a file.
+
+        If the text does not parse, the last diagnostics stay: it is being edited.
+        """
         if analysis and analysis.failed:
             if analysis.failed.startswith("internal error"):
                 self._log(f"{file.path}: {analysis.failed}")
@@ -91,46 +95,45 @@ class Session:
             params = types.PublishDiagnosticsParams(document.uri, found.get(document.uri, []), document.version)
             self.server.text_document_publish_diagnostics(params)
 
-    def _say(self, uri: str, text: str) -> None:
-        """An error that is the user's to mend: once, until it is mended."""
-        if text not in self._told.values():
+    def _show_error(self, uri: str, text: str) -> None:
+        """Show an error that the user can fix, once until it is fixed."""
+        if text not in self._shown_errors.values():
             self.server.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"torchmigrate: {text}"))
-        self._told[uri] = text
+        self._shown_errors[uri] = text
 
     def _log(self, text: str) -> None:
         self.server.window_log_message(types.LogMessageParams(types.MessageType.Error, text))
 
-    # ---- in the thread
-
     async def aside(self, work: Callable[[], Result]) -> Result:
-        """Its result, worked out beside the loop that hears the editor."""
+        """Run `work` in the thread for checks, so that the event loop stays responsive."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def analysis(self, file: File) -> Analysis:
-        """That of this very state. Raises UserError."""
+        """Return the analysis of the file's current version, from the cache if there is one; raises UserError."""
         known = self._known.pop(file.uri, None)
         if known is None or known.file is not file:
             known = analyse(file)
-        self._known[file.uri] = known  # the last one now
+        self._known[file.uri] = known  # move it to the end, as the most recently used
         if len(self._known) > _KEPT:
             del self._known[next(iter(self._known))]
         return known
 
 
-LATER = 0.5  # after a file was saved: the editor says so, its watcher says so, and a formatter may save it again
+# seconds after a file was saved: the editor and its watcher both report it, and a formatter may save it again
+LATER = 0.5
 
 
 @dataclass(slots=True)
 class Schedule:
-    """Each name waits once, however often it comes due again meanwhile. `work` sees to its own errors."""
+    """Runs `work` for each due name once, however often it comes due in the meantime; `work` handles its own errors."""
 
     work: Callable[[str], Awaitable[None]]
-    _due: dict[str, tuple[int, float]] = field(default_factory=dict)  # rank, and when
+    _due: dict[str, tuple[int, float]] = field(default_factory=dict)  # rank and time
     _earlier: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
 
     def due(self, name: str, delay: float = DELAY, rank: int = 0) -> None:
-        """Have it done so many seconds from now, and not before; of what is due then, the lowest rank first."""
+        """Schedule a name, `delay` seconds from now; of the names due at a time, the lowest rank goes first."""
         loop = asyncio.get_running_loop()
         self._due[name] = min(rank, self._due.get(name, (rank, 0))[0]), loop.time() + delay
         self._earlier.set()
@@ -152,7 +155,7 @@ class Schedule:
                 await self._sleep(min(at for _, at in self._due.values()) - now)
 
     async def _sleep(self, seconds: float) -> None:
-        """Less, where something comes due earlier."""
+        """Sleep for `seconds`, or until something comes due earlier."""
         self._earlier.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._earlier.wait(), seconds)

@@ -1,4 +1,4 @@
-"""Files that change as an edit of the editor's: its own texts by their versions, the helper as a new file."""
+"""Turn changed files into an edit of the editor: its own texts by their versions, the helper as a new file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Edits = tuple[types.OptionalVersionedTextDocumentIdentifier, Sequence[types.Tex
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the editor takes in an edit: versions of documents, and new files."""
+    """The editor's abilities: `versions` of documents in an edit, and whether an edit `creates` files."""
 
     versions: bool = False
     creates: bool = False
@@ -33,8 +33,11 @@ class Client:
 
 
 def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.WorkspaceEdit | None:
-    """All of it, or None where nothing changes. An editor that does not say that it can create files is sent the text
-    of the helper all the same: those open an empty one for it."""
+    """Return the whole edit, or None if nothing changes.
+
+    Editors that do not declare that they can create files get the helper's text too: they open an empty document for
+    it.
+    """
     encoding = next(iter(file.documents.values())).text.encoding
     changes = [result for result in results if isinstance(result, Changed)]
     found: list[_Edits | types.CreateFile] = []
@@ -43,11 +46,11 @@ def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.
             found += _of_file(file, change.after)
         else:
             found += _of_helper(change, encoding, client)
-    return made(found, client)
+    return make_edit(found, client)
 
 
-def made(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.WorkspaceEdit | None:
-    """In the form that the editor takes."""
+def make_edit(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.WorkspaceEdit | None:
+    """Return the edit in the form that the editor accepts."""
     if not found:
         return None
     if not client.versions:
@@ -57,7 +60,7 @@ def made(found: Sequence[_Edits | types.CreateFile], client: Client) -> types.Wo
     return types.WorkspaceEdit(document_changes=changes)
 
 
-def of_document(file: File, cell: int | None, edits: Sequence[types.TextEdit]) -> _Edits:
+def document_edits(file: File, cell: int | None, edits: Sequence[types.TextEdit]) -> _Edits:
     document = file.documents[cell]
     return types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version), edits
 
@@ -66,11 +69,11 @@ def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
     for cell, text in _texts(file, after).items():
         before = file.documents[cell].text
         if text != before.text:
-            yield of_document(file, cell, before.edits_to(text))
+            yield document_edits(file, cell, before.edits_to(text))
 
 
 def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
-    """The new text of each document."""
+    """Return the new text of each document."""
     if None not in file.documents:
         cells = json.loads(after)["cells"]
         return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}

@@ -1,1 +1,1 @@
-"""The project index: its files, who imports whom, and facts about all of them. Never imports a project's code."""
+"""Index the project around a file: its files, who imports whom, and facts about all of them. Its code is never run."""

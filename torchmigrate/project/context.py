@@ -1,4 +1,4 @@
-"""What is known of the whole project around a file, found before any file is rewritten."""
+"""The project context: everything about the project that rules may ask, collected before any file is rewritten."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from torchmigrate.torch_api.names import canonical, version_of
 
 @dataclass
 class ProjectContext:
-    """What rules may know about the project around a file. Sent to workers; what is derived is derived there."""
+    """The facts about the project around a file that rules may ask for.
+
+    It is sent to worker processes; the cached properties are computed in each of them on demand.
+    """
 
     root: Path
     settings: Settings
@@ -37,29 +40,31 @@ class ProjectContext:
     helper: str = "accel"
     torch: str | None = None
     own: ProjectHelper | None = None
-    texts: Mapping[str, bytes] = field(default_factory=dict)  # by path, of files that are not on disk as they are read
-    fixing: frozenset[str] | None = None  # packs whose fixes are applied; None: all (split.py)
-    accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None  # by path: (rule, start); None: all (choices.py)
+    texts: Mapping[str, bytes] = field(default_factory=dict)  # overlay: contents by path that replace those on disk
+    fixing: frozenset[str] | None = None  # packs whose fixes are applied (engine.per_pack); None: all
+    # accepted findings by path, as (rule, start) (engine.per_choice); None: all
+    accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def index(self) -> ImportIndex:
+        """Return the import graph, which is built on first use."""
         return ImportIndex(self.root, self.files, self.texts)
 
     @cached_property
     def under_default(self) -> UnderDefault:
-        """Which files run with a CUDA tensor type as the default; all files are read, once a rule asks."""
+        """Return which files run with a CUDA tensor type as the default; this reads all files."""
         return process_facts.files_under_default(self.index)
 
     @cached_property
     def old_precision(self) -> Mapping[str, tuple[str, ast.expr]]:
-        """For each file, an old switch for TF32 (its file and place) in the same process; read once a rule asks."""
+        """Return for each file the first old TF32 switch (path, node) in the same process; this reads all files."""
         return process_facts.old_precision_by_file(self.index)
 
     @cached_property
     def of_own_helper(self) -> frozenset[str]:
-        """The project's own helper and all files that it imports: none of them can import it."""
+        """Return the project's own helper and all files that it imports, none of which can import it."""
         found: set[str] = set()
         stack = [self.own.path] if self.own else []
         while stack:
@@ -70,11 +75,15 @@ class ProjectContext:
         return frozenset(found)
 
     def is_helper(self, qualified: str) -> bool:
-        """Whether an import means the vendored helper (or the packaged one)."""
+        """Return whether an imported name means the runtime helper, vendored or packaged."""
         return qualified == PACKAGED or qualified.rpartition(".")[2] == self.helper
 
     def reexport(self, path: Path, level: int, name: str, attribute: str) -> str | None:
-        """What `from name import attribute` means where that module of the project imports it from elsewhere."""
+        """Return the qualified torch name of `from name import attribute`.
+
+        This is not None only if `name` is a module of the project, and that imports the attribute from torch and binds
+        it to nothing else. `path` is the importing file.
+        """
         if not self.files:
             return None
         target = self.index.find(str(path), level, name, "")
@@ -84,7 +93,7 @@ class ProjectContext:
         return found if found and self._is_certain(target, attribute, found) else None
 
     def _exported(self, path: Path) -> Mapping[str, str]:
-        """What a module imports from torch, by the name it gives it; read from its import lines alone."""
+        """Return what a module imports from torch, by the name that it binds, read from its import lines alone."""
         if path not in self._exports:
             found = self.index.imports.get(str(path), ())
             ours = [i for i in found if not i.level and i.module.partition(".")[0] == "torch"]
@@ -92,7 +101,7 @@ class ProjectContext:
         return self._exports[path]
 
     def _is_certain(self, target: str, name: str, qualified: str) -> bool:
-        """Whether the module binds the name to that alone: no fallback, no function of the same name."""
+        """Return whether a module binds the name to that object alone, without a fallback or another definition."""
         if target not in self._scopes:
             try:
                 self._scopes[target] = build_scopes(ast.parse(self.index.read(target))).module
@@ -102,11 +111,11 @@ class ProjectContext:
         return scope is not None and Resolver().dotted(name, scope) == canonical(qualified)
 
     def is_native(self, spec: str | None) -> bool:
-        """Whether rewrites speak in torch's own words, and the project's torch has these."""
+        """Return whether rewrites use native style, and the project's torch satisfies `spec`."""
         return self.settings.style == "native" and self.torch_at_least(spec)
 
     def torch_at_least(self, spec: str | None) -> bool:
-        """Whether the project's torch floor is at or above `>=X.Y`."""
+        """Return whether the project's torch floor is at least `spec` (`>=X.Y`); None is always satisfied."""
         wanted, floor = version_of(spec), version_of(self.torch)
         return wanted is None or (floor is not None and floor >= wanted)
 
@@ -115,10 +124,14 @@ HELPER_FLOOR = (2, 1)
 NATIVE_FLOOR = (2, 9)
 
 
-def facts(
-    paths: Sequence[Path], inside: list[str], texts: list[bytes], settings: Settings, standing_in: Mapping[str, bytes]
+def build_context(
+    paths: Sequence[Path], inside: list[str], texts: list[bytes], settings: Settings, overlay: Mapping[str, bytes]
 ) -> tuple[ProjectContext, list[str]]:
-    """What rules may know, and what is to be said of how it was found. `texts` are those of files with work."""
+    """Return the project context, and notes for the user on how it was determined.
+
+    `inside` are the Python files of the project, `texts` the code of those with work, `standing_in` the overlay. Raises
+    UserError if the configured helper cannot be used.
+    """
     root = project_root(paths)
     notes = []
     floor = settings.torch
@@ -134,16 +147,16 @@ def facts(
         files=tuple(inside),
         cuda_classes=frozenset().union(*map(cuda_classes, texts)),
         mentions_cuda=any(b"cuda" in raw for raw in texts),
-        helper=helper_file.helper_name(inside, texts, standing_in),
+        helper=helper_file.helper_name(inside, texts, overlay),
         torch=floor,
         own=own,
-        texts=standing_in,
+        texts=overlay,
     )
     return known, notes
 
 
 def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:
-    """Raises UserError where `torch.accelerator` may not be there."""
+    """Raise UserError if the torch that the project asks for may lack `torch.accelerator`."""
     if (names.version_of(floor) or HELPER_FLOOR) >= NATIVE_FLOOR:
         return
     asks = f"this project asks for torch {floor}" if floor else "nothing says which torch this project asks for"
@@ -155,7 +168,11 @@ def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:
 
 
 def project_root(paths: Sequence[Path]) -> Path:
-    """The folder that was named; for single files, the nearest one that looks like a project."""
+    """Return the root directory of the project that contains the paths.
+
+    This is the folder that was named; for single files, the nearest one that looks like a project. A folder within a
+    package becomes the package's parent.
+    """
     resolved = [p.resolve() for p in paths]
     base = Path(os.path.commonpath(resolved)) if resolved else Path.cwd()
     if not base.is_dir():
@@ -168,7 +185,7 @@ def project_root(paths: Sequence[Path]) -> Path:
 
 
 def whole_project(paths: Sequence[Path], found: Sequence[discovery.DiscoveredFile], settings: Settings) -> list[str]:
-    """All Python files of the project, also those that this run was not asked to rewrite."""
+    """Return all Python files of the project, including those that this run is not asked to rewrite."""
     root = project_root(paths)
     listed = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
     if all(p.resolve() == root for p in paths):
@@ -181,7 +198,7 @@ _DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
 
 
 def cuda_classes(raw: bytes) -> set[str]:
-    """Classes in a file that define `cuda()` themselves."""
+    """Return the names of classes in a file that define a method `cuda`."""
     if not _DEF_CUDA.search(raw):
         return set()
     raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -193,20 +210,20 @@ def cuda_classes(raw: bytes) -> set[str]:
     return {c.name for c in classes if any(isinstance(f, ast.FunctionDef) and f.name == "cuda" for f in c.body)}
 
 
-def telling(paths: Iterable[str], has_work: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """The texts of files that this run does not rewrite, where facts are made of what they say."""
+def code_of_other_files(paths: Iterable[str], has_work: Callable[[bytes], bool]) -> Iterator[bytes]:
+    """Yield the code of files that this run does not rewrite, but which the project context takes into account."""
     for path in sorted(paths):
         try:
             raw = file_io.read(path)
         except OSError:
             continue
-        mentions = b"cuda" in raw or NAMES[0].encode() in raw  # most do not: cheaper than to look for work
+        mentions = b"cuda" in raw or NAMES[0].encode() in raw  # most files do not; this is cheaper than `has_work`
         if mentions and not raw.startswith(MARKER) and has_work(raw):
             yield code(path, raw)
 
 
 def code(path: str, raw: bytes) -> bytes:
-    """The Python of a file: of a notebook, its cells."""
+    """Return the Python code of a file; for a notebook, that of its cells."""
     if not path.endswith(".ipynb"):
         return raw
     try:
@@ -219,10 +236,10 @@ _FLOOR = re.compile(r"""["']?\btorch\s*(?:>=|==|~=|>)\s*(\d{1,9}\.\d{1,9})(?!\d)
 
 
 def torch_floor(root: Path) -> tuple[str, str] | None:
-    """(`>=X.Y`, the file and line that say so) from the project's own dependencies."""
+    """Return the torch floor (`>=X.Y`) from the project's own dependencies, and the `file:line` that states it."""
     for name in ("pyproject.toml", "setup.cfg", "setup.py", *sorted(p.name for p in root.glob("requirements*.txt"))):
         try:
-            text = file_io.text(root / name)
+            text = file_io.read_text(root / name)
         except OSError:
             continue
         if found := _FLOOR.search(text):

@@ -1,4 +1,7 @@
-"""Paths on the command line -> the files to read: git's list, else a walk; exclusions; symlinks; no file twice."""
+"""Find the files to read below the paths of the command line.
+
+The list comes from git, else from a walk; excluded files are left out, and each real file occurs once.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.vcs import git_tree
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
-# Not worth a walk, but nothing that a user who names it could not mean, and git tells us better.
+# Build output, which a walk skips unless the user names it. With git, .gitignore decides.
 _WALK_SKIPS = frozenset(("build", "dist", "_build"))
 
 
 class TextGlobs(Protocol):
-    """Which files that are not Python a run wants to read (`wanted`), and which it can read if asked (`readable`)."""
+    """Globs of the files that are not Python: those that a run reads, and those that any rule can read."""
 
     @property
     def wanted(self) -> Names: ...
@@ -30,18 +33,23 @@ class TextGlobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredFile:
-    """A file to read (real path), or why it is not read: left out on purpose (`skipped_reason`), or not readable
-    (`error`: missing, a broken symlink)."""
+    """A file to read (real path), or the reason why it is not read.
+
+    `skipped_reason` is set if it was left out on purpose, `error` if it cannot be read (missing, a broken symlink).
+    """
 
     path: Path
     skipped_reason: str | None = None
     error: str | None = None
-    text: bool = False  # not Python: for text rules (text_rules.py)
-    named: bool = False  # on the command line
+    text: bool = False  # not Python: read by text rules (package textcheck)
+    named: bool = False  # given on the command line
 
 
 def discover(paths: Sequence[Path], settings: Settings, rules: TextGlobs | None = None) -> list[DiscoveredFile]:
-    """All files below the paths, sorted, each real file once: Python, and what `rules` read beside it."""
+    """Return all files below the paths, sorted, each real file once.
+
+    These are Python files, notebooks, and the files that `rules` read beside them.
+    """
     collector = _Collector(settings, rules)
     for path in paths or [Path()]:
         collector.add(os.fspath(path))
@@ -49,12 +57,14 @@ def discover(paths: Sequence[Path], settings: Settings, rules: TextGlobs | None 
 
 
 def exclusion(path: Path, settings: Settings) -> str | None:
-    """The pattern that excludes a path, which need not exist."""
+    """Return the pattern that excludes a path, or None; the path need not exist."""
     collector = _Collector(settings, None)
     return collector.excluded(os.path.abspath(path)) or collector.excluded(os.path.realpath(path))
 
 
 class _Collector:
+    """Collects the files below the paths of the command line, in `found` by path."""
+
     def __init__(self, settings: Settings, rules: TextGlobs | None) -> None:
         self.rules = rules
         self.root = os.path.realpath(settings.root)
@@ -62,19 +72,19 @@ class _Collector:
         self.extra = Globs(settings.extend_exclude)
         self.found: dict[str, DiscoveredFile] = {}
         self.tops = [self.root]
-        self._real: dict[str, bool] = {}  # directories that no link leads to
+        self._real: dict[str, bool] = {}  # by directory: whether no symlink is on the way to it
 
     def add(self, path: str) -> None:
-        """One path from the command line; the user named it, so a symlink is followed."""
+        """Add one path from the command line, following it if it is a symlink, as the user named it."""
         real = os.path.realpath(path)
         if not os.path.exists(real):
             broken = os.path.islink(path)
-            error = _broken(path) if broken else "no such file or directory"
+            error = _broken_link_message(path) if broken else "no such file or directory"
             self.found[os.path.abspath(path)] = DiscoveredFile(Path(os.path.abspath(path)), error=error, named=True)
         elif excluded := self.excluded(os.path.abspath(path)) or self.excluded(real):
             self._skip(real, excluded)
         elif os.path.isdir(real):
-            self._directory(real)
+            self._add_directory(real)
         elif os.path.isfile(real):
             text = not real.endswith(SUFFIXES) and self.rules is not None and self.rules.readable.match(real)
             self.found[real] = DiscoveredFile(Path(real), text=text, named=True)
@@ -85,12 +95,13 @@ class _Collector:
         return name.endswith(SUFFIXES) or (self.rules is not None and self.rules.wanted.match(name))
 
     def excluded(self, path: str) -> str | None:
+        """Return the pattern that excludes an absolute path, or None; paths outside of the root are not excluded."""
         inside = os.path.relpath(path, self.root).replace(os.sep, "/")
         if inside == "." or inside.startswith(".."):
             return None
         return self.default.match(inside) or self.extra.match(inside)
 
-    def _take(self, real: str, text: bool) -> None:
+    def _add_file(self, real: str, text: bool) -> None:
         known = self.found.get(real)
         if known is None or known.skipped_reason:
             self.found[real] = DiscoveredFile(Path(real), text=text)
@@ -104,19 +115,22 @@ class _Collector:
     def _is_inside(self, real: str) -> bool:
         return any(real.startswith(top.rstrip(os.sep) + os.sep) for top in self.tops)
 
-    def _directory(self, real: str) -> None:
+    def _add_directory(self, real: str) -> None:
         self.tops.append(real)
-        listed = self._listed(real)
-        prefix = _inside(real, self.root)
+        listed = self._list_by_git(real)
+        prefix = _prefix(real, self.root)
         if listed is None:
             self._walk(real, prefix)
             return
-        relative = _relabel(real, prefix)
+        relative = _relative_to_root(real, prefix)
         for path in listed:
-            self._listing(path, relative(path))
+            self._add_listed(path, relative(path))
 
-    def _listed(self, real: str) -> list[str] | None:
-        """Absolute paths from git; None where a walk is due: outside of git, or in a directory that git ignores."""
+    def _list_by_git(self, real: str) -> list[str] | None:
+        """Return the absolute paths that git lists.
+
+        The result is None if the directory must be walked: outside of git, or in a directory that git ignores.
+        """
         if (repository := git_tree.repository(Path(real))) is None:
             return None
         top = os.fspath(repository.top)
@@ -125,7 +139,8 @@ class _Collector:
             return None
         return [os.path.join(top, n) for n in names if n.endswith("/") or self._wants(n)]
 
-    def _listing(self, path: str, inside: str) -> None:
+    def _add_listed(self, path: str, inside: str) -> None:
+        """Add one path of git's list; `inside` is relative to the root, or "" outside of it."""
         if inside and self.default.match(inside):
             return
         if path.endswith("/"):
@@ -135,40 +150,41 @@ class _Collector:
         try:
             mode = os.lstat(path).st_mode
         except OSError:
-            return  # git's index knows it, the work tree does not
+            return  # deleted from the work tree, but still in git's index
         if not self._is_real(os.path.dirname(path)):
-            return  # nor this one: a link has taken a directory's place
-        self._entry(path, inside, stat.S_ISREG(mode), stat.S_ISLNK(mode))
+            return  # a symlink has replaced its directory in the work tree
+        self._add_entry(path, inside, stat.S_ISREG(mode), stat.S_ISLNK(mode))
 
     def _is_real(self, directory: str) -> bool:
         if directory not in self._real:
             self._real[directory] = os.path.realpath(directory) == directory
         return self._real[directory]
 
-    def _entry(self, path: str, inside: str, is_file: bool, is_link: bool) -> None:
+    def _add_entry(self, path: str, inside: str, is_file: bool, is_link: bool) -> None:
         if inside and (pattern := self.extra.match(inside)):
             self._skip(path, pattern)
         elif is_link:
-            self._link(path)
+            self._add_link(path)
         elif is_file:
-            self._take(path, not path.endswith(SUFFIXES))
+            self._add_file(path, not path.endswith(SUFFIXES))
 
-    def _link(self, path: str) -> None:
+    def _add_link(self, path: str) -> None:
         real = os.path.realpath(path)
         text = not path.endswith(SUFFIXES) and not real.endswith(SUFFIXES)
         if text and not (os.path.isfile(real) and self._is_inside(real)):
-            return  # a data set's, as like as not
+            return  # such links usually belong to data sets
         if not os.path.exists(real):
-            self._refuse(path, _broken(path))
+            self._refuse(path, _broken_link_message(path))
         elif os.path.isfile(real):
             if not self._is_inside(real):
                 self.found[path] = DiscoveredFile(Path(path), f"a link out of the tree, to {real}")
             elif excluded := self.excluded(real):
                 self._skip(real, excluded)
             else:
-                self._take(real, text)
+                self._add_file(real, text)
 
     def _walk(self, top: str, prefix: str) -> None:
+        """Add the files below the directory `top`; `prefix` makes their paths relative to the root."""
         skipped = _WALK_SKIPS | self.default.names
         stack = [(top, prefix)]
         while stack:
@@ -184,7 +200,7 @@ class _Collector:
                     elif not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                         stack.append((entry.path, f"{inside}/"))
                 elif self._wants(entry.path) and not self.default.match(inside):
-                    self._entry(entry.path, inside, entry.is_file(follow_symlinks=False), entry.is_symlink())
+                    self._add_entry(entry.path, inside, entry.is_file(follow_symlinks=False), entry.is_symlink())
 
     def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
         try:
@@ -194,35 +210,41 @@ class _Collector:
             self._refuse(directory, f"cannot read the directory: {error.strerror}")
 
 
-def _inside(path: str, root: str) -> str:
-    """What to put before a name below `path` to have it relative to `root`."""
+def _prefix(path: str, root: str) -> str:
+    """Return the prefix that makes a name in the directory `path` relative to `root`; "" outside of `root`."""
     inside = os.path.relpath(path, root).replace(os.sep, "/")
     return "" if inside == "." or inside.startswith("..") else f"{inside}/"
 
 
-def _relabel(real: str, prefix: str) -> Callable[[str], str]:
+def _relative_to_root(real: str, prefix: str) -> Callable[[str], str]:
     cut = len(real.rstrip(os.sep)) + 1
     return lambda path: prefix + path[cut:].replace(os.sep, "/")
 
 
-def _broken(path: str) -> str:
+def _broken_link_message(path: str) -> str:
     return f"broken symlink to {os.readlink(path)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`paths` are real ones, None means all. `texts` are by path; their files need not exist."""
+    """The files that a run is about.
+
+    `paths` are real paths; None means all. `texts` is the overlay: contents by path, whose files need not exist.
+    """
 
     paths: frozenset[str] | None = None
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def names(self, path: str) -> bool:
-        """Is this file one of them?"""
+        """Return whether this path is selected."""
         return self.paths is None or path in self.paths
 
     def holds(self, item: DiscoveredFile) -> bool:
-        """The same of what was found. A directory that was left out counts with what lies below it, and a path that
-        does not exist with whoever typed it."""
+        """Return whether a discovered file is selected.
+
+        A directory that was left out is selected if it contains a selected file; a path that does not exist, if the
+        user typed it and there is no overlay.
+        """
         path = str(item.path)
         if self.paths is None or path in self.paths:
             return True
@@ -231,14 +253,14 @@ class Selection:
         return item.skipped_reason is not None and any(p.startswith(f"{path}/") for p in self.paths)
 
     def completed(self, found: Sequence[DiscoveredFile], rules: TextGlobs) -> Sequence[DiscoveredFile]:
-        """With the files that have a text here in place of what was found of them."""
+        """Return the discovered files, with those of the overlay added or put in place of what was found."""
         if not self.texts:
             return found
         others = [item for item in found if str(item.path) not in self.texts]
-        return sorted([*others, *(_named(path, rules) for path in self.texts)], key=lambda item: str(item.path))
+        return sorted([*others, *(_overlay_file(path, rules) for path in self.texts)], key=lambda item: str(item.path))
 
 
-def _named(path: str, rules: TextGlobs) -> DiscoveredFile:
+def _overlay_file(path: str, rules: TextGlobs) -> DiscoveredFile:
     text = not path.endswith(SUFFIXES) and bool(rules.readable.match(path))
     return DiscoveredFile(Path(path), text=text, named=True)
 

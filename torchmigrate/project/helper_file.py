@@ -24,11 +24,14 @@ NAMES = ("accel", "torch_accel", "torchmigrate_accel")
 PACKAGED = "torchmigrate.runtime"
 
 
-def helper_name(files: Iterable[str], texts: Iterable[bytes], standing_in: Mapping[str, bytes] | None = None) -> str:
-    """`accel`, unless something of the project's is called that; a helper of ours that is there keeps its name, also
-    one that has only a text that stands in for it."""
-    known = standing_in or {}
-    stems: dict[str, list[str]] = {}  # in small letters: on some disks Accel.py is accel.py
+def helper_name(files: Iterable[str], texts: Iterable[bytes], overlay: Mapping[str, bytes] | None = None) -> str:
+    """Return the module name of the vendored helper.
+
+    This is the name of a helper that torchmigrate wrote earlier, on disk or in the overlay; else the first of NAMES
+    that the project does not use, in a file name or in `texts`; else the last of NAMES.
+    """
+    known = overlay or {}
+    stems: dict[str, list[str]] = {}  # casefolded, as Accel.py is accel.py on some file systems
     for path in (f for f in files if f.endswith(".py")):
         stems.setdefault(_module_name(path).casefold(), []).append(path)
     for name in NAMES:
@@ -48,7 +51,7 @@ def _module_name(path: str) -> str:
 
 
 def is_ours(path: Path, text: bytes | None = None) -> bool:
-    """Whether a file, or the text that stands in for it, is a helper that torchmigrate wrote."""
+    """Return whether torchmigrate wrote this helper; `text` is its overlay, if it has one."""
     if text is not None:
         return text.startswith(MARKER)
     try:
@@ -57,11 +60,11 @@ def is_ours(path: Path, text: bytes | None = None) -> bool:
         return False
 
 
-MARKER = b"# torchmigrate-runtime"  # how our helper begins
+MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 
 
 def unix_lines(raw: bytes) -> bytes:
-    """git may check out other line ends."""
+    """Replace \\r\\n by \\n, as git may check out the helper with other line ends."""
     return raw.replace(b"\r\n", b"\n")
 
 
@@ -70,14 +73,14 @@ def _digest(body: bytes) -> str:
 
 
 def is_untouched(raw: bytes) -> bool:
-    """Whether a vendored helper is as torchmigrate wrote it: its first line has the digest of the others."""
+    """Return whether a vendored helper is unedited: its first line has the digest of the rest."""
     first, _, body = unix_lines(raw).partition(b"\n")
     found = re.fullmatch(rb"# torchmigrate-runtime \S+ ([0-9a-f]{32})", first)
     return found is not None and found[1].decode() == _digest(body)
 
 
 def public(raw: bytes) -> Iterable[str]:
-    """What a helper offers; nothing where it is no Python."""
+    """Yield the public names of a helper; nothing if it is not valid Python."""
     try:
         body = ast.parse(raw).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -95,21 +98,24 @@ def public(raw: bytes) -> Iterable[str]:
 
 @cache
 def runtime_source() -> bytes:
-    """The text of the runtime helper, as it is vendored: with a digest, which tells later whether it was edited."""
+    """Return the runtime helper as it is vendored, with the digest that later tells if it was edited."""
     raw = unix_lines(resources.files("torchmigrate").joinpath("runtime.py").read_bytes())
     first, _, body = raw.partition(b"\n")
     assert first.startswith(MARKER)
     return first + b" " + _digest(body).encode() + b"\n" + body
 
 
-# of functions, beside the module's own that define one
+# callables that return functions, beside those of the module's own functions which contain a nested one
 _MAKERS = {"partial", "functools.partial", "cache", "functools.cache", "SimpleNamespace", "types.SimpleNamespace"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectHelper:
-    """`functions`: the vendored helper's names to the project's, where they differ. `offers`: what can be called, with
-    its parameters where they are known."""
+    """The project's own helper module.
+
+    `functions` maps names of the runtime helper to the module's, if they differ. `offers` are the names that can be
+    called, with their parameters if these are known.
+    """
 
     name: str
     path: str
@@ -118,23 +124,27 @@ class ProjectHelper:
 
     @property
     def last(self) -> str:
+        """Return the last part of the module's dotted name."""
         return self.name.rpartition(".")[2]
 
 
 def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
-    """The helper that the settings name. Raises UserError where it, or what they say about it, is not there."""
+    """Return the helper that the settings name, or None.
+
+    Raises UserError if it is missing, is not readable Python, or lacks a function that `helper-map` names.
+    """
     name = settings.helper
     if not name:
         if settings.helper_map:
             raise UserError("`helper-map` is of no use without `helper`", 'name the module: helper = "mypkg.device"')
         return None
-    path = _locate(name, settings.root, files)
+    path = _locate_module(name, settings.root, files)
     if path is None:
         modules = {os.path.relpath(f, settings.root).removesuffix(".py").replace(os.sep, ".") for f in files}
         hint = did_you_mean(name, modules) or "it is read from the project's files, and never imported"
         raise UserError(f"`helper` names {name!r}: the project has no such module", hint)
     try:
-        offers = _offers(ast.parse(file_io.read(path)))
+        offers = _callables(ast.parse(file_io.read(path)))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         at = getattr(error, "lineno", None) or 1
         what = getattr(error, "msg", None) or getattr(error, "strerror", None) or error
@@ -143,7 +153,8 @@ def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
     return ProjectHelper(name, path, settings.helper_map, offers)
 
 
-def _locate(name: str, root: Path, files: Sequence[str]) -> str | None:
+def _locate_module(name: str, root: Path, files: Sequence[str]) -> str | None:
+    """Return the path of the module `name`: at the root, in `src`, or else the shortest match among `files`."""
     stem = name.replace(".", "/")
     ends = (f"{stem}.py", f"{stem}/__init__.py")
     known = [str(root.resolve() / place / end) for place in ("", "src") for end in ends]
@@ -152,7 +163,8 @@ def _locate(name: str, root: Path, files: Sequence[str]) -> str | None:
 
 
 def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]) -> None:
-    ours = _vendored() if named else set()
+    """Raise UserError if `helper-map` has an unknown function, or names one that the module lacks."""
+    ours = _runtime_functions() if named else set()
     for key, theirs in named.items():
         if key not in ours:
             raise UserError(
@@ -166,17 +178,20 @@ def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]
             )
 
 
-def _vendored() -> set[str]:
-    """What rewrites may ask of a helper."""
+def _runtime_functions() -> set[str]:
+    """Return the public functions of the runtime helper, which rewrites may call."""
     return {*public(runtime_source())}
 
 
-def _offers(tree: ast.Module) -> dict[str, ast.arguments | None]:
-    return dict(_names(tree))
+def _callables(tree: ast.Module) -> dict[str, ast.arguments | None]:
+    return dict(_iterate_callables(tree))
 
 
-def _names(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
-    """What a module binds that can be called: a constant such as `device = torch.device("cuda")` cannot."""
+def _iterate_callables(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
+    """Yield what a module binds that can be called, with its parameters if known.
+
+    A constant such as `device = torch.device("cuda")` cannot be called.
+    """
     stack: list[ast.stmt] = list(reversed(tree.body))
     own = (f for f in stack if isinstance(f, ast.FunctionDef))
     makers = _MAKERS | {f.name for f in own if any(isinstance(s, ast.FunctionDef) for s in f.body)}
@@ -186,7 +201,7 @@ def _names(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
                 yield name, None if function.decorator_list else args
             case ast.ClassDef(name):
                 yield name, None
-            case ast.ImportFrom(module, names) if (module or "").partition(".")[0] != "torch":  # `torch.device` is none
+            case ast.ImportFrom(module, names) if (module or "").partition(".")[0] != "torch":  # not torch.device
                 yield from ((a.asname or a.name.partition(".")[0], None) for a in names)
             case ast.Assign(targets, ast.Name() | ast.Attribute() | ast.Lambda()):
                 yield from ((t.id, None) for t in targets if isinstance(t, ast.Name))

@@ -1,4 +1,4 @@
-"""Which file of a project imports which, read from import lines without parsing."""
+"""Find which file of a project imports which, from import lines and without parsing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from torchmigrate.base import file_io
 
-# what default_type.py and precision.py ask of all files
+# words that `process_facts` looks for in all files
 WORDS = SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How one file imports another: as `dotted` under `root`, or relatively."""
+    """How one file imports another: under the dotted name `dotted` below the directory `root`, or relatively."""
 
     importer: str
     root: str
@@ -27,7 +27,10 @@ class Use:
 
 
 class ImportIndex:
-    """The project's import graph. Paths are strings, absolute. `texts` stand in for what is on disk."""
+    """The project's import graph.
+
+    Paths are absolute, as strings. `texts` is the overlay: contents by path that replace those on disk.
+    """
 
     def __init__(self, root: Path, files: Sequence[str], texts: Mapping[str, bytes] | None = None) -> None:
         self.root = str(root)
@@ -40,15 +43,16 @@ class ImportIndex:
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
-        return {path: imports for path, (imports, _) in self._seen.items()}
+        """Return the imports of each file, by path."""
+        return {path: imports for path, (imports, _) in self._imports_and_words.items()}
 
     def holding(self, word: bytes) -> set[str]:
-        """The modules whose text has one of WORDS."""
-        return {path for path, (_, words) in self._seen.items() if word in words and path.endswith(".py")}
+        """Return the Python modules whose text contains a word, which must be one of WORDS."""
+        return {path for path, (_, words) in self._imports_and_words.items() if word in words and path.endswith(".py")}
 
     @cached_property
-    def _seen(self) -> dict[str, tuple[list[Import], list[bytes]]]:
-        """Of each file its imports and those of WORDS that it has. All are read for this, once."""
+    def _imports_and_words(self) -> dict[str, tuple[list[Import], list[bytes]]]:
+        """Return for each file its imports, and which of WORDS occur in it; this reads all files once."""
         found: dict[str, tuple[list[Import], list[bytes]]] = {}
         for path in sorted(self.files):
             try:
@@ -59,13 +63,16 @@ class ImportIndex:
         return found
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises OSError."""
+        """Return the bytes of a file, or its overlay.
+
+        Raises OSError.
+        """
         text = self.texts.get(path)
         return file_io.read(path) if text is None else text
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:
-        """For each file, how others import it."""
+        """Return for each file the ways in which other files import it."""
         found: dict[str, list[Use]] = {}
         for path, imports in self.imports.items():
             for item in imports:
@@ -75,10 +82,11 @@ class ImportIndex:
         return found
 
     def imported_by(self, path: str) -> list[str]:
-        """The files of the project that a file imports."""
+        """Return the files of the project that a file imports."""
         return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
+        """Yield the files of the project that an import statement may import, with how it names them."""
         parts = tuple(p for p in item.module.split(".") if p)
         for dotted in dict.fromkeys((parts, (*parts, item.name) if item.name else parts)):
             target = self.locate(path, item.level, dotted)
@@ -86,36 +94,42 @@ class ImportIndex:
                 yield target[0], Use(path, target[1], dotted, bool(item.level))
 
     def find(self, path: str, level: int, module: str, name: str) -> str | None:
+        """Return the file that `from module import name` in `path` imports: the submodule `name`, else the module."""
         parts = tuple(p for p in module.split(".") if p)
         found = self.locate(path, level, (*parts, name) if name else parts) or self.locate(path, level, parts)
         return found[0] if found else None
 
     def is_taken(self, path: str, name: str) -> bool:
-        """Whether another file may use `name` as `path` binds it."""
+        """Return whether another file may use `name` from the module `path`."""
         return any(self._takes(use.importer, path, name) for use in self.importers.get(path, ()))
 
     def _takes(self, importer: str, path: str, name: str) -> bool:
+        """Return whether one importer of the module `path` may use `name` of it."""
         for item in self.imports[importer]:
             if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
                 return True
         try:
-            return f".{name}".encode() in self.read(importer)  # `import common`, then `common.name`
+            return f".{name}".encode() in self.read(importer)  # for example `import common`, then `common.name`
         except OSError:
             return True
 
     def locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
-        """(file, root directory) that `dotted` means when `path` imports it."""
+        """Return (file, root directory) for a dotted module name that `path` imports, or None.
+
+        `level` is the number of leading dots. Among several candidates, the nearest root above `path` wins, preferably
+        one that is no package. If no root is above, the result is certain only if all candidates share one.
+        """
         if level:
             base = os.path.dirname(path)
             for _ in range(level - 1):
                 base = os.path.dirname(base)
             return self.under(base, dotted)
-        if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects
+        if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects' modules
             return None
         tail = "/" + "/".join(dotted)
         roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
         here = os.path.dirname(path)
-        if dotted[0] in sys.stdlib_module_names:  # pkg/logging.py is not what `import logging` means in pkg
+        if dotted[0] in sys.stdlib_module_names:  # `import logging` in a package does not mean its logging.py
             roots = [(root, c) for root, c in roots if not self.is_package(root)]
         above = [(root, c) for root, c in roots if here == root or here.startswith(root + "/")]
         best = max(above, key=lambda item: (not self.is_package(item[0]), len(item[0])), default=None)
@@ -123,28 +137,28 @@ class ImportIndex:
         return (best[1], best[0]) if best else None
 
     def is_package(self, directory: str) -> bool:
-        """Whether a folder has an __init__.py."""
+        """Return whether a folder has an __init__.py."""
         return f"{directory}/__init__.py" in self.files
 
     def under(self, base: str, dotted: tuple[str, ...]) -> tuple[str, str] | None:
-        """(file, root directory) of a dotted name below a folder."""
+        """Return (file, root directory) for a dotted name below the folder `base`, or None."""
         stem = "/".join((base, *dotted))
         return next(((p, base) for p in (f"{stem}.py", f"{stem}/__init__.py") if p in self.files), None)
 
     @cached_property
     def tops(self) -> frozenset[str]:
-        """Folders of packages that are imported by their absolute names: the tops that relative imports may reach."""
+        """Return the folders of packages that are imported by absolute names; relative imports reach no higher."""
         uses = (u for found in self.importers.values() for u in found if not u.relative and u.dotted)
         tops = {f"{u.root}/{u.dotted[0]}" for u in uses}
         return frozenset(top for top in tops if self.is_package(top))
 
 
 def _stem(path: str) -> str:
-    """A module's path as imports spell it: without ".py", a package's is its folder."""
+    """Return a module's path as imports name it: without ".py"; for a package, its folder."""
     return os.path.dirname(path) if path.endswith("/__init__.py") else path.removesuffix(".py")
 
 
-_REST = rb"(?:\\\r?\n|[^\n;])*"  # of a line that a backslash may go on
+_REST = rb"(?:\\\r?\n|[^\n;])*"  # the rest of a line, with its continuations after a backslash
 _NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
 _IMPORT = re.compile(
     rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
@@ -155,7 +169,10 @@ _JSON_LINE = re.compile(rb"[\n\[,:]\s*\"((?:from|import) [^\"\\]*)(\"?)")
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`level` dots, `module`, the imported name ("" for `import module`), and its `as` name."""
+    """One imported name.
+
+    `level` is the number of leading dots, `name` the imported name ("" for `import module`), `alias` its `as` name.
+    """
 
     level: int
     module: str
@@ -164,22 +181,22 @@ class Import:
 
     @property
     def bound(self) -> str:
-        """The name that this binds."""
+        """Return the name that this import binds."""
         return self.alias or self.name or self.module.partition(".")[0]
 
     @property
     def qualified(self) -> str:
-        """What `import module` binds: the module where it has an alias, else its first part."""
+        """Return the module that `import module` binds: with an alias the module itself, else its top package."""
         return self.module if self.alias else self.module.partition(".")[0]
 
 
 def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
-    """The imports of one file, or of the text that stands in for it; a file that cannot be read has none."""
+    """Yield the imports of one file, or of `text` if it is given; a file that cannot be read has none."""
     try:
         raw = b"\n" + (file_io.read(path) if text is None else text)
     except OSError:
         return
-    if path.endswith(".ipynb"):  # its lines are JSON strings; only import lines are looked for
+    if path.endswith(".ipynb"):  # the lines of a notebook are JSON strings; only import lines are of interest
         raw = _JSON_LINE.sub(lambda m: b"\n" + m[1] + b"\n" * bool(m[2]), raw).replace(b"\\n", b"\n")
     for dots, module, names, plain in _IMPORT.findall(raw):
         words = [part.split() for part in _NOISE.sub(b" ", plain or names).decode(errors="replace").split(",")]
@@ -196,7 +213,7 @@ _PACKAGING = {
     "setup.cfg": r"^\[metadata\]",
     "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
 }
-# folders that are not installed
+# folders that are usually not installed
 ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
 _LISTED = re.compile(r"^\[tool\.(setuptools\.packages|poetry)|^(packages|py-modules)\s*=", re.M)
 _BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
@@ -204,15 +221,18 @@ _BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
 
 @cache
 def is_installable(root: str) -> bool:
-    """Whether a folder says how to install what it holds (a pyproject.toml may hold tools' settings alone)."""
+    """Return whether a folder says how its packages are installed.
+
+    A pyproject.toml may just as well hold nothing but settings of tools.
+    """
     folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
-    return any(map(_says_so, folders))
+    return any(map(_has_packaging, folders))
 
 
-def _says_so(folder: str) -> bool:
+def _has_packaging(folder: str) -> bool:
     for name, sign in _PACKAGING.items():
         try:
-            text = file_io.text(Path(folder, name))
+            text = file_io.read_text(Path(folder, name))
         except OSError:
             continue
         if re.search(sign, text, re.M):
@@ -221,8 +241,11 @@ def _says_so(folder: str) -> bool:
 
 
 def _is_refused(folder: str, text: str) -> bool:
-    """Whether it lists no packages and there is more than one: setuptools, which builds where nothing else is named,
-    refuses that, or leaves one out (setuptools/discovery.py). All is run from that folder then, as for uv."""
+    """Return whether setuptools cannot install the packages of a folder.
+
+    setuptools, which builds unless another backend is named, refuses a folder that lists no packages and contains
+    several, or leaves one out (setuptools/discovery.py). Such a project runs from that folder without being installed.
+    """
     if _LISTED.search(text) or _BACKEND.search(text):
         return False
     return sum(1 for p in Path(folder).glob("*/__init__.py") if not ASIDE.fullmatch(p.parent.name)) > 1

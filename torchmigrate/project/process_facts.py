@@ -1,4 +1,4 @@
-"""Files that share a process: those under a CUDA default tensor type, and those with old switches for TF32."""
+"""Find files that share a process: those under a CUDA default tensor type, and those with old TF32 switches."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ _DEVICE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class UnderDefault:
-    """The files that run in one process with such a call, and those that also run with a default device."""
+    """The files that share a process with a call that makes a CUDA tensor type the default.
+
+    `devices` are those that also share a process with a default device.
+    """
 
     files: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
 
 
 def files_under_default(index: ImportIndex) -> UnderDefault:
+    """Return the files that run with a CUDA tensor type as the default."""
     setters = {path for path in index.holding(SETTER) if makes_default(_read(path, index))}
     if not setters:
         return UnderDefault()
@@ -43,7 +47,7 @@ def files_under_default(index: ImportIndex) -> UnderDefault:
 
 
 def _read(path: str, index: ImportIndex) -> bytes:
-    """A file's text; the helper sets defaults for others."""
+    """Return the text of a Python file; b"" for other files, and for the runtime helper, which has such calls."""
     try:
         raw = index.read(path) if path.endswith(".py") else b""
     except OSError:
@@ -52,21 +56,24 @@ def _read(path: str, index: ImportIndex) -> bytes:
 
 
 def sets_device(raw: bytes) -> bool:
-    """Whether it sets a default device, which `torch.tensor` follows and `torch.Tensor` does not."""
+    """Return whether the code sets a default device, which `torch.tensor` follows and `torch.Tensor` does not."""
     return _DEVICE.search(raw) is not None
 
 
 def together(files: set[str], index: ImportIndex) -> set[str]:
-    """What the files that import these, directly or not, import, directly or not."""
+    """Return the files that may share a process with one of `files`.
+
+    These are all that a direct or indirect importer of them imports, directly or not.
+    """
     imported: dict[str, set[str]] = {}
     for target, uses in index.importers.items():
         for use in uses:
             imported.setdefault(use.importer, set()).add(target)
-    above = _reached(files, {target: {use.importer for use in uses} for target, uses in index.importers.items()})
-    return _reached(above, imported)
+    above = _reachable(files, {target: {use.importer for use in uses} for target, uses in index.importers.items()})
+    return _reachable(above, imported)
 
 
-def _reached(files: set[str], edges: dict[str, set[str]]) -> set[str]:
+def _reachable(files: set[str], edges: dict[str, set[str]]) -> set[str]:
     found, todo = set(files), list(files)
     while todo:
         more = edges.get(todo.pop(), set()) - found
@@ -77,7 +84,7 @@ def _reached(files: set[str], edges: dict[str, set[str]]) -> set[str]:
 
 @lru_cache(maxsize=4)
 def makes_default(raw: bytes) -> bool:
-    """Whether a file makes a CUDA tensor type the default, in CUDA's words or in the helper's."""
+    """Return whether a file makes a CUDA tensor type the default, by torch's function or the helper's."""
     if SETTER not in raw:
         return False
     try:
@@ -94,6 +101,7 @@ def makes_default(raw: bytes) -> bool:
 
 
 def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
+    """Return whether a call makes a CUDA tensor type the default."""
     chain = chain_of(call.func) or ""
     if chain.rpartition(".")[0] in NAMES and chain.endswith(f".{_SETTER}"):
         return True
@@ -103,12 +111,16 @@ def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
 
 
 def qualified(chain: str, scope: Scope, resolver: Resolver) -> str:
-    """As after the migration, which gives a file its import of torch where that comes from nowhere that is seen."""
+    """Resolve a name as if `import torch` were already there.
+
+    The migration adds the import to files that use `torch` without binding it.
+    """
     unseen = chain.startswith("torch.") and scope.find("torch") is None
     return resolver.dotted(chain, scope) or (chain if unseen else "")
 
 
 def _names_cuda_type(value: ast.expr, scope: Scope, resolver: Resolver, depth: int = 3) -> bool:
+    """Return whether an expression contains a CUDA tensor type, following at most `depth` assignments."""
     for node in ast.walk(value):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and TYPE.fullmatch(node.value):
             return True
@@ -138,7 +150,7 @@ OLD = frozenset(
 
 
 def old_precision_by_file(index: ImportIndex) -> Mapping[str, tuple[str, ast.expr]]:
-    """For each file, the first old switch (its file and place) that runs in one process with it."""
+    """Return for each file the first old TF32 switch, as its path and node, that shares a process with it."""
     files = set[str]().union(*map(index.holding, TF32))
     found = {path: place for path in sorted(files) if (place := _first_old(path, index)) is not None}
     beside: dict[str, tuple[str, ast.expr]] = {}
@@ -149,6 +161,7 @@ def old_precision_by_file(index: ImportIndex) -> Mapping[str, tuple[str, ast.exp
 
 
 def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
+    """Return the first old TF32 switch of a file, or None."""
     try:
         raw = index.read(path)
     except OSError:
@@ -169,7 +182,7 @@ def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
 
 
 def first_old(statement: ast.stmt, resolve: Resolve) -> ast.expr | None:
-    """In a statement's own header."""
+    """Return the first old TF32 switch in the statement's own expressions, nested statements excluded, or None."""
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()

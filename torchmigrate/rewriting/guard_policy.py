@@ -19,7 +19,6 @@ from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.edits import Around, Inside, Span
 
-_ASKS = "device/is-available"
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
 
@@ -76,7 +75,7 @@ def _idle_left(findings: list[Finding], regions: list[GuardRegion]) -> list[Find
     idle = {f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))}
     home = {r.guard: r.home for r in regions}
     # what a function asks twice must be asked in the same way
-    kept = {home.get(_span(f)) for f in findings if f.fix and f.rule == _ASKS and f not in idle}
+    kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
     return [_left(f, _IDLE) if f in idle and (f.follows or home[_span(f)] not in kept) else f for f in findings]
 
 
@@ -94,7 +93,7 @@ def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[t
 
 def _only_follows(finding: Finding, branches: set[Span]) -> bool:
     """A test that is worth an edit only for what it guards: not `if torch.cuda.is_available(): print("use it")`."""
-    return finding.follows or (finding.rule == _ASKS and _span(finding) in branches)
+    return finding.follows or (finding.guards == "test" and _span(finding) in branches)
 
 
 def _span(finding: Finding) -> Span:

@@ -1,1 +1,1 @@
-"""Rules as data: their model, and how TOML files become rules."""
+"""Model rules as data, and read them from TOML files."""

@@ -1,4 +1,4 @@
-"""What a rule is: Rule, Rewrite, Case, Ruleset, and the keys and literals by which candidates are found."""
+"""The data model of rules, and the keys and prefilter literals by which their candidates are found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ STRING_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One `match` with its `with` (None: a finding only). `where` restricts captures, each to one of WHERE."""
+    """One `[[rewrite]]` table of a rule: a `match` with its `with` (`template`; None: it only reports).
+
+    `where` restricts captures, each to one kind of WHERE. `native` is the template for `--style native`, `torch` the
+    version that it needs.
+    """
 
     match: str
     template: str | None
@@ -37,19 +41,25 @@ class Rewrite:
     message: str
     native: str | None = None
     torch: str | None = None
-    backends: tuple[str, ...] = ()  # where they are not the rule's
+    backends: tuple[str, ...] = ()  # if they differ from the rule's
 
     @property
     def helper(self) -> str | None:
-        """The helper's function, where `with` is that alone; what is native for it depends on the place (native.py)."""
+        """Return the helper's function if the template is that alone, such as `accel.device`, else None.
+
+        `rewriting.native_style` decides by the place how such a template is written in native style.
+        """
         found = re.fullmatch(r"accel\.(\w+)", self.template or "")
         return found and found[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A before/after test; no `after` means that it must not change. `todo` cases must still fail, `together` ones run
-    with all rules on only: what they show takes several. `native`: what `--style native` gives, torch being new."""
+    """A before/after test of a rule; without `after` the code must not change.
+
+    `todo` cases must still fail. `together` cases run only with all rules switched on, as they need several rules.
+    `line` is that of the `[[case]]` header.
+    """
 
     title: str
     before: str
@@ -59,15 +69,18 @@ class Case:
     finding: bool | None
     line: int
     together: bool = False
-    file: str = ""  # of a rule for other files than Python: what the file is called
-    native: str | None = None  # what --style native gives, where that is not `after`
+    file: str = ""  # the file's name, for a rule about files that are not Python
+    native: str | None = None  # the result of --style native with the newest torch, if it is not `after`
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a text rule looks: in `files` but not in `but` (globs that match the end of a path), at lines that hold
-    `line` and not `unless`, of TOML and INI at what stands `under` a table and key (regular expressions). Not where a
-    file of the directory matches `beside`: a choice is offered there."""
+    """The files and lines in which a text rule looks for its patterns.
+
+    It reads files that match `files` and not `but` (globs for the end of a path). It looks at lines that match `line`
+    and not `unless`, in TOML and INI only below a `table.key` that matches `under` (regular expressions). It is silent
+    if a file of the same directory matches `beside`, as the project offers a choice of devices there.
+    """
 
     files: tuple[str, ...]
     line: str | None = None
@@ -79,10 +92,13 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """What a text rule finds: `match`, a regular expression (None: the file, by its name), of it the group `at`, if
-    there is one. Not on lines that hold `unless`, nor in files that hold `alternative`: those offer a choice already;
-    with `siblings`, any file of the directory that the rule reads may hold it. `files` narrows the rule's own. A group
-    `library` or `variable` must be one that counterparts.py knows."""
+    """A pattern that a text rule searches for.
+
+    `match` is a regular expression, whose group `at` is the place if it has one (None: the rule finds the file by its
+    name). Lines that match `unless` are skipped, and so are files that match `alternative`, as they offer a choice of
+    devices already; with `siblings`, `alternative` may match in any file of the directory that the rule reads. `files`
+    narrows the rule's own globs. A group `library` or `variable` must capture a name that `torch_api.libraries` knows.
+    """
 
     match: str | None
     message: str
@@ -94,7 +110,7 @@ class TextPattern:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One file of a pack."""
+    """One rule, read from a file `<pack>/<name>.toml`; its `id` is `<pack>/<name>`."""
 
     id: str
     path: Path
@@ -105,12 +121,13 @@ class Rule:
     see: tuple[str, ...]
     message: str
     blocks: bool
+    guards: str
     fixer: str | None
     on: tuple[str, ...]
     literals: tuple[str, ...]
     rewrites: tuple[Rewrite, ...]
     cases: tuple[Case, ...]
-    where: tuple[Where, ...] = ()  # with `patterns`: a rule for other files than Python
+    where: tuple[Where, ...] = ()  # set together with `patterns`: a rule for files that are not Python
     patterns: tuple[TextPattern, ...] = ()
 
     @property
@@ -118,36 +135,53 @@ class Rule:
         return self.id.partition("/")[0]
 
     def keys(self) -> Iterator[str]:
-        """Where the dispatch table holds this rule: `torch.x.y`, `.method`, `string:device` or a node kind."""
+        """Yield the keys of the dispatch table: `torch.x.y`, `.method`, `string:device` or a node kind."""
         yield from self.on
         yield from self.pattern_keys()
 
     def globs(self) -> Iterator[str]:
-        """Which files a text rule reads."""
+        """Return the globs of the files that a text rule reads."""
         return (glob for where in self.where for glob in where.files)
 
     @property
     def names_torch(self) -> bool:
-        """Whether a file that it speaks about imports torch: it knows functions of torch, no imports and no text."""
+        """Return whether the rule only applies to files that import torch.
+
+        That is so if it matches functions of torch, and no imports or strings.
+        """
         keys = list(self.keys())
         return any(key.startswith("torch.") for key in keys) and all("." in key for key in keys)
 
     def pattern_keys(self) -> Iterator[str]:
-        """What its `[[rewrite]]` tables match; `on` is for its fixer."""
+        """Yield the keys of the `[[rewrite]]` tables; those of `on` are for the fixer."""
         yield from (pattern_key(r.match) for r in self.rewrites)
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """A folder of rules. `subject` is that of its commit under `apply --commit`; packs are applied in the order of
+    `order`, then of their names."""
+
+    name: str
+    title: str
+    subject: str
+    order: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All rules that are loaded, by id. `claimed`: what deselected rules speak about, so that no other does instead."""
+    """All loaded rules by id, and what is known of deselected rules.
+
+    `claimed` are dispatch keys of deselected rules, so that no other rule reports the same place instead.
+    """
 
     rules: Mapping[str, Rule]
     claimed: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()  # of the deselected
-    globs: frozenset[str] = frozenset()  # of files that deselected text rules read
+    names: frozenset[str] = frozenset()  # ids and packs of the deselected rules
+    globs: frozenset[str] = frozenset()  # the files that deselected text rules read
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
-        """Packs or rules by name; no `select` means all."""
+        """Return the rules whose pack or id is in `select` (empty: all) and not in `ignore`."""
 
         def named(rule: Rule, names: Sequence[str]) -> bool:
             return rule.id in names or rule.pack in names
@@ -159,14 +193,17 @@ class Ruleset:
         return Ruleset(kept, claimed, names, self.globs | {glob for rule in dropped for glob in rule.globs()})
 
     def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
-        """Names that are neither a rule nor a pack, each with the closest one that is."""
+        """Return the names that are neither a rule nor a pack, each with the closest known name or None."""
         known = sorted({r.pack for r in self.rules.values()} | set(self.rules))
         return {n: next(iter(difflib.get_close_matches(n, known, 1)), None) for n in names if n not in known}
 
 
 @cache
 def pattern_key(match: str) -> str:
-    """`torch.cuda.f` or `.method`: what a candidate must be called. Raises ValueError."""
+    """Return the dispatch key of a pattern: `torch.cuda.f` or `.method`.
+
+    Raises ValueError if the pattern is not an expression, or names neither of the two.
+    """
     source = CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
     try:
         node: ast.AST = ast.parse(source, mode="eval").body
@@ -181,7 +218,7 @@ def pattern_key(match: str) -> str:
 
 
 def literals_of(rules: Sequence[Rule]) -> tuple[bytes, ...]:
-    """What a file must hold, as plain bytes, for any of `rules` to have work in it."""
+    """Return the prefilter literals: a file that contains none of them has no work for `rules`."""
     found: set[str] = set()
     for rule in rules:
         if not rule.patterns:
@@ -192,6 +229,7 @@ def literals_of(rules: Sequence[Rule]) -> tuple[bytes, ...]:
 
 
 def _literal(key: str) -> str | None:
+    """Return the prefilter literal of a dispatch key, or None if it has none."""
     if key.startswith("string:") or key in NODE_KINDS:
         return None
     parts = key.removesuffix(".*").split(".")

@@ -1,4 +1,4 @@
-"""Reads TOML tables of rules; every error carries file and line."""
+"""Read the TOML tables of rule files; every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io, globs, limits
-from torchmigrate.base.schema import BOOLEAN, STRING, TABLE, TABLES, Kind, elsewhere, member, one_of, strings
+from torchmigrate.base.schema import BOOLEAN, INTEGER, STRING, TABLE, TABLES, Kind, elsewhere, member, one_of, strings
 from torchmigrate.base.text import visible_lines
 from torchmigrate.diagnostics.finding import Safety
 from torchmigrate.rules.model import (
@@ -30,21 +30,24 @@ from torchmigrate.torch_api.backends import BACKENDS
 from torchmigrate.torch_api.libraries import CUDA_ONLY
 from torchmigrate.torch_api.names import SPEC
 
-At = tuple[str, int, str]  # a table, which of those, a key of it
+Place = tuple[str, int, str]  # a table's name, its index among tables of that name, and a key in it
 
 
 LARGEST = 1_000_000  # bytes of a file
-_SECONDS = 5.0  # of processor time, for one: a key of 50,000 parts takes minutes
+_SECONDS = 5.0  # of processor time per file: a key of 50,000 parts takes minutes
 _ID = re.compile(r"[\w-]+/[\w.-]+")
-_SHOWN = {"summary", "message", "why", "title", "see"}
+_DISPLAYED = {"summary", "message", "why", "title", "see", "commit"}
 
 
 class PackError(ValueError):
-    """A rule file that cannot be used; the message is `file:line: what` and a line of help."""
+    """A rule file cannot be used; the message is `file:line: what`, and a line `help: ...`."""
 
 
 def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
-    """A file's text, and its tables but for what a pattern leaves out. Raises PackError, which says `what` it is."""
+    """Read a TOML file and return its text and its data, without the parts that the pattern `but` matches.
+
+    Raises PackError; `what` names the kind of file in its messages, as in "a rule".
+    """
     try:
         raw = file_io.read(path, LARGEST + 1)
         if len(raw) > LARGEST:
@@ -64,23 +67,28 @@ def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tupl
         byte = f"byte {error.object[error.start]:#04x} is not UTF-8"
         raise PackError(f"{path}:1: {byte}\nhelp: save it as UTF-8") from None
     except OSError as error:
-        told = (error.strerror or str(error)).lower()
-        raise PackError(f"{path}:1: {told}\nhelp: {what} is a file that can be read") from None
+        reason = (error.strerror or str(error)).lower()
+        raise PackError(f"{path}:1: {reason}\nhelp: {what} is a file that can be read") from None
     except ValueError as error:  # a number of 5,000 digits
         raise PackError(f"{path}:1: {error}\nhelp: {what} has tables of text and numbers") from None
 
 
 class Reader:
-    """Checks one file's tables and remembers where each began."""
+    """Checks the tables of one rule file and finds the lines for error messages.
+
+    With `thorough` False, nothing but the structure is checked: built-in rules are validated in tests, so a normal run
+    skips validation.
+    """
 
     def __init__(self, path: Path, text: str, thorough: bool = True) -> None:
         self.path, self.lines, self.thorough = path, text.splitlines(), thorough
 
-    def line(self, table: str, index: int = 0, key: str = "") -> At:
-        """Where to look for a table or a key of it; which line that is (`number`) is asked where something is wrong."""
+    def line(self, table: str, index: int = 0, key: str = "") -> Place:
+        """Return the place of a table or of a key in it; `number` finds its line, which only errors need."""
         return table, index, key
 
     def number(self, table: str, index: int, key: str) -> int:
+        """Return the 1-based line of a key, else of its table, else 1."""
         heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
         start = heads[index] if index < len(heads) else 1
         pattern = re.compile(rf"\s*{re.escape(key)}\s*=") if key else None
@@ -88,12 +96,16 @@ class Reader:
             (i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start
         )
 
-    def fail(self, line: int | At, what: str, way_out: str) -> PackError:
+    def fail(self, line: int | Place, what: str, way_out: str) -> PackError:
+        """Return the error for a line, to be raised."""
         number = line if isinstance(line, int) else self.number(*line)
         return PackError(f"{self.path}:{number}: {what}\nhelp: {way_out}")
 
-    def known(self, table: Mapping[str, Any], name: str, line: int | At) -> None:
-        """Checks the keys of such a table, and what they hold."""
+    def check_keys(self, table: Mapping[str, Any], name: str, line: int | Place) -> None:
+        """Check that a table has only known keys with valid values.
+
+        `name` is the kind of table, a key of KEYS. Raises PackError.
+        """
         if not self.thorough:
             return
 
@@ -110,32 +122,43 @@ class Reader:
                 what, *help = error.args
                 raise self.fail(at, f"`{key}` {what}", help[0] if help else f"write {keys[key].example(key)}") from None
 
-    def safety(self, value: Any, line: At) -> Safety:
+    def safety(self, value: Any, line: Place) -> Safety:
+        """Return the applicability that a value names.
+
+        Raises PackError.
+        """
         try:
             return Safety(value)
         except ValueError:
             raise self.fail(line, f"safety is {value!r}", "use safe, unsafe or display") from None
 
-    def legible(self, data: Mapping[str, Any]) -> None:
-        """A rule's name and texts are shown on terminals."""
+    def check_printable(self, data: Mapping[str, Any]) -> None:
+        """Check that the rule's name and texts can be shown on terminals.
+
+        Raises PackError.
+        """
         if not _ID.fullmatch(f"{self.path.parent.name}/{self.path.stem}"):
             raise self.fail(1, "a rule cannot be called that", "letters, digits, `-` and `_`: `mine/no-cuda.toml`")
         for table in (data, *(t for name in ("rewrite", "case", "pattern") for t in data.get(name, ()))):
-            for key in _SHOWN & {*table}:
+            for key in _DISPLAYED & {*table}:
                 if visible_lines(str(table[key])) != str(table[key]):
                     raise self.fail(1, f"`{key}` has a control character", "write what people can read")
 
     def rule(self, data: dict[str, Any]) -> Rule:
-        self.known(data, "rule", 1)
+        """Return the rule that the file's data describes.
+
+        Raises PackError.
+        """
+        self.check_keys(data, "rule", 1)
         if self.thorough:
-            self.legible(data)
+            self.check_printable(data)
         for key in ("summary", "safety", "why"):
             if not isinstance(data.get(key), str):
                 raise self.fail(1, f"`{key}` is missing", f"every rule has a {key} (a string)")
         safety = self.safety(data["safety"], self.line("", 0, "safety"))
         rewrites = tuple(self.rewrite(r, i, safety, data) for i, r in enumerate(data.get("rewrite", ())))
         on = tuple(data.get("on", ()))
-        where, patterns = read(self, data)
+        where, patterns = read_text_tables(self, data)
         if not rewrites and not data.get("fixer") and not patterns:
             raise self.fail(1, "nothing to match", "give it a [[rewrite]] table, a `fixer` or a [[pattern]] table")
         self.check_on(on, bool(data.get("fixer")))
@@ -149,6 +172,7 @@ class Reader:
             see=tuple(data.get("see", ())),
             message=data.get("message", data["summary"]),
             blocks=bool(data.get("blocks", False)),
+            guards=data.get("guards", ""),
             fixer=data.get("fixer"),
             on=on,
             literals=(*data.get("literals", ()), *LITERALS.get(data.get("literals-from", ""), ())),
@@ -159,6 +183,10 @@ class Reader:
         )
 
     def check_on(self, on: Sequence[str], has_fixer: bool) -> None:
+        """Check that `on` and `fixer` are given together, and that `on` holds dispatch keys.
+
+        Raises PackError.
+        """
         line = self.line("", 0, "on")
         if bool(on) != has_fixer:
             raise self.fail(line, "`on` and `fixer` belong together", "`on` lists what the fixer is called for")
@@ -171,8 +199,12 @@ class Reader:
                 )
 
     def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
+        """Return one `[[rewrite]]` table; `safety` and `data` are those of the rule, for what the table leaves out.
+
+        Raises PackError.
+        """
         line = self.line("rewrite", index)
-        self.known(table, "rewrite", line)
+        self.check_keys(table, "rewrite", line)
         match, template, where = table.get("match"), table.get("with"), table.get("where", {})
         if not isinstance(match, str):
             raise self.fail(line, "`match` is missing", 'write match = "torch.cuda.f($$args)"')
@@ -201,8 +233,12 @@ class Reader:
         return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends)
 
     def case(self, table: dict[str, Any], index: int, of_text: bool = False) -> Case:
+        """Return one `[[case]]` table; `of_text` says that the rule is about files that are not Python.
+
+        Raises PackError.
+        """
         line = self.line("case", index)
-        self.known(table, "case", line)
+        self.check_keys(table, "case", line)
         if of_text is not isinstance(table.get("file"), str):
             way_out = 'say what the file is called: file = "requirements.txt"' if of_text else "it is for [[pattern]]s"
             raise self.fail(line, f"a case {'needs' if of_text else 'of a rule for Python has no'} `file`", way_out)
@@ -214,10 +250,10 @@ class Reader:
         return Case(table["title"], table["before"], table.get("after"), *flags, self.number(*line), *more)
 
 
-# tables of which a rule's `literals-from` takes the names
+# the tables whose names a rule takes with `literals-from`
 LITERALS: Mapping[str, Collection[str]] = {"cuda-only libraries": CUDA_ONLY}
 _BACKENDS = strings(member(BACKENDS, "backend"))
-_END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob of the end of a path
+_END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob for the end of a path
 _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
 _REGEX = elsewhere({"type": "string", "minLength": 1})
 _SAFETY = elsewhere({"enum": [level.value for level in Safety]})
@@ -226,8 +262,8 @@ _NEEDED = elsewhere({"type": "string"})
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
-        "message": STRING, "blocks": BOOLEAN, "fixer": STRING, "on": strings(), "literals": strings(),
-        "literals-from": one_of(*LITERALS),
+        "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING,
+        "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {
@@ -241,6 +277,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "where": {
         "files": _GLOBS, "but": _GLOBS, "beside": _GLOBS, "line": _REGEX, "under": _REGEX, "unless": _REGEX,
     },
+    "pack": {"title": STRING, "commit": STRING, "order": INTEGER},
     "pattern": {
         "match": _REGEX, "message": STRING, "files": _GLOBS, "unless": _REGEX, "alternative": _REGEX,
         "siblings": BOOLEAN,
@@ -248,51 +285,56 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
 }  # fmt: skip
 
 
-_FOR_PYTHON = ("fixer", "on", "rewrite", "blocks")
-# a group that holds an unbounded repetition and is itself repeated without bound
+_FOR_PYTHON = ("fixer", "on", "rewrite", "blocks", "guards")
+# a group that contains an unbounded repetition and is itself repeated without bound: `(a+)+`
 _NESTED = re.compile(r"\((?:\\.|[^()\\])*[*+](?:\\.|[^()\\])*\)(?:[*+]|\{\d*,\})")
 _CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 
 
-def read(reader: Reader, data: Mapping[str, Any]) -> tuple[tuple[Where, ...], tuple[TextPattern, ...]]:
-    """Both are empty for a rule about Python. Regular expressions are checked where `reader` is thorough."""
+def read_text_tables(reader: Reader, data: Mapping[str, Any]) -> tuple[tuple[Where, ...], tuple[TextPattern, ...]]:
+    """Read the `[[where]]` and `[[pattern]]` tables, which are empty for a rule about Python.
+
+    Regular expressions are checked if `reader` is thorough. Raises PackError.
+    """
     tables = data.get("pattern", ())
     if not tables:
         if key := next((k for k in ("files", "where") if k in data), None):
             raise reader.fail(
-                _at(reader, key), f"`{key}` without a [[pattern]]", "it says where patterns apply: add one"
+                _place_of_key(reader, key), f"`{key}` without a [[pattern]]", "it says where patterns apply: add one"
             )
         return (), ()
     if key := next((k for k in _FOR_PYTHON if k in data), None):
-        raise reader.fail(_at(reader, key), f"`{key}` beside a [[pattern]]", "one rule is about Python or about text")
+        raise reader.fail(
+            _place_of_key(reader, key), f"`{key}` beside a [[pattern]]", "one rule is about Python or about text"
+        )
     if data["safety"] != Safety.DISPLAY.value:
         raise reader.fail(
-            _at(reader, "safety"), "a rule with a [[pattern]] rewrites nothing", 'write safety = "display"'
+            _place_of_key(reader, "safety"), "a rule with a [[pattern]] rewrites nothing", 'write safety = "display"'
         )
-    patterns = tuple(_pattern(reader, t, i, data) for i, t in enumerate(tables))
-    return tuple(_wheres(reader, data)), patterns
+    patterns = tuple(_read_pattern(reader, t, i, data) for i, t in enumerate(tables))
+    return tuple(_read_wheres(reader, data)), patterns
 
 
-def _at(reader: Reader, key: str) -> At:
+def _place_of_key(reader: Reader, key: str) -> Place:
     return reader.line(key) if key in ("where", "rewrite") else reader.line("", 0, key)
 
 
-def _wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
+def _read_wheres(reader: Reader, data: Mapping[str, Any]) -> Iterator[Where]:
     if "files" in data:
-        yield Where(_globs(reader, data["files"], reader.line("", 0, "files")))
+        yield Where(_check_globs(reader, data["files"], reader.line("", 0, "files")))
     elif "where" not in data:
         raise reader.fail(reader.line("pattern"), "a [[pattern]] without files", 'write files = ["requirements*.txt"]')
     for index, table in enumerate(data.get("where", ())):
         line = reader.line("where", index)
-        reader.known(table, "where", line)
+        reader.check_keys(table, "where", line)
         given = {"files": table.get("files"), **{key: table[key] for key in ("but", "beside") if key in table}}
-        files = {key: _globs(reader, value, reader.line("where", index, key)) for key, value in given.items()}
+        files = {key: _check_globs(reader, value, reader.line("where", index, key)) for key, value in given.items()}
         keys = ("line", "under", "unless")
-        tests = {key: _regex(reader, table.get(key), reader.line("where", index, key)) for key in keys}
+        tests = {key: _check_regex(reader, table.get(key), reader.line("where", index, key)) for key in keys}
         yield Where(**files, **tests)  # type: ignore[arg-type]
 
 
-def _globs(reader: Reader, value: Any, line: At) -> tuple[str, ...]:
+def _check_globs(reader: Reader, value: Any, line: Place) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(glob, str) and glob for glob in value):
         raise reader.fail(line, "this is no list of globs", 'write files = ["requirements*.txt", "Dockerfile*"]')
     if glob := next((g for g in value if g.startswith(("/", "./")) or g.endswith("/") or ".." in g), None):
@@ -303,14 +345,14 @@ def _globs(reader: Reader, value: Any, line: At) -> tuple[str, ...]:
         raise reader.fail(line, f"`files` {error}", "a glob is matched with the end of a path") from None
 
 
-def _pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping[str, Any]) -> TextPattern:
+def _read_pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping[str, Any]) -> TextPattern:
     line = reader.line("pattern", index)
-    reader.known(table, "pattern", line)
+    reader.check_keys(table, "pattern", line)
     tests = {
-        key: _regex(reader, table.get(key), reader.line("pattern", index, key))
+        key: _check_regex(reader, table.get(key), reader.line("pattern", index, key))
         for key in ("match", "unless", "alternative")
     }
-    files = _globs(reader, table["files"], reader.line("pattern", index, "files")) if "files" in table else ()
+    files = _check_globs(reader, table["files"], reader.line("pattern", index, "files")) if "files" in table else ()
     if tests["match"] is None and not files and "files" not in data:
         raise reader.fail(line, "`match` is missing", "without it the pattern needs `files`: it finds them by name")
     message = table.get("message", data.get("message", data["summary"]))
@@ -320,7 +362,7 @@ def _pattern(reader: Reader, table: Mapping[str, Any], index: int, data: Mapping
     return TextPattern(tests["match"], message, files, tests["unless"], tests["alternative"], siblings)
 
 
-def _regex(reader: Reader, text: Any, line: At) -> str | None:
+def _check_regex(reader: Reader, text: Any, line: Place) -> str | None:
     if text is None:
         return None
     if not isinstance(text, str) or not text:
@@ -340,12 +382,12 @@ def _regex(reader: Reader, text: Any, line: At) -> str | None:
     return text
 
 
-def _check_message(reader: Reader, message: Any, match: str | None, line: At) -> None:
+def _check_message(reader: Reader, message: Any, match: str | None, line: Place) -> None:
     groups: Sequence[str] = [*re.compile(match).groupindex] if match else []
     known = {"match", *groups, *(["instead"] if {"library", "variable"} & set(groups) else [])}
     try:
         parts = [part for part in string.Formatter().parse(message) if part[1] is not None]
-        if any(spec or conversion for _, _, spec, conversion in parts):  # {match:>1000000000}
+        if any(spec or conversion for _, _, spec, conversion in parts):  # such as {match:>1000000000}
             raise ValueError("a name alone stands in braces")
         used = {str(name) for _, name, _, _ in parts}
     except (TypeError, ValueError) as error:

@@ -14,7 +14,6 @@ from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 
 Branch = ast.If | ast.While | ast.IfExp
-GUARD_RULES = {"device/is-available", "device/device-test", "device/device-idiom"}
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +38,7 @@ class GuardRegion:
 
 
 def regions(module: SemanticModel, findings: list[Finding]) -> Iterator[GuardRegion]:
-    guards = dict.fromkeys((f.start, f.end) for f in findings if f.rule in GUARD_RULES)
+    guards = dict.fromkeys((f.start, f.end) for f in findings if f.guards)
     if not guards:
         return
     tests = Tests(module)

@@ -1,1 +1,1 @@
-"""Files as text: encoding, edits and offsets, notebooks, JSON and other text files."""
+"""Read files as text: encodings, edits and offsets, notebooks, JSON and other text files."""

@@ -1,4 +1,4 @@
-"""Edits of a text, offsets across them, and questions about spans.
+"""Edits of a text, offsets across them, and queries for spans.
 
 All offsets are byte offsets into the UTF-8 text, the unit of `ast` and LibCST.
 """
@@ -23,7 +23,10 @@ class Edit:
 
 
 def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
-    """Apply non-overlapping edits. Raises ValueError on an overlap: choosing is the engine's work (`choose`)."""
+    """Apply non-overlapping edits to `buffer`.
+
+    Raises ValueError if two edits overlap: `diagnostics.finding.choose` selects edits that do not.
+    """
     out: list[bytes] = []
     position = 0
     for edit in sorted(set(edits)):
@@ -37,12 +40,16 @@ def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
 
 @dataclass(slots=True)
 class Occupied:
-    """The spans already edited. Equal edits count once; two insertions at one place collide."""
+    """The edits that were accepted so far, sorted.
+
+    Equal edits count once; two different insertions at the same offset collide.
+    """
 
     starts: list[int] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
 
     def add(self, edits: Iterable[Edit]) -> bool:
+        """Accept all of `edits` and return True, or none of them and return False if one collides."""
         fresh = [e for e in sorted(set(edits)) if not self._has(e)]
         if any(map(self._collides, fresh)) or any(_overlap(a, b) for a, b in itertools.pairwise(fresh)):
             return False
@@ -67,7 +74,10 @@ def _overlap(a: Edit, b: Edit) -> bool:
 
 
 def original_offset(edits: Sequence[Edit], offset: int) -> int:
-    """Where byte `offset` of the edited text was before `edits` (sorted) were applied."""
+    """Translate byte `offset` of the edited text to the text before `edits` (sorted) were applied.
+
+    An offset inside new text becomes the start of its edit.
+    """
     shift = 0
     for edit in edits:
         length = len(edit.text.encode())
@@ -78,10 +88,14 @@ def original_offset(edits: Sequence[Edit], offset: int) -> int:
 
 
 def flatten(passes: Sequence[Sequence[Edit]], length: int) -> list[Edit]:
-    """One list of edits on the original `length` bytes that does what the passes did one after another."""
-    segments: list[tuple[int, int] | bytes] = [(0, length)]  # a span of the original, or new text
+    """Combine edits that were applied pass after pass to one list of edits on the original text.
+
+    `length` is the length of the original text in bytes. The edits of each pass refer to the result of the previous
+    one.
+    """
+    segments: list[tuple[int, int] | bytes] = [(0, length)]  # a span of the original text, or new text
     for edits in passes:
-        segments = _edited(segments, sorted(set(edits)))
+        segments = _apply_to_segments(segments, sorted(set(edits)))
     out: list[Edit] = []
     position, text = 0, b""
     for segment in (*segments, (length, length)):
@@ -94,17 +108,22 @@ def flatten(passes: Sequence[Sequence[Edit]], length: int) -> list[Edit]:
     return out
 
 
-def _edited(segments: Sequence[tuple[int, int] | bytes], edits: Sequence[Edit]) -> list[tuple[int, int] | bytes]:
+def _apply_to_segments(
+    segments: Sequence[tuple[int, int] | bytes], edits: Sequence[Edit]
+) -> list[tuple[int, int] | bytes]:
+    """Apply the edits of one pass to a text that consists of segments."""
     out: list[tuple[int, int] | bytes] = []
     position = 0
     for edit in edits:
-        out += [*_cut(segments, position, edit.start), edit.text.encode()]
+        out += [*_slice_segments(segments, position, edit.start), edit.text.encode()]
         position = edit.end
-    return [*out, *_cut(segments, position, sum(map(_size, segments)))]
+    return [*out, *_slice_segments(segments, position, sum(map(_size, segments)))]
 
 
-def _cut(segments: Sequence[tuple[int, int] | bytes], start: int, end: int) -> Iterator[tuple[int, int] | bytes]:
-    """What of the segments lies between two offsets of the text that they make up."""
+def _slice_segments(
+    segments: Sequence[tuple[int, int] | bytes], start: int, end: int
+) -> Iterator[tuple[int, int] | bytes]:
+    """Yield the parts of the segments between two offsets of the text that they make up."""
     cursor = 0
     for segment in segments:
         a, b = max(start - cursor, 0), min(end - cursor, _size(segment))
@@ -122,12 +141,13 @@ T = TypeVar("T")
 
 
 class Inside:
-    """Spans, to be asked which of them lie within another."""
+    """An index of spans that finds those within a given span."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         ordered = sorted(set(spans))
         self._starts = [start for start, _ in ordered]
-        self._nearest: list[list[Span]] = []  # of each and those after it, the two that end first
+        # per span: of it and all later ones, the two that end first
+        self._nearest: list[list[Span]] = []
         nearest: list[Span] = []
         for span in reversed(ordered):
             nearest = sorted((span, *nearest), key=lambda s: s[1])[:2]
@@ -135,22 +155,27 @@ class Inside:
         self._nearest.reverse()
 
     def find(self, start: int, end: int) -> list[Span]:
-        """At most two: what is asked is whether there is one, or one beside a certain other."""
+        """Return at most two of the spans that lie within [start, end).
+
+        Two suffice: callers ask if there is any such span, or any but one that they know.
+        """
         at = bisect_left(self._starts, start)
         return [s for s in self._nearest[at] if s[1] <= end] if at < len(self._starts) else []
 
 
 class Around(Generic[T]):
-    """Spans and what they stand for, to be asked which of them holds another."""
+    """An index of spans with values that finds a span which contains a given one."""
 
     def __init__(self, spans: Iterable[tuple[Span, T]]) -> None:
         self._starts: list[int] = []
-        self._widest: list[tuple[int, T]] = []  # of each and those before it, the one that ends last
+        # per span: of it and all earlier ones, the end and value of the one that ends last
+        self._widest: list[tuple[int, T]] = []
         for (start, end), value in sorted(spans, key=lambda item: item[0][0]):
             if not self._widest or end > self._widest[-1][0]:
                 self._starts.append(start)
                 self._widest.append((end, value))
 
     def find(self, start: int, end: int) -> T | None:
+        """Return the value of a span that contains [start, end), or None."""
         at = bisect_right(self._starts, start) - 1
         return self._widest[at][1] if at >= 0 and self._widest[at][0] >= end else None

@@ -1,4 +1,4 @@
-"""Bytes and text of a Python file: encoding, byte order mark, line ends, and what to say of text that is no Python."""
+"""Decode and encode Python files (encoding, byte order mark, line ends), and explain syntax errors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # of text that is no source: PowerShell's `>`
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # written by PowerShell's `>`; never Python source
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
 
 class UnreadableSource(ValueError):
-    """The bytes are no Python source: unknown or wrong encoding, or NUL bytes."""
+    """The bytes are not Python source: unknown or wrong encoding, or NUL bytes."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One module's text. `utf8` has no BOM; its newlines are the file's own."""
+    """The text of one Python file; `utf8` has no byte order mark and keeps the file's line ends."""
 
     utf8: bytes
     encoding: str = "utf-8"
@@ -34,33 +34,40 @@ class Source:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        """Byte offset of each line's first byte, split as `ast` splits: on \\n, \\r\\n and \\r only."""
+        """Return the byte offset at which each line begins.
+
+        Lines end where `ast` ends them: at \\n, \\r\\n and \\r only.
+        """
         if b"\r" in self.utf8:
             return [0, *(m.end() for m in _NEWLINE.finditer(self.utf8))]
         return [0, *accumulate(len(line) + 1 for line in self.utf8.split(b"\n")[:-1])]
 
     @cached_property
     def newline(self) -> str:
+        """Return the first line end of the file, or "\\n" if it has none."""
         first = _NEWLINE.search(self.utf8)
         return first.group().decode() if first else "\n"
 
     def offset(self, line: int, column: int) -> int:
-        """From `ast`'s 1-based line and UTF-8 column."""
+        """Return the byte offset of a position of `ast`: 1-based line, 0-based column in UTF-8 bytes."""
         return self.line_starts[line - 1] + column
 
     def position(self, offset: int) -> tuple[int, int]:
-        """1-based line, and 1-based column in characters."""
+        """Return the 1-based line, and the 1-based column in characters, of a byte offset."""
         line = bisect.bisect_right(self.line_starts, offset)
         return line, len(self.utf8[self.line_starts[line - 1] : offset].decode(errors="replace")) + 1
 
     def line_at(self, offset: int) -> bytes:
-        """The line that holds `offset`, without its newline."""
+        """Return the line that contains a byte offset, without its line end."""
         line = bisect.bisect_right(self.line_starts, offset)
         end = self.line_starts[line] if line < len(self.line_starts) else len(self.utf8)
         return self.utf8[self.line_starts[line - 1] : end].rstrip(b"\r\n")
 
     def encode(self, utf8: bytes) -> bytes:
-        """The file's bytes for an edited text. Raises UnreadableSource where its encoding lacks a character."""
+        """Return the file's bytes for an edited text.
+
+        Raises UnreadableSource if the file's encoding lacks one of the characters.
+        """
         try:
             return self.bom + (utf8 if self.encoding == "utf-8" else utf8.decode().encode(self.encoding))
         except UnicodeEncodeError as error:
@@ -68,7 +75,10 @@ class Source:
 
 
 def decode(raw: bytes) -> Source:
-    """Read a module's bytes. Raises UnreadableSource with what is wrong and where."""
+    """Decode the bytes of a Python file.
+
+    Raises UnreadableSource, which says what is wrong and where.
+    """
     if b"\0" in raw:
         raise UnreadableSource(f"NUL byte at offset {raw.index(0)}: not Python source")
     bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
@@ -88,7 +98,7 @@ def decode(raw: bytes) -> Source:
         raise UnreadableSource(
             f"line {line}: byte {raw[error.start]:#04x} is not {error.encoding}; declare the encoding or save as UTF-8"
         ) from None
-    except (LookupError, UnicodeError) as error:  # `coding: rot13`, which is no encoding; UTF-7 with half a character
+    except (LookupError, UnicodeError) as error:  # `coding: rot13`, which encodes no text; UTF-7 cut off in a character
         raise UnreadableSource(f"cannot be decoded: {error}") from None
     if source.encode(source.utf8) != raw:
         raise UnreadableSource(f"its encoding, {encoding}, does not give the same bytes back; save as UTF-8")
@@ -96,18 +106,18 @@ def decode(raw: bytes) -> Source:
 
 
 def comments(code: str) -> list[str]:
-    """Those in a piece of code, which need not be whole."""
+    """Return the comments in a piece of code, which may be incomplete."""
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(code).readline):
             found += [token.string.rstrip()] if token.type == tokenize.COMMENT else []
     except (tokenize.TokenError, SyntaxError):
-        pass  # where the piece ends
+        pass  # the piece ends within a statement
     return found
 
 
-# by the release that first has it: how its line looks, or how the parsers before it say no
-_NEWER = (
+# new syntax: the release that introduced it, how such a line looks, how an older parser's message begins
+_NEW_SYNTAX = (
     ((3, 14), re.compile(r"(?<![\w.'\"])(?:t|tr|rt)['\"]", re.I), ""),
     ((3, 12), re.compile(r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[|^\s*type\s+\w+\s*(?:\[.*\]\s*)?="), ""),
     ((3, 12), re.compile(r"\bf(['\"])[^'\"{}]*\{[^{}]*\1[^{}]*\1[^{}]*\}", re.I), "f-string"),
@@ -122,9 +132,9 @@ _ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
 
 
 def syntax_message(error: SyntaxError) -> str:
-    """What is wrong, and the way out where there is one."""
+    """Explain a syntax error, with a way out if there is one (newer Python, Python 2)."""
     line = error.text or ""
-    if (newer := _newer(line, error.msg)) > sys.version_info[:2]:
+    if (newer := _required_release(line, error.msg)) > sys.version_info[:2]:
         this = ".".join(map(str, sys.version_info[:2]))
         wanted = ".".join(map(str, newer))
         return (
@@ -135,9 +145,9 @@ def syntax_message(error: SyntaxError) -> str:
     return f"not Python 3 ({why})" + ("; it looks like Python 2: port it to Python 3 first" if old else "")
 
 
-def _newer(line: str, message: str) -> tuple[int, int]:
-    """The release that first parses such a line, as far as that shows."""
-    for release, looks, says in _NEWER:
+def _required_release(line: str, message: str) -> tuple[int, int]:
+    """Return the Python release that first parses such a line, or (0, 0) if the line does not tell."""
+    for release, looks, says in _NEW_SYNTAX:
         if message.startswith(says) and looks.search(line):
             return release
     return 0, 0

@@ -1,4 +1,4 @@
-"""Where things stand in a JSON file, which json does not tell, and other text in the layout that was there."""
+"""Locate values in JSON text, which `json` does not, and replace parts of them in the layout of the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def source_spans(text: str) -> Iterator[tuple[int, int] | None]:
-    """For each cell, where its `source` value stands in the file: json does not tell."""
+    """Yield for each cell of a notebook the span of its `source` value, in characters, or None if it has none."""
     cells = [at for key, at in _members(text, _skip(text, 0)) if key == "cells"][-1]
     for cell in items(text, cells):
         members = _members(text, cell) if text[cell] == "{" else ()
@@ -31,7 +31,10 @@ def _skip(text: str, at: int) -> int:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """(key, where its value begins) of the object at `at`, in text that is known to be JSON."""
+    """Yield each key of the JSON object at `at` with the offset at which its value begins.
+
+    The text must be valid JSON.
+    """
     at = _skip(text, at + 1)
     while text[at] != "}":
         key, at = scanstring(text, at + 1, True)
@@ -42,7 +45,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
 
 
 def items(text: str, at: int) -> Iterator[int]:
-    """Where each item of the array at `at` begins."""
+    """Yield the offset of each item of the JSON array at `at`."""
     at = _skip(text, at + 1)
     while text[at] != "]":
         yield at
@@ -51,8 +54,10 @@ def items(text: str, at: int) -> Iterator[int]:
 
 
 def line_numbers(text: str, span: tuple[int, int]) -> list[int]:
-    """For each line of a `source` value the line of the file (from 1) that holds its string: one string may hold
-    several lines, or a part of one."""
+    """Return for each line of a `source` value the 1-based line of the file on which its string stands.
+
+    One JSON string may hold several lines of the source, or a part of one.
+    """
     places = [span[0]] if text[span[0]] == '"' else list(items(text, span[0]))
     numbers = [1 + text.count("\n", 0, at) for at in places]
     ends = [_decode(text, at)[0].count("\n") for at in places]
@@ -63,8 +68,12 @@ def line_numbers(text: str, span: tuple[int, int]) -> list[int]:
 
 
 def splice(raw: str, edits: Sequence[tuple[int, int, str]], ascii: bool) -> str:
-    """The JSON text of a `source` value after edits to its text (character offsets). What is not edited stays as it is
-    written; new text is written as the value writes the same characters, new lines of an array as its others."""
+    """Edit the text of a `source` value and return its new JSON text.
+
+    `raw` is the JSON text of the value, `edits` are (start, end, text) in characters of the decoded text. Everything
+    that is not edited keeps its spelling. New characters are escaped as the value escapes them elsewhere (`ascii`: as
+    `ensure_ascii` does), and new lines of an array are laid out like its other lines.
+    """
     is_array = raw.startswith("[")
     starts = list(items(raw, 0)) if is_array else [0]
     if not starts:
@@ -76,35 +85,35 @@ def splice(raw: str, edits: Sequence[tuple[int, int, str]], ascii: bool) -> str:
     tokens = [*strings[0], *(token for pair in zip(between, strings[1:], strict=True) for token in (pair[0], *pair[1]))]
     spelled = {json.loads(f'"{text}"'): text for string in strings for text in string}
     style = _Style(spelled, ascii, (between or [_Joint("," + (before or " "))])[0] if is_array else None)
-    parts = _strings(_edited(tokens, sorted(edits), style))
+    parts = _join_strings(_edit_tokens(tokens, sorted(edits), style))
     if not is_array:
         return parts[0]
-    if parts[-1] == '""' and strings[-1]:  # the last line is gone, or has a line end now
+    if parts[-1] == '""' and strings[-1]:  # the last line was deleted, or ends with a line end now
         del parts[-2:]
     return f"[{before}{''.join(parts)}{after}]" if parts else "[]"
 
 
 class _Joint(str):
-    """What stands between two strings of an array."""
+    """The text between two strings of an array: the comma and the white space."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How a value is written: characters, and what follows a line of an array."""
+    """How a value is written: escapes of characters, and the text between two lines of an array."""
 
     spelled: Mapping[str, str]
     ascii: bool
     joint: _Joint | None
 
-    def written(self, text: str) -> Iterator[str]:
+    def encode(self, text: str) -> Iterator[str]:
         for character in text:
             yield self.spelled.get(character) or json.dumps(character, ensure_ascii=self.ascii)[1:-1]
             if character == "\n" and self.joint is not None:
                 yield self.joint
 
 
-def _edited(tokens: Sequence[str], edits: Sequence[tuple[int, int, str]], style: _Style) -> Iterator[str]:
-    """Characters and joints after the edits. A joint goes with the character before it."""
+def _edit_tokens(tokens: Sequence[str], edits: Sequence[tuple[int, int, str]], style: _Style) -> Iterator[str]:
+    """Yield the characters and joints after the edits; a joint is kept or deleted with the character before it."""
     at = offset = 0
     for start, end, text in edits:
         while at < len(tokens) and (offset < start or isinstance(tokens[at], _Joint)):
@@ -114,12 +123,12 @@ def _edited(tokens: Sequence[str], edits: Sequence[tuple[int, int, str]], style:
         while at < len(tokens) and (offset < end or (end > start and isinstance(tokens[at], _Joint))):
             offset += not isinstance(tokens[at], _Joint)
             at += 1
-        yield from style.written(text)
+        yield from style.encode(text)
     yield from tokens[at:]
 
 
-def _strings(tokens: Iterable[str]) -> list[str]:
-    """JSON strings, with the joints between them."""
+def _join_strings(tokens: Iterable[str]) -> list[str]:
+    """Group characters to JSON strings, with the joints between them."""
     parts = ['"']
     for token in tokens:
         if isinstance(token, _Joint):

@@ -1,4 +1,7 @@
-""".ipynb <-> one virtual module: Python cells joined, magics masked, edits spliced into `source` values alone."""
+"""Read a notebook as one virtual Python module, and write edits back to its cells.
+
+Python cells are joined, magics are masked, and edits change nothing but the `source` values of cells.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,23 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source
 from torchmigrate.source.json_text import source_spans, splice
 
-# Between two cells a line end and a statement: nothing in one, a comment at its end either, belongs to the next.
+# A statement stands between two cells, so that nothing in one cell, not even a comment at its end, belongs to the next.
 SEPARATOR = b"\n0\n"
 
 
 class UnreadableNotebook(ValueError):
-    """The file is no notebook that can be rewritten; says why."""
+    """The file is not a notebook that can be rewritten; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A Python cell. `number` counts all cells from 1, as people do; it is bytes [start, end) of the virtual module,
-    of which `masked` are not its own. `span` is its `source` value in the file's text. `head`: where code may begin,
-    below `%%` lines. `alone`: what it binds is gone when it ends."""
+    """A Python cell of a notebook.
+
+    `number` counts all cells from 1, as Jupyter users do. The cell is bytes [start, end) of the virtual module;
+    `masked` are the spans in it that replace magics. `span` is its `source` value in the file's text, in characters.
+    `head` is the offset below the `%%` lines, where code may begin. `alone` means that names bound in the cell are gone
+    when it ends (`%%timeit`).
+    """
 
     number: int
     start: int
@@ -42,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A cell that is left out: no Python (`why`, `line`), or what its `magic` makes something else of."""
+    """A cell that is not read: it is not Python (`why`, `line`), or its `magic` makes it something else."""
 
     number: int
     line: int
@@ -53,7 +60,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook as one module; one in another `language` has no cells here."""
+    """A notebook as one virtual module; a notebook in another `language` has no cells here."""
 
     raw: str
     bom: bytes
@@ -63,14 +70,19 @@ class Notebook:
     language: str | None = None
 
     def cell_of(self, offset: int) -> tuple[int, int]:
-        """(number of the cell, line in it), both from 1. What lies between two cells counts as the end of the first."""
+        """Return the number of the cell that contains a byte offset, and the line in the cell, both from 1.
+
+        An offset between two cells counts as the end of the first.
+        """
         cell = self.cell_at(offset)
         inside = self.source.utf8[cell.start : min(offset, cell.end)]
         return cell.number, inside.count(b"\n") + 1
 
     def join(self, edits: Sequence[Edit]) -> bytes:
-        """The file's new bytes. All but the `source` values of edited cells is as it was; in those, every line that
-        is not edited is as it was."""
+        """Return the file's new bytes after edits of the virtual module.
+
+        Only the `source` values of edited cells change, and in these only the edited lines.
+        """
         by_cell: dict[Cell, list[Edit]] = {}
         for edit in sorted(set(edits)):
             cell = self.cell_at(edit.start)
@@ -85,24 +97,31 @@ class Notebook:
         return self.bom + "".join([*text, self.raw[at:]]).encode()
 
     def cell_at(self, offset: int) -> Cell:
-        """The cell that holds a byte of the module."""
+        """Return the cell that contains a byte offset of the virtual module.
+
+        Raises UnreadableNotebook if there are no Python cells.
+        """
         if not self.cells:
             raise UnreadableNotebook("no Python cells")
         return self.cells[max(0, bisect.bisect_right([cell.start for cell in self.cells], offset) - 1)]
 
     def _in_cell(self, edit: Edit, cell: Cell) -> Edit:
+        """Translate an edit of the virtual module to byte offsets in the cell.
+
+        Raises UnreadableNotebook if it covers a magic, or reaches over the end of the cell.
+        """
         start, end, text = edit.start, edit.end, edit.text
-        if start == end < cell.head:  # a line to go above all others
+        if start == end < cell.head:  # a line that goes above all others
             start = end = cell.head
             if self.source.utf8[cell.head - 1 : cell.head] != b"\n":
                 text = "\n" + text.removesuffix("\n")
         if end > cell.end:
             if end > cell.end + 1:
                 raise UnreadableNotebook(f"an edit reaches over the end of cell {cell.number}")
-            if start > cell.end:  # a line after the last one, which has no line end of its own
+            if start > cell.end:  # a line after the cell's last one, which has no line end
                 text = "\n" + text if text else ""
             end = cell.end
-            if text.endswith("\n"):  # the line end is the separator's
+            if text.endswith("\n"):  # the separator already provides the line end
                 text = text[:-1].removesuffix("\r")
         if any(a < end and start < b for a, b in cell.masked):
             raise UnreadableNotebook(f"an edit covers a magic in cell {cell.number}")
@@ -110,20 +129,23 @@ class Notebook:
 
     @cached_property
     def _ascii(self) -> bool:
-        """Was it written with `ensure_ascii`?"""
+        """Return whether the notebook was written with `ensure_ascii`."""
         return self.raw.isascii() and re.search(r"\\u(?!00[0-7])", self.raw) is not None
 
 
 def split(raw: bytes) -> Notebook:
-    """Read a notebook. Raises UnreadableNotebook."""
+    """Read a notebook.
+
+    Raises UnreadableNotebook if it is not one, or of an old format.
+    """
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
-    text = _text(raw[len(bom) :])
-    data = _data(text)
+    text = _decode_utf8(raw[len(bom) :])
+    data = _parse_json(text)
     language = _language(data)
     pairs = list(zip(data["cells"], source_spans(text), strict=True))
     cells, unread, module = [], [], bytearray()
     for number, (cell, span) in enumerate([] if language else pairs, 1):
-        source = _source(cell)
+        source = _code_of_cell(cell)
         if span is None or source is None:
             continue
         try:
@@ -138,20 +160,20 @@ def split(raw: bytes) -> Notebook:
             continue
         start = len(module)
         module += code.utf8
-        own = tuple((start + a, start + b) for a, b in code.spans)
-        cells.append(Cell(number, start, len(module), source, own, span, start + code.head, code.alone))
+        masked_spans = tuple((start + a, start + b) for a, b in code.spans)
+        cells.append(Cell(number, start, len(module), source, masked_spans, span, start + code.head, code.alone))
         module += SEPARATOR
     return Notebook(text, bom, Source(bytes(module)), tuple(cells), tuple(unread), language)
 
 
-def _text(raw: bytes) -> str:
+def _decode_utf8(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
         raise UnreadableNotebook("not UTF-8") from None
 
 
-def _data(text: str) -> dict[str, Any]:
+def _parse_json(text: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -164,7 +186,7 @@ def _data(text: str) -> dict[str, Any]:
 
 
 def _language(data: dict[str, Any]) -> str | None:
-    """Of the kernel; None for Python, and where nothing says which."""
+    """Return the kernel's language, or None for Python and for notebooks that do not say."""
     metadata = data.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     infos = (metadata.get("kernelspec"), metadata.get("language_info"))
@@ -174,8 +196,8 @@ def _language(data: dict[str, Any]) -> str | None:
     return named[0] if named and not python else None
 
 
-def _source(cell: object) -> str | None:
-    """The text of a code cell."""
+def _code_of_cell(cell: object) -> str | None:
+    """Return the text of a code cell, or None for other cells and for empty ones."""
     if not isinstance(cell, dict) or cell.get("cell_type") != "code":
         return None
     source = cell.get("source")
@@ -184,16 +206,16 @@ def _source(cell: object) -> str | None:
     return source if isinstance(source, str) and source.strip() else None
 
 
-# the rest of a cell under these is run as if they were not there
-_PYTHON = frozenset(
+# cell magics under which the rest of the cell runs as ordinary Python
+_PYTHON_MAGICS = frozenset(
     ("time", "timeit", "capture", "prun", "lprun", "mprun", "memit", "debug", "snakeviz", "scalene", "pyinstrument")
 )
-# IPython knows them without a `%`; what follows must not be Python's
+# IPython runs these without a `%`, unless what follows makes the line Python
 _AUTOMAGIC = (
     rb"(?:pip|conda|mamba|micromamba|uv|cd|ls|ll|mkdir|rmdir|rm|cat|cp|mv|run|env|set_env|time|timeit|matplotlib"
     rb"|load_ext|reload_ext|autoreload)[ \t]+(?!(?:in|is|if|and|or|not|for|else)\b)[\w./~$'\"-]"
 )
-_REST = rb"[^\n]*(?:(?:(?<=\\)|(?<=\\\r))\n[^\n]*)*"  # of a line that a backslash may go on
+_REST = rb"[^\n]*(?:(?:(?<=\\)|(?<=\\\r))\n[^\n]*)*"  # the rest of a line, with its continuations after a backslash
 _LINE = re.compile(rb"[ \t]*(?P<it>(?:[%!?]|" + _AUTOMAGIC + rb")" + _REST + rb")")
 _RIGHT = re.compile(rb"[ \t]*(?P<it>(?:!|%(?=[a-zA-Z_]))" + _REST + rb")")
 _PIECE = re.compile(
@@ -207,8 +229,11 @@ _TIMED = re.compile(rb"%(?:time|timeit|prun|memit)(?:[ \t]+-[a-zA-Z]+(?:[ \t]*\d
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """`utf8` is as long as the cell; of it `spans` stand in for magics. `head` is where code may begin: below `%%`
-    lines. `alone`: names that are bound here are gone when the cell ends."""
+    """A Python cell in which magics are replaced by statements of the same length.
+
+    `utf8` is as long as the cell; `spans` are the replaced parts. `head` is the offset below the `%%` lines, where code
+    may begin. `alone` means that names bound here are gone when the cell ends.
+    """
 
     utf8: bytes
     spans: tuple[tuple[int, int], ...]
@@ -217,35 +242,38 @@ class Masked:
 
 
 def foreign(text: str) -> str | None:
-    """The first line of a cell whose `%%` magic takes what follows for something else than this notebook's Python."""
+    """Return the `%%` line that makes a cell something else than Python of this notebook, or None."""
     for head in _heads(text.encode()):
-        if head[1].decode() not in _PYTHON:
+        if head[1].decode() not in _PYTHON_MAGICS:
             return head[0].decode().strip()
     return None
 
 
 def masked(text: str) -> Masked:
-    """A Python cell. What looks like a magic is one only where the cell is no Python without: `% b` may go on a line.
-    Raises SyntaxError, ValueError, RecursionError."""
+    """Mask the magics of a Python cell.
+
+    What looks like a magic is one only if the cell is not valid Python as it stands: a continued line may begin with `%
+    b`. Raises SyntaxError, ValueError or RecursionError if the cell is not Python even so.
+    """
     raw = text.encode()
     heads = list(_heads(raw))
     head = heads[-1].end() if heads else 0
     below = head + len(raw[head:]) - len(raw[head:].removeprefix(b"\r").removeprefix(b"\n")) if heads else 0
     spans = [(m.end() - len(m[0].lstrip()), m.end()) for m in heads]
-    hidden = _hidden(raw, spans)
-    if not _parses(hidden):
+    code = _mask_spans(raw, spans)
+    if not _parses(code):
         spans += _magics(raw, head)
-        hidden = _hidden(raw, spans)
-        ast.parse(hidden)
-    return Masked(hidden, tuple(spans), below, any(m[1] == b"timeit" for m in heads))
+        code = _mask_spans(raw, spans)
+        ast.parse(code)
+    return Masked(code, tuple(spans), below, any(m[1] == b"timeit" for m in heads))
 
 
 def _heads(raw: bytes) -> Iterator[re.Match[bytes]]:
-    """The `%%` lines at the top: `%%capture` may stand over `%%time`."""
+    """Yield the `%%` lines at the top of a cell; there may be several, such as `%%capture` above `%%time`."""
     at = 0
     while match := _CELL.match(raw, at):
         yield match
-        if match[1].decode() not in _PYTHON:
+        if match[1].decode() not in _PYTHON_MAGICS:
             return
         at = match.end()
 
@@ -258,8 +286,8 @@ def _parses(raw: bytes) -> bool:
     return True
 
 
-def _hidden(raw: bytes, spans: list[tuple[int, int]]) -> bytes:
-    """With `0###` for each span, line by line; `0  ;` where code follows on the line."""
+def _mask_spans(raw: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """Replace each span, line by line, by `0###`, or by `0  ;` if code follows on the line."""
     out = bytearray(raw)
     for start, end in spans:
         mask = re.sub(rb"[^\r\n]", b"#", raw[start:end])
@@ -270,18 +298,18 @@ def _hidden(raw: bytes, spans: list[tuple[int, int]]) -> bytes:
 
 
 def _magics(raw: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Where IPython finds its lines: at the head of a logical line, right of an assignment, and with `?` at the end."""
+    """Yield the spans that IPython reads: lines with a magic, right sides of assignments, and `name?` lines."""
     depth, head, last = 0, at, -1
     while at < len(raw):
         if at == head and (line := _LINE.match(raw, at)):
-            yield _timed(raw, *line.span("it"))
+            yield _magic_span(raw, *line.span("it"))
             at = head = line.end() + 1
             continue
         piece = _PIECE.match(raw, at)
         assert piece is not None
         at = piece.end()
         if piece[0] == b"\n" and depth <= 0:
-            yield from _help(raw, head, last)
+            yield from _help_span(raw, head, last)
             head, depth = at, 0
         elif piece[0] == b"=" and depth <= 0 and (right := _RIGHT.match(raw, at)):
             yield right.span("it")
@@ -289,16 +317,17 @@ def _magics(raw: bytes, at: int) -> Iterator[tuple[int, int]]:
         else:
             depth += (piece[0] in b"([{") - (piece[0] in b")]}")
             last = last if piece[0][:1] in b" \t\r\n\f#\\" else piece.start()
-    yield from _help(raw, head, last)
+    yield from _help_span(raw, head, last)
 
 
-def _help(raw: bytes, head: int, last: int) -> Iterator[tuple[int, int]]:
+def _help_span(raw: bytes, head: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of a logical line that ends with `?`."""
     if head <= last and raw[last : last + 1] == b"?":
         yield last + 1 - len(raw[head : last + 1].lstrip()), last + 1
 
 
-def _timed(raw: bytes, start: int, end: int) -> tuple[int, int]:
-    """A magic's bytes; of `%time x = f()` those before the code, which runs as any other."""
+def _magic_span(raw: bytes, start: int, end: int) -> tuple[int, int]:
+    """Return the span of a magic; for `%time x = f()`, only up to the code, which is Python."""
     end -= raw[start:end].endswith(b"\r")
     timed = _TIMED.match(raw, start, end)
     if timed and b"\n" not in raw[start:end] and _parses(b"0;" + raw[timed.end() : end]):

@@ -1,4 +1,4 @@
-"""A file that is not Python as text rules see it: its lines without comments, the tables they stand under."""
+"""Read a file that is not Python for text rules: its lines without comments, and the tables that contain them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cached_property
 
 from torchmigrate.source.encoding import UTF16
 
-LONGEST = 4_000  # characters of a line, its continuations included: what is longer is data
+LONGEST = 4_000  # characters of a line with its continuations: a longer one is data
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"(?:[^\r\n\\]+|\\(?:\r?\n(?:[ \t]*\r?\n)*)?)+")
 _QUOTED = r""""(?:[^"\\\r\n]|\\.)*"|(?<!\w)'[^'\r\n]*'"""  # not the apostrophe of `it's`
@@ -26,8 +26,11 @@ _KEY = re.compile(r"""["']?([\w.-]+)["']?\s*=(?!=)""")
 
 
 def decode(raw: bytes) -> str | None:
-    """UTF-8 with or without a BOM, UTF-16 with one (PowerShell's `>`); what is neither but text keeps its ASCII.
-    None for what is no text."""
+    """Decode a text file, or return None if it is binary.
+
+    UTF-8 is read with or without a byte order mark, UTF-16 with one (PowerShell's `>`). In any other encoding, all but
+    ASCII becomes replacement characters.
+    """
     if raw.startswith(UTF16):
         try:
             return raw.decode("utf-16")
@@ -38,7 +41,7 @@ def decode(raw: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line with its continuations, comments blanked. `start` is its offset in characters."""
+    """A line with its continuations, comments blanked; `start` is its offset in characters."""
 
     start: int
     text: str
@@ -46,25 +49,26 @@ class Line:
 
 @dataclass(frozen=True)
 class TextFile:
-    """`text` is without a BOM."""
+    """A text file that is not Python; `text` has no byte order mark."""
 
     name: str
     text: str
 
     @cached_property
     def kind(self) -> str:
+        """Return the file's extension, or its name if it has none."""
         return self.name.rpartition(".")[2]
 
     @cached_property
     def comments(self) -> list[tuple[int, str]]:
-        """(offset, text) of each, in the manner of the file's kind."""
+        """Return (offset in characters, text) of each comment, in the comment syntax of the file's kind."""
         style = _STYLES.get(self.kind, _HASH)
         found = (m for m in style.finditer(self.text) if m.group()[0] not in "\"'")
         return [(m.start(), m.group()) for m in found]
 
     @cached_property
     def code(self) -> str:
-        """The text with comments blanked."""
+        """Return the text with comments replaced by spaces."""
         parts: list[str] = []
         end = 0
         for start, comment in self.comments:
@@ -74,7 +78,7 @@ class TextFile:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """All that hold more than white space and comments."""
+        """Return all lines that contain more than white space and comments."""
         return [Line(m.start(), m.group()) for m in _LINE.finditer(self.code) if not m.group().isspace()]
 
     @cached_property
@@ -82,19 +86,19 @@ class TextFile:
         return [0, *(m.end() for m in _NEWLINE.finditer(self.text))]
 
     def position(self, offset: int) -> tuple[int, int]:
-        """1-based line, and 1-based column in characters."""
+        """Return the 1-based line, and the 1-based column in characters, of an offset in characters."""
         line = bisect.bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
-        """First and last line number of each of `lines`."""
+        """Return the first and last line number of each of `lines`."""
         ends = ((line.start, line.start + len(line.text.rstrip())) for line in self.lines)
         return [(self.position(start)[0], self.position(max(start, end - 1))[0]) for start, end in ends]
 
     @cached_property
     def tables(self) -> dict[int, str]:
-        """`table.key` by the start of each line; empty for files that have no tables."""
+        """Return `table.key` by the start of each line; empty for kinds of files that have no tables."""
         return dict(self._tables()) if self.kind in _TABLED else {}
 
     def _tables(self) -> Iterator[tuple[int, str]]:

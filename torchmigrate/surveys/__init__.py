@@ -1,1 +1,1 @@
-"""What a project uses and what runs where, without rewriting it: catalog, portability, settings in force."""
+"""Surveys that read a project and rewrite nothing: API catalog usage, portability, effective settings."""

@@ -1,4 +1,4 @@
-"""What a row of the catalog says, and the words it may use."""
+"""The catalog of device APIs: its rows, the reader of `catalog/*.toml`, and lookup by name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One API. `backends` has a verdict of VERDICTS for each of BACKENDS; `rules` is empty for what is left
-    alone; `since` where torch 2.1 has it."""
+    """A row describes one API.
+
+    `backends`: a verdict of VERDICTS for each of BACKENDS. `rules`: ids, empty if the API is left alone. `since`: the
+    first torch release that has the API, "" for 2.1 and older.
+    """
 
     name: str
     kind: str
@@ -46,11 +49,11 @@ class Row:
 
     @property
     def rule(self) -> str:
-        """The rule that looks after it first."""
+        """The id of the first rule that handles this API, or ""."""
         return self.rules[0] if self.rules else ""
 
     def departs(self, backends: Iterable[str]) -> bool:
-        """Whether one of these backends gives anything but plain "works"."""
+        """Return whether the API gives anything but plain "works" on one of these backends."""
         return any(self.backends[name] != WORKS for name in backends)
 
 
@@ -60,13 +63,13 @@ _NAME = re.compile(r"torch(\.[A-Za-z_]\w*)*")
 
 
 def read(path: Path, rules: Collection[str] | None = None) -> list[Row]:
-    """The rows of one file. Raises PackError."""
+    """Read the rows of one file; raises PackError."""
     text, data = read_toml(path, "a catalog")
     return _Reader(path, text, rules).rows(data)
 
 
 class _Reader:
-    """Checks one file's tables; tomllib keeps no positions, so lines are looked up."""
+    """A reader checks the tables of one file. tomllib keeps no positions, so lines are looked up."""
 
     def __init__(self, path: Path, text: str, rules: Collection[str] | None) -> None:
         self.path, self.known_rules = path, rules
@@ -107,7 +110,7 @@ class _Reader:
         return tuple(value)
 
     def check(self, row: Row) -> None:
-        """What an action or a verdict asks for."""
+        """Raise PackError unless the row has what its action and verdicts require."""
         name = row.name
         if row.action == LEFT:
             self.need(row, not row.rule, "rule", f"`{name}` is left alone, by no rule", "drop `rule`, or the action")
@@ -133,7 +136,7 @@ class _Reader:
             raise self.fail(row.line, key, what, way_out)
 
     def verdicts(self, table: dict[str, Any], head: int) -> Mapping[str, str]:
-        """The set that is named (or written out), less what `but` says, plus MLX."""
+        """Return the row's verdicts: a named set or a table of its own, changed by `but`, plus MLX."""
         named = table.get("verdicts")
         if named is None:
             raise self.fail(head, "name", f"`{table['name']}` has no `verdicts`", "name a [verdicts.x] of this file")
@@ -147,7 +150,7 @@ class _Reader:
         return {name: NO_TORCH if name == "mlx" else found[name] for name in BACKENDS}
 
     def complete(self, table: object, line: int) -> Mapping[str, str]:
-        """A verdict for each backend; ROCm's is CUDA's unless given."""
+        """Return a verdict for each backend but MLX; ROCm takes CUDA's unless given."""
         found = self.pairs(table, line)
         if "cuda" in found:
             found.setdefault("rocm", found["cuda"])
@@ -191,7 +194,10 @@ class _Reader:
         return value
 
     def at(self, head: int, key: str) -> int:
-        """The line of a key in the table that begins at `head`, else the head's. 0: of a key or table of the file."""
+        """Return the line of a key in the table whose head is at line `head`, else `head`.
+
+        With `head` 0, the key or table is looked up at the top level of the file.
+        """
         if not head:
             return self.find(1, rf"\[*\s*{re.escape(key)}\W") if key else 1
         for number, line in enumerate(self.lines[head:], head + 1):
@@ -210,16 +216,16 @@ class _Reader:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All rows by name, in the order of the names."""
+    """A catalog maps API names to rows, sorted by name."""
 
     rows: Mapping[str, Row]
 
     def row(self, name: str) -> Row | None:
-        """The row of this very API, also under a name that torch documents elsewhere (`torch.cuda.random.seed`)."""
+        """Return the API's row, also for another path of a documented name (`torch.cuda.random.seed`)."""
         return self.rows.get(name) or self._twins.get(canonical(name))
 
     def find(self, name: str) -> Row | None:
-        """`row`, else the row of what it belongs to: a class's method, a flag of an attribute's. No module's."""
+        """Return the API's row, else that of the class or attribute that the name is a part of; never a module's."""
         while "." in name:
             if row := self.row(name):
                 return row
@@ -230,11 +236,14 @@ class Catalog:
 
     @cached_property
     def _twins(self) -> dict[str, Row]:
-        """Rows by the names that torch documents: `torch.cuda.X` for one that is written as `torch.cuda.memory.X`."""
+        """Rows by the name that torch documents, e.g. `torch.cuda.X` for a row named `torch.cuda.memory.X`."""
         return {canonical(name): row for name, row in self.rows.items()}
 
     def matching(self, names: Sequence[str]) -> list[Row]:
-        """Rows that one of these names, prefixes (`torch.cuda`) or globs (`torch.*.synchronize`) covers."""
+        """Return the rows matched by one of these names, prefixes (`torch.cuda`) or globs (`torch.*.synchronize`).
+
+        No names match all rows.
+        """
         tests = [
             re.compile(fnmatch.translate(n) if re.search(r"[*?\[]", n) else re.escape(n) + r"(\..*)?") for n in names
         ]
@@ -242,14 +251,19 @@ class Catalog:
 
 
 def load(rule_paths: Sequence[Path] = ()) -> Catalog:
-    """Read `catalog/*.toml` below the built-in rules and `rule_paths`. Raises PackError."""
+    """Read `catalog/*.toml` below the built-in rules and `rule_paths`; raises PackError."""
     roots = packs.roots(rule_paths)
-    rules = {f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml")}
+    rules = {
+        f"{path.parent.name}/{path.stem}" for root in roots for path in root.glob("*/*.toml") if packs.is_rule(path)
+    }
     return gather((path for root in roots for path in sorted((root / "catalog").glob("*.toml"))), rules)
 
 
 def gather(files: Iterable[Path], rules: Collection[str] | None = None) -> Catalog:
-    """The rows of these files. `rules`: the ids that they may name (None: any). Raises PackError."""
+    """Read the rows of these files; raises PackError.
+
+    `rules`: the rule ids that rows may name; None allows any.
+    """
     rows: dict[str, Row] = {}
     for path in files:
         for row in read(path, rules):

@@ -1,4 +1,4 @@
-"""Which APIs of the catalog a project uses, and where: names as its files mean them, methods, device strings."""
+"""Find the catalog's APIs in a project: resolved names, methods of tensors and modules, device strings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope
 from torchmigrate.torch_api.backends import having, types_of
 
-# below these, a name without a row is said; elsewhere in torch most names have nothing to do with devices
+# A name of these torch modules is reported even if the catalog has no row for it; elsewhere in torch most names have
+# nothing to do with devices.
 _DEVICE_MODULES = {"accelerator", *having("module")}
 _MAY_USE = re.compile(rb"torch|cuda")  # a file without these may still use what another one imports for it
 _DEVICE = re.compile(rf"({'|'.join(types_of('accelerator'))})(:(\d+|%[dis]|\{{[^}}]*\}}?)?)?")
@@ -36,8 +37,11 @@ _DEVICE = re.compile(rf"({'|'.join(types_of('accelerator'))})(:(\d+|%[dis]|\{{[^
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`places`: by API, the most frequent first; a place is a Finding whose rule is the API. `unknown`: names of device
-    modules that have no row."""
+    """The places where a project uses each API.
+
+    `places`: by API, the most frequent first; each place is a Finding whose `rule` is the API's name. `unknown`: the
+    same for names of device modules without a row. `read`: number of files read.
+    """
 
     places: Mapping[str, Sequence[tuple[Path, Finding]]]
     unknown: Mapping[str, Sequence[tuple[Path, Finding]]]
@@ -47,8 +51,8 @@ class Usage:
 
 
 def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
-    """Read the files that `check` would read. Raises UserError."""
-    results = sorted(_results(path, settings, catalog), key=lambda result: str(result.path))
+    """Survey the files that `check` would read; raises UserError."""
+    results = sorted(_survey_files(path, settings, catalog), key=lambda result: str(result.path))
     places: dict[str, list[tuple[Path, Finding]]] = {}
     for result in results:
         for finding in result.findings if isinstance(result, Unchanged) else ():
@@ -63,7 +67,7 @@ def survey(path: Path, settings: Settings, catalog: Catalog) -> Usage:
     )
 
 
-def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileResult]:
+def _survey_files(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileResult]:
     found = discovery.discover([path], settings)
     jobs: list[Job] = []
     for item in found:
@@ -83,7 +87,7 @@ def _results(path: Path, settings: Settings, catalog: Catalog) -> Iterator[FileR
 
 
 class _Surveyor(Worker):
-    """A worker (its isolation and errors) that counts in place of judging."""
+    """A worker that collects API uses instead of findings of rules; isolation and errors are the worker's."""
 
     def __init__(self, catalog: Catalog, facts: ProjectContext) -> None:
         super().__init__(Ruleset({}), facts)
@@ -92,7 +96,7 @@ class _Surveyor(Worker):
     def __call__(self, job: Job) -> Done:
         result, unbound = super().__call__(job)
         if isinstance(result, Failed) and not _MAY_USE.search(job.raw):
-            return Unchanged(result.path), None  # as `check`, which does not look into it
+            return Unchanged(result.path), None  # `check` does not look into such a file either
         return result, unbound
 
     def _one(self, path: Path, job: Job) -> Done:
@@ -111,7 +115,10 @@ class _Surveyor(Worker):
 
 
 class Uses(Visitor):
-    """All uses in one module. Unlike rules, it looks at every statement, and at what is assigned to."""
+    """A visitor yields all API uses of one module.
+
+    Unlike the visitor for rules, it visits every statement, and assignment targets too.
+    """
 
     def __init__(self, module: SemanticModel, catalog: Catalog) -> None:
         super().__init__(module, DispatchTable({}, (), ()))
@@ -121,44 +128,49 @@ class Uses(Visitor):
     def places(self) -> Iterator[Finding]:
         for statement in self.module.scopes.statements:
             for node, scope in self._header(statement):
-                if name := self._api(node, scope):
+                if name := self._find_api(node, scope):
                     start, end = self.module.span(node)
                     line, column = self.module.source.position(start)
                     yield Finding(name, Safety.DISPLAY, start, end, "", line=line, column=column)
 
-    def _api(self, node: ast.AST, scope: Scope) -> str | None:
-        """The row that a node counts for, or a name of a device module that has none."""
+    def _find_api(self, node: ast.AST, scope: Scope) -> str | None:
+        """Return the name of the row that a node counts for, or a name of a device module without a row."""
         match node:
             case ast.Constant(str(text)) if _DEVICE.fullmatch(text):
                 return "torch.device" if self.uses_torch and self._is_device(node, scope) else None
             case ast.Attribute() | ast.Name(ctx=ast.Load()):
-                return None if self._is_inner(node) or self._is_variable(node, scope) else self._named(node, scope)
+                return (
+                    None if self._is_inner(node) or self._is_variable(node, scope) else self._resolve_api(node, scope)
+                )
             case ast.Call() if literal_getattr(node) and not self._is_inner(node):
-                return self._named(node, scope)
+                return self._resolve_api(node, scope)
         return None
 
     def _is_inner(self, node: ast.AST) -> bool:
-        """Whether it is a part of a longer name, which counts."""
+        """Return whether the node is part of a longer name; that longer name is counted instead."""
         up = self.parent.get(node)
         inner = isinstance(up, ast.Attribute) and up.value is node
         return inner or (isinstance(up, ast.Call) and up.args[:1] == [node] and literal_getattr(up) is not None)
 
     def _is_variable(self, node: ast.AST, scope: Scope) -> bool:
-        """`sync = torch.cuda.synchronize` counts there, not where `sync` stands."""
+        """Return whether a name is a variable: `sync = torch.cuda.synchronize` counts, later reads of `sync` do not."""
         found = scope.find(node.id) if isinstance(node, ast.Name) else None
         return found is not None and all(binding.value is not None for binding in found[1])
 
-    def _named(self, node: ast.AST, scope: Scope) -> str | None:
+    def _resolve_api(self, node: ast.AST, scope: Scope) -> str | None:
         name = self.module.resolve(node, scope)
         if name is None:
-            return self._method(node, scope) if isinstance(node, ast.Attribute) else None
+            return self._find_method(node, scope) if isinstance(node, ast.Attribute) else None
         if row := self.catalog.find(name):
             return row.name
         parts = name.split(".")
         return name if parts[0] == "torch" and parts[1:2] and parts[1] in _DEVICE_MODULES else None
 
-    def _method(self, node: ast.Attribute, scope: Scope) -> str | None:
-        """`x.cuda()` of what may be a tensor or a module, and `x.is_cuda`. Not `x.device`, which much else has."""
+    def _find_method(self, node: ast.Attribute, scope: Scope) -> str | None:
+        """Return the row of `x.cuda()` or `x.is_cuda` if `x` may be a tensor or a module.
+
+        `x.device` has no row: many other classes have that attribute.
+        """
         row = self.catalog.row(f"torch.Tensor.{node.attr}")
         if row is None or not self.uses_torch or self._is_helper(node):
             return None
@@ -167,7 +179,7 @@ class Uses(Visitor):
         return row.name if meant and not theirs else None
 
     def _is_device(self, node: ast.AST, scope: Scope) -> bool:
-        """Whether a string stands where a device does. That of `torch.device("cuda")` is counted with its call."""
+        """Return whether a string is used as a device; the one in `torch.device("cuda")` counts with its call."""
         _, outer = carrier(self.module, node)
         match up := self.module.parent(outer):
             case ast.keyword(str(name)):
@@ -178,15 +190,15 @@ class Uses(Visitor):
             case ast.Assign(targets=[target]) | ast.AnnAssign(target) | ast.NamedExpr(target):
                 return DEVICE_NAME.search(getattr(target, "id", getattr(target, "attr", ""))) is not None
             case ast.arguments():
-                return DEVICE_NAME.search(_parameter(up, outer)) is not None
+                return DEVICE_NAME.search(_parameter_of(up, outer)) is not None
         return False
 
     def _is_constructor(self, call: ast.AST | None, scope: Scope) -> bool:
         return isinstance(call, ast.Call) and self.module.resolve(call.func, scope) == "torch.device"
 
 
-def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
-    """The name of the parameter that has this default."""
+def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str:
+    """Return the name of the parameter that has this default."""
     positional = [*arguments.posonlyargs, *arguments.args]
     pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
     pairs += [(arg, value) for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
@@ -195,7 +207,7 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row, the name that was meant (a part of the row's API, as like as not), and the bytes that say it."""
+    """The row at an offset, the name found there (often a part of the row's API), and its byte range."""
 
     row: Row
     name: str
@@ -204,21 +216,21 @@ class Found:
 
 
 class Lookup(Uses):
-    """Looks at parts of names, imports and variables, too, which count as no use."""
+    """A lookup by position; it also visits parts of names, imports and variables, which `Uses` does not count."""
 
     def at(self, offset: int) -> Found | None:
-        """What stands at this byte of the module."""
+        """Return what stands at this byte offset of the module."""
         line = self.module.source.position(offset)[0]
         for statement in self.module.scopes.statements:
             first = min(node.lineno for node in (statement, *getattr(statement, "decorator_list", ())))
             if first <= line <= (statement.end_lineno or first):
                 for node, scope in self._header(statement):
-                    if (found := self._found(node, scope)) and found.start <= offset <= found.end:
+                    if (found := self._find_in(node, scope)) and found.start <= offset <= found.end:
                         return found
         return None
 
-    def _found(self, node: ast.AST, scope: Scope) -> Found | None:
-        name = self._meant(node, scope)
+    def _find_in(self, node: ast.AST, scope: Scope) -> Found | None:
+        name = self._resolve_name(node, scope)
         row = self.catalog.find(name) if name else None
         if name is None or row is None:
             return None
@@ -227,20 +239,20 @@ class Lookup(Uses):
             start = end - len(node.attr.encode())
         return Found(row, name, start, end)
 
-    def _meant(self, node: ast.AST, scope: Scope) -> str | None:
+    def _resolve_name(self, node: ast.AST, scope: Scope) -> str | None:
         match node:
             case ast.Name() | ast.Attribute():
-                method = isinstance(node, ast.Attribute) and self._method(node, scope)
+                method = isinstance(node, ast.Attribute) and self._find_method(node, scope)
                 return self.module.resolve(node, scope) or method or None
             case ast.Call() if literal_getattr(node):
                 return self.module.resolve(node, scope)
             case ast.alias(name):
-                return self._imported(node, name)
+                return self._imported_name(node, name)
             case ast.Constant(str()):
-                return self._api(node, scope)
+                return self._find_api(node, scope)
         return None
 
-    def _imported(self, node: ast.alias, name: str) -> str | None:
+    def _imported_name(self, node: ast.alias, name: str) -> str | None:
         match self.parent.get(node) or self.module.parent(node):
             case ast.ImportFrom(module=str(module), level=0):
                 return f"{module}.{name}"

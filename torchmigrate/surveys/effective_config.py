@@ -1,4 +1,4 @@
-"""Each key of the settings with its value, or its values, and where they come from."""
+"""The effective configuration: each setting with its origin, the rule folders, the helper, and named files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from torchmigrate.surveys.effective_settings import Setting, in_force, origin_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The command line: what was typed, by field name of Settings (None: not given), and which file it chose."""
+    """The settings as asked for on the command line.
+
+    `typed`: values by field name of Settings, None if not given. `config` and `isolated` choose the settings file.
+    """
 
     paths: Sequence[Path]
     config: Path | None
@@ -36,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of packs: how many rules each pack has, and how many of them speak."""
+    """A folder of rule packs: how many rules each pack has, and how many rules are selected (`on`)."""
 
     path: Path
     builtin: bool
@@ -46,7 +49,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """All of it. `file` is None where no settings are read; `why` says how that came."""
+    """The whole effective configuration.
+
+    `file` is None if no settings file is read; `why` explains the choice of file.
+    """
 
     root: Path
     file: Path | None
@@ -59,7 +65,7 @@ class InForce:
 
 
 def gather(asked: Asked, settings: Settings) -> InForce:
-    """For the command line that gave these settings. Raises UserError, PackError."""
+    """Collect the effective configuration for a command line and its settings; raises UserError, PackError."""
     start = config_file.common_parent(asked.paths)
     root, file = config_file.source(asked.paths, asked.config, asked.isolated)
     everything = packs.load(settings.rule_paths, cases=False)
@@ -69,20 +75,20 @@ def gather(asked: Asked, settings: Settings) -> InForce:
     found = discovery.discover([project_root], settings, rules.texts)
     python = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
     floor = None if settings.torch else context.torch_floor(project_root)
-    said = in_force(settings, file, asked.typed, floor)
+    effective = in_force(settings, file, asked.typed, floor)
     read = {str(f.path) for f in found if f.skipped_reason is None and f.error is None}
     named = [Path(os.path.realpath(path)) for path in asked.paths if not path.is_dir()]
     return InForce(
         root=root,
         file=file,
-        why=_why(asked, file),
-        settings=said,
+        why=_explain_file_choice(asked, file),
+        settings=effective,
         folders=[*_folders(settings, everything, ruleset)],
         helper=helper_of(settings, python, rules),
-        files=[of(path, settings, said, ruleset, path.as_posix() in read) for path in named],
+        files=[describe_file(path, settings, effective, ruleset, path.as_posix() in read) for path in named],
         notes=[
             *unread(start, root, file, _command_line_option(asked), read),
-            *(_idle(settings, read) if project_root == root else ()),
+            *(_unmatched_ignores(settings, read) if project_root == root else ()),
         ],
     )
 
@@ -91,7 +97,7 @@ def _command_line_option(asked: Asked) -> str:
     return "--isolated" if asked.isolated else "--config" if asked.config else ""
 
 
-def _why(asked: Asked, file: Path | None) -> str:
+def _explain_file_choice(asked: Asked, file: Path | None) -> str:
     if asked.isolated:
         return "--isolated: no settings from files"
     if asked.config:
@@ -108,8 +114,8 @@ def _folders(settings: Settings, everything: Ruleset, ruleset: Ruleset) -> Itera
         yield Folder(path, number == 0, Counter(rule.pack for rule in mine), on)
 
 
-def _idle(settings: Settings, read: set[str]) -> Iterator[str]:
-    """Entries of `per-file-ignores` that speak of no file: a mistake in a glob is else not seen."""
+def _unmatched_ignores(settings: Settings, read: set[str]) -> Iterator[str]:
+    """Yield a note for each `per-file-ignores` glob that matches no file: the glob may be mistyped."""
     spoken = {glob for path in read if settings.per_file_ignores for glob in settings.ignores_of(Path(path))}
     for glob in settings.per_file_ignores:
         if glob not in spoken:
@@ -121,7 +127,10 @@ VENDORED, PACKAGED, OWN = "vendored", "packaged", "own"
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """`files`: where it lies, and whether that is what would be written today. `error`: why it cannot be used."""
+    """The helper that rewritten code imports.
+
+    `files`: where it lies, each with whether its content is up to date. `error`: why it cannot be used.
+    """
 
     kind: str
     name: str
@@ -131,7 +140,7 @@ class Helper:
 
 
 def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) -> Helper:
-    """The helper for a project with these files."""
+    """Return the helper for a project with these Python files."""
     try:
         own = helper_file.load(settings, files)
     except UserError as error:
@@ -140,7 +149,7 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
         return Helper(OWN, own.name, {Path(own.path): True}, own.functions)
     if settings.runtime == "package":
         return Helper(PACKAGED, helper_file.PACKAGED)
-    name = helper_file.helper_name(files, context.telling(files, rules.has_work))
+    name = helper_file.helper_name(files, context.code_of_other_files(files, rules.has_work))
     content = runtime_source()
     there = [
         Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))
@@ -150,9 +159,12 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """`read`: what becomes of the file; `ignores`: the entries of `per-file-ignores` that speak of it, each with its
-    place; `off`: rules that these switch off; `asleep`: rules whose fixes are unsafe here, as it does not mention what
-    they are about."""
+    """The effective configuration of one file.
+
+    `read`: "yes" or "no" with the reason; `is_read`: that as a flag. `ignores`: the `per-file-ignores` globs that match
+    the file, each with its entries and the place of the setting. `on` and `off`: rules that these leave on or switch
+    off. `asleep`: rules whose fixes are unsafe in this file, because it contains none of their prefilter literals.
+    """
 
     path: Path
     is_read: bool
@@ -163,24 +175,29 @@ class OneFile:
     asleep: Sequence[str] = ()
 
 
-def of(path: Path, settings: Settings, said: Sequence[Setting], ruleset: Ruleset, listed: bool) -> OneFile:
-    """`listed`: a run over the whole project reads it, too. Raises UserError where there is no such file."""
+def describe_file(
+    path: Path, settings: Settings, effective: Sequence[Setting], ruleset: Ruleset, listed: bool
+) -> OneFile:
+    """Describe one file; raises UserError if it does not exist.
+
+    `listed`: a run over the whole project reads the file too.
+    """
     if not path.is_file():
         raise UserError(f"{os.path.relpath(path)}: no such file or directory", "name a file or a folder of a project")
     if glob := discovery.exclusion(path, settings):
-        return OneFile(path, False, f"no: excluded by `{glob}` ({origin_of(said, glob)})")
+        return OneFile(path, False, f"no: excluded by `{glob}` ({origin_of(effective, glob)})")
     entries = settings.ignores_of(path)
-    places = {p.entry: p.at for setting in said if setting.key == "per-file-ignores" for p in setting.parts}
+    places = {p.entry: p.at for setting in effective if setting.key == "per-file-ignores" for p in setting.parts}
     ignores = {glob: (names, places.get(glob, "")) for glob, names in entries.items()}
     rules = dispatch_table(ruleset)
     is_text = not path.name.endswith(discovery.SUFFIXES) and bool(rules.texts.readable.match(path.as_posix()))
     raw = path.read_bytes()
-    speaking = [*_speaking(path, rules, ruleset, is_text)]
+    speaking = [*_rules_for(path, rules, ruleset, is_text)]
     on = [name for name in speaking if not {name, name.partition("/")[0]} & set(settings.ignored_in(path))]
     try:
-        read, text = _text(path, raw, rules, is_text)
-    except (ValueError, SyntaxError, RecursionError) as error:  # UnreadableSource and UnreadableNotebook are the first
-        return OneFile(path, False, f"no: {_told(error)}", ignores, on)
+        read, text = _read_text(path, raw, rules, is_text)
+    except (ValueError, SyntaxError, RecursionError) as error:  # ValueError: an unreadable source or notebook
+        return OneFile(path, False, f"no: {_describe_error(error)}", ignores, on)
     if read.startswith("yes") and not listed:
         read += "; only where it is named: git ignores it, or it lies elsewhere"
     asleep = () if is_text else sorted(rules.asleep(text) & {*on})
@@ -188,35 +205,35 @@ def of(path: Path, settings: Settings, said: Sequence[Setting], ruleset: Ruleset
     return OneFile(path, read.startswith("yes"), read, ignores, on, off, asleep)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"line {error.lineno}: {encoding.syntax_message(error)}" if isinstance(error, SyntaxError) else str(error)
 
 
-def _speaking(path: Path, rules: DispatchTable, ruleset: Ruleset, is_text: bool) -> Iterator[str]:
+def _rules_for(path: Path, rules: DispatchTable, ruleset: Ruleset, is_text: bool) -> Iterator[str]:
     if is_text:
         yield from (r.rule.id for r in rules.texts.rules if r.names.match(path.as_posix()))
     else:
         yield from (rule.id for rule in ruleset.rules.values() if not rule.patterns)
 
 
-def _text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> tuple[str, bytes]:
-    """What becomes of it, and its text as rules see it. Raises what parsing raises."""
+def _read_text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> tuple[str, bytes]:
+    """Return what becomes of the file, and its text as rules see it; raises what parsing raises."""
     if is_text:
         decoded = text_file.decode(raw)
         if decoded is None:
             return "no: not a text file", raw
         hidden = suppressions.find_in_text(text_file.TextFile(path.name, decoded))
-        return _skipped(raw) if hidden.skip_file else "yes", raw
+        return _skipped_by_comment(raw) if hidden.skip_file else "yes", raw
     if raw.startswith(helper_file.MARKER):
         return "no: a helper that torchmigrate wrote", raw
     text = notebook.split(raw).source if path.suffix == ".ipynb" else encoding.decode(raw)
     tree = ast.parse(text.utf8)
     if suppressions.find(text, tree).skip_file:
-        return _skipped(text.utf8), text.utf8
+        return _skipped_by_comment(text.utf8), text.utf8
     return "yes" if rules.has_work(raw) else "yes, and it holds nothing that a rule looks for", text.utf8
 
 
-def _skipped(raw: bytes) -> str:
+def _skipped_by_comment(raw: bytes) -> str:
     found = re.search(rb"torchmigrate:\s*skip-file", raw)
     line = raw.count(b"\n", 0, found.start()) + 1 if found else 1
     return f"no: `torchmigrate: skip-file` on line {line}"

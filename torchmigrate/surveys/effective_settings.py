@@ -1,4 +1,4 @@
-"""Where each setting of a run comes from: the default, a file, an option."""
+"""Find where each setting of a run comes from: the default, a file, an option, or inference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ DEFAULT, FILE, OPTION, INFERRED = "default", "file", "option", "inferred"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A value, or one entry of a table, and its origin: one of the four above; `at` is `file:line` or the option."""
+    """A value, or one entry of a table, with its origin.
+
+    `origin`: DEFAULT, FILE, OPTION or INFERRED. `at`: `file:line` or the option. `entry`: the table's key.
+    """
 
     value: Any
     origin: str
@@ -28,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key and what is in force of it, in the order in which it counts."""
+    """A key with its effective values, in order of precedence."""
 
     key: str
     parts: Sequence[Part]
@@ -37,14 +40,18 @@ class Setting:
 def in_force(
     settings: Settings, file: Path | None, typed: Mapping[str, object], floor: tuple[str, str] | None
 ) -> list[Setting]:
-    """All keys. `typed`: what the command line gave, by field name; `floor`: the torch that was inferred."""
+    """Return all keys with their values and origins.
+
+    `typed`: what the command line gave, by field name; `floor`: the inferred torch version and where it was read.
+    """
     there = config_file.read(file) if file else {}
     at = config_file.places(file) if file else None
     found = []
     for key in KEYS:
         name = key.replace("-", "_")
         value = getattr(settings, name)
-        if key != "exclude" and typed.get(name) is not None:  # --exclude is for extend-exclude, which it adds to
+        # --exclude adds to extend-exclude, it does not set exclude
+        if key != "exclude" and typed.get(name) is not None:
             parts = [Part(value, OPTION, _option(key, value))]
         elif at and name in there:
             parts = [*_from_file(key, there[name], at)]
@@ -57,7 +64,7 @@ def in_force(
 
 
 def _split(parts: Sequence[Part], value: Sequence[str]) -> Iterator[Part]:
-    """The file's exclusions, and those that the command line adds."""
+    """Split `extend-exclude` into the file's exclusions and those that the command line adds."""
     own = parts[0].value if parts[0].origin == FILE else ()
     if own or not value:
         yield Part(own, parts[0].origin, parts[0].at)
@@ -77,7 +84,7 @@ def _option(key: str, value: object) -> str:
 
 
 def origin_of(settings: Sequence[Setting], glob: str) -> str:
-    """Where an exclusion was written."""
+    """Return where an exclusion was written."""
     for setting in settings:
         for part in setting.parts if setting.key in ("exclude", "extend-exclude") else ():
             if glob in part.value:
@@ -86,8 +93,11 @@ def origin_of(settings: Sequence[Setting], glob: str) -> str:
 
 
 def unread(start: Path, root: Path, file: Path | None, option: str, read: Iterable[str]) -> Iterator[str]:
-    """Files with settings that do not count for a run over `start`, tables that nothing reads, a file from outside.
-    `option`: which of the command line's chose the file, if one did."""
+    """Yield a note for each settings file or table that a run over `start` does not read, or reads unexpectedly.
+
+    `root` and `file`: where settings are read from; `option`: the command-line option that chose `file`, or ""; `read`:
+    the paths of the files that the run reads.
+    """
     below = {directory for path in read for directory in Path(path).parents if directory.is_relative_to(start)}
     here = file.resolve() if file else None
     for directory in (*reversed(start.parents), *sorted(below | {start})):

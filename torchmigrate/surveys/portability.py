@@ -1,5 +1,7 @@
-"""How portable a project is: the places that tie it to a device, the share of them that runs on each backend, and
-what stands in the way. The formats beside it only lay it out; docs/report.md says what the figures mean."""
+"""Portability of a project: the sites that tie it to a device, and the share of them that runs on each backend.
+
+The modules in formats/portability only lay this out; docs/report.md explains the figures.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from torchmigrate.rules.model import Rule
 from torchmigrate.torch_api.backends import having
 
 SCORED = having("scored")  # the backends that rules name
-OTHERS = frozenset(SCORED) - {*having("cuda")}  # of which a rule speaks that names none
-MODULES = 24  # more files than this are shown by directory
+OTHERS = frozenset(SCORED) - {*having("cuda")}  # the backends that a rule means if it names none
+MODULES = 24  # if there are more files, they are shown by directory
 
 DEFINITION = (
     "A site is a place in the code (file, line, column) at which a rule has a finding; several findings at one place "
@@ -32,18 +34,18 @@ DEFINITION = (
 
 
 class Stage(str, Enum):
-    """When a site is asked whether it runs."""
+    """The stage of a migration at which a site is asked whether it runs."""
 
     BEFORE = "before"
-    AFTER = "after"  # the safe fixes
+    AFTER = "after"  # after the safe fixes
     AFTER_UNSAFE = "after_unsafe"
 
 
 class State(str, Enum):
-    """What becomes of an entry."""
+    """The fate of an entry: rewritten by a safe fix, by an unsafe fix, or left to a person."""
 
     REWRITTEN = "rewritten"
-    UNSAFE = "unsafe"  # by --unsafe-fixes only
+    UNSAFE = "unsafe"  # rewritten by --unsafe-fixes only
     YOURS = "yours"
 
 
@@ -56,7 +58,10 @@ _UNTIL = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """`cell` is a notebook's, 0 elsewhere; line and column are 1-based. `file` is relative to the project."""
+    """A place in the project's code, 1-based.
+
+    `file` is relative to the project; `cell` is the notebook's cell, 0 in other files.
+    """
 
     file: str
     cell: int
@@ -69,7 +74,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one rule says at one place. `lines` are the source around it, the first of them numbered `first`."""
+    """One rule's finding at one place.
+
+    `lines` are the source lines around the place, the first of them numbered `first`.
+    """
 
     place: Place
     rule: str
@@ -81,14 +89,14 @@ class Entry:
 
     @property
     def source(self) -> str:
-        """The line of the place itself."""
+        """The source line of the place itself."""
         at = self.place.line - self.first
         return self.lines[at].strip() if 0 <= at < len(self.lines) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place with all that rules say there."""
+    """A place with the entries of all rules there."""
 
     place: Place
     entries: tuple[Entry, ...]
@@ -99,7 +107,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many of so many sites run."""
+    """Counts of the sites, and of those that run at each stage."""
 
     sites: int
     before: int
@@ -108,13 +116,13 @@ class Share:
 
 
 def percent(part: int, whole: int) -> int:
-    """Rounded, but 100 only for all and 0 only for none. `whole` is not 0."""
+    """Return the rounded percentage, but 100 only for all and 0 only for none; `whole` must not be 0."""
     return part if part == 0 else 100 if part == whole else min(99, max(1, round(100 * part / whole)))
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A file, a directory (`pkg/`), or the files that lie in a directory itself (`pkg/*`)."""
+    """A group of sites: a file, a directory (`pkg/`), or the files directly in a directory (`pkg/*`)."""
 
     name: str
     sites: tuple[Site, ...]
@@ -122,7 +130,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A rule and its entries, the ones that need a person first. `rule` is None for one that is not loaded."""
+    """A rule and its entries, the ones that need a person first; `rule` is None if the rule is not loaded."""
 
     id: str
     rule: Rule | None
@@ -138,7 +146,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Entries of one rule that all say the same."""
+    """Entries of one rule with the same message, waiting for a person or for --unsafe-fixes."""
 
     rule: str
     message: str
@@ -147,7 +155,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """What is not in the score."""
+    """Findings, files and rules that the score leaves out."""
 
     suppressed: int = 0
     left: int = 0
@@ -158,17 +166,17 @@ class Apart:
 
 @dataclass(frozen=True)
 class Survey:
-    """All that a report has to say of a project."""
+    """The data of a portability report."""
 
     root: Path
     command: str
     torch: str | None
-    files: int  # that were read
+    files: int  # number of files read
     sites: tuple[Site, ...]
     rules: Mapping[str, Rule]
     apart: Apart
     errors: tuple[tuple[str, str], ...]  # file, message
-    wanted: tuple[str, ...] = ()  # backends; none named means all
+    wanted: tuple[str, ...] = ()  # the backends asked for; empty means all
 
     @property
     def name(self) -> str:
@@ -176,30 +184,33 @@ class Survey:
 
     @cached_property
     def backends(self) -> tuple[str, ...]:
-        """The columns. ROCm is CUDA to torch, and has one of its own only where it is asked for or differs."""
+        """The backends shown as columns.
+
+        torch presents ROCm as CUDA, so ROCm has a column only if it is asked for or a finding names it.
+        """
         if self.wanted:
             return tuple(b for b in SCORED if b in self.wanted)
         named = {b for site in self.sites for entry in site.entries for b in entry.backends}
         return tuple(b for b in SCORED if b != "rocm" or b in named)
 
     def share(self, backend: str, sites: Sequence[Site] | None = None) -> Share:
-        """Of all sites, or of these."""
+        """Count the sites that run on a backend at each stage; of all sites unless `sites` are given."""
         mine = self.sites if sites is None else sites
         return Share(len(mine), *(sum(site.runs(backend, stage) for site in mine) for stage in Stage))
 
     def everywhere(self, stage: Stage) -> int:
-        """Sites that run on every backend shown."""
+        """Count the sites that run on every backend shown."""
         return sum(all(site.runs(b, stage) for b in self.backends) for site in self.sites)
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """Those that concern a backend shown."""
+        """The entries that concern a backend shown."""
         shown = set(self.backends)
         return tuple(e for site in self.sites for e in site.entries if not shown.isdisjoint(e.backends))
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        """The most frequent first."""
+        """The rules with their entries, the most frequent rule first."""
         by_rule: dict[str, list[Entry]] = {}
         for entry in self.entries:
             by_rule.setdefault(entry.rule, []).append(entry)
@@ -209,7 +220,7 @@ class Survey:
         return tuple(Reason(i, self.rules.get(i), tuple(e)) for i, e in zip(order, found, strict=True))
 
     def waiting(self, state: State) -> list[Waiting]:
-        """What is not rewritten by default: for a person, or for --unsafe-fixes. By rule and by what is said."""
+        """Return the entries in this state, grouped by rule and message."""
         by_message: dict[tuple[str, str], list[Entry]] = {}
         for reason in self.reasons:
             for entry in reason.entries:
@@ -218,17 +229,17 @@ class Survey:
         return [Waiting(rule, message, tuple(entries)) for (rule, message), entries in by_message.items()]
 
     def count(self, state: State) -> int:
-        """Entries that concern a backend shown."""
+        """Count the entries in this state that concern a backend shown."""
         return sum(entry.state is state for entry in self.entries)
 
     @cached_property
     def touched(self) -> int:
-        """Files with a site."""
+        """The number of files that have a site."""
         return len({site.place.file for site in self.sites})
 
     @cached_property
     def modules(self) -> tuple[Module, ...]:
-        """Files, and directories where those would be too many. Most sites first."""
+        """The sites by file, or by directory if there are more than MODULES files; most sites first."""
         by_file: dict[str, list[Site]] = {}
         for site in self.sites:
             by_file.setdefault(site.place.file, []).append(site)
@@ -237,46 +248,49 @@ class Survey:
         return tuple(sorted(found, key=lambda m: (-len(m.sites), m.name)))
 
 
-_COMMENT = "suppression"  # findings about our own comments
-_AROUND = 2  # lines of source above and below
+_COMMENT = "suppression"  # the rule of findings about our own suppression comments
+_AROUND = 2  # lines of source shown above and below
 _LONGEST = 300  # characters of a line
-Key = tuple[Place, str]  # and the rule
+Key = tuple[Place, str]  # a place and a rule id
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding, and the file that it is in."""
+    """A finding with the result of its file."""
 
     result: Unchanged
     finding: Finding
 
 
 def named(path: Path, root: Path) -> str:
-    """Relative to the project where it lies below, slash-separated, nothing in it that a terminal obeys."""
+    """Return the path relative to the project if it lies below, with slashes and control characters escaped."""
     return clean((path.relative_to(root) if path.is_relative_to(root) else path).as_posix())
 
 
 def clean(text: str) -> str:
-    """Control characters, and bytes that were no text, as escapes."""
+    """Escape control characters, and bytes that could not be decoded."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def sites(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) -> tuple[Site, ...]:
-    """Each place at which one of the plans has a finding. The results are those of the engine's `survey`."""
+    """Return each place at which one of the two plans has a finding.
+
+    `safe` and `unsafe`: the engine's `survey` results with safe fixes only, and with unsafe ones too.
+    """
     plans = _by_place(safe, root), _by_place(unsafe, root)
-    live = {key for plan in plans for key, found in plan.items() if any(_counts(f.finding) for f in found)}
+    live = {key for plan in plans for key, found in plan.items() if any(_is_counted(f.finding) for f in found)}
     lines: dict[Path, SourceLines] = {}
     places: dict[Place, list[Entry]] = {}
     for place, rule in sorted(live):
         found = (plan.get((place, rule), []) for plan in plans)
-        places.setdefault(place, []).append(_entry((place, rule), lines, *found))
+        places.setdefault(place, []).append(_make_entry((place, rule), lines, *found))
     return tuple(Site(place, tuple(entries)) for place, entries in places.items())
 
 
 def apart(safe: Sequence[FileResult], root: Path, counted: Sequence[Site], rules: Sequence[str]) -> Apart:
-    """What is not in the score. `rules`: the settings that leave rules out."""
+    """Collect what the score leaves out; `rules`: the settings that leave rules out."""
     keys = {(entry.place, entry.rule) for site in counted for entry in site.entries}
     plan = _by_place(safe, root)
     resting = [f.finding for key, found in plan.items() if key not in keys for f in found]
@@ -290,7 +304,7 @@ def apart(safe: Sequence[FileResult], root: Path, counted: Sequence[Site], rules
 
 
 def errors(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) -> tuple[tuple[str, str], ...]:
-    """Files that could not be read, in either plan."""
+    """Return the files that could not be read, in either plan."""
     failed = failures((*safe, *unsafe))
     return tuple(dict.fromkeys((named(r.path, root), clean(r.error)) for r in failed))
 
@@ -305,11 +319,11 @@ def _by_place(results: Sequence[FileResult], root: Path) -> Mapping[Key, list[Fo
     return plan
 
 
-def _counts(finding: Finding) -> bool:
+def _is_counted(finding: Finding) -> bool:
     return finding.rule != _COMMENT and finding.status not in (Status.LEFT, Status.SUPPRESSED)
 
 
-def _entry(key: Key, lines: dict[Path, SourceLines], safe: list[Found], unsafe: list[Found]) -> Entry:
+def _make_entry(key: Key, lines: dict[Path, SourceLines], safe: list[Found], unsafe: list[Found]) -> Entry:
     left, left_unsafe = list(_remaining(safe)), list(_remaining(unsafe))
     state = State.REWRITTEN if not left else State.UNSAFE if not left_unsafe else State.YOURS
     all_ = [f for f in (*left, *safe, *left_unsafe, *unsafe) if f.finding.status is not Status.SUPPRESSED]
@@ -327,13 +341,15 @@ def _remaining(found: list[Found]) -> Iterator[Found]:
 
 
 def grouped(weights: Mapping[str, int], most: int) -> dict[str, list[str]]:
-    """Names of files and directories (`pkg/`, or `pkg/*` for the files in it, not below) with their files. More
-    than `most` only where the first level has more."""
-    groups = _opened("./", sorted(weights))
+    """Group files under at most `most` names, unless the first level alone has more.
+
+    `weights`: sites by file. A name is a file, a directory (`pkg/`), or the files directly in one (`pkg/*`).
+    """
+    groups = _split_group("./", sorted(weights))
     while True:
         heaviest = sorted(groups, key=lambda name: (-sum(weights[f] for f in groups[name]), name))
         for name in heaviest:
-            parts = _opened(name, groups[name])
+            parts = _split_group(name, groups[name])
             if name not in parts and len(groups) - 1 + len(parts) <= max(most, len(groups)):
                 del groups[name]
                 groups |= parts
@@ -342,8 +358,11 @@ def grouped(weights: Mapping[str, int], most: int) -> dict[str, list[str]]:
             return groups
 
 
-def _opened(name: str, files: Sequence[str]) -> dict[str, list[str]]:
-    """One level down: subdirectories, and the files beside them together; files where there is nothing else."""
+def _split_group(name: str, files: Sequence[str]) -> dict[str, list[str]]:
+    """Split a group one level down: into subdirectories, and the files beside them as one group.
+
+    If there is nothing but files, or only one file, each file is a group of its own.
+    """
     if files == [name]:
         return {name: list(files)}
     prefix = name.removesuffix("*").removeprefix("./")

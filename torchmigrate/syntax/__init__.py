@@ -1,1 +1,1 @@
-"""Python syntax trees: scopes and bindings, qualified names, references, patterns and templates."""
+"""Analyse Python syntax trees: scopes and bindings, qualified names, patterns and templates."""

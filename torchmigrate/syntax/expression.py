@@ -1,4 +1,4 @@
-"""One expression of a file, parsed by LibCST, with byte spans in the file."""
+"""Parse single expressions with LibCST, and turn pattern matches into edits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from torchmigrate.syntax.pattern import CAPTURE, Match, Matcher, Pattern, Patter
 
 
 class Expression:
-    """One expression of a file, parsed by LibCST, with byte spans in the file. None where it does not round-trip."""
+    """One expression of a file, parsed by LibCST, with byte spans in the file.
+
+    `start` and `end` are byte offsets of the expression in `buffer`. Raises PatternError if LibCST does not print the
+    expression as it was written.
+    """
 
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
         self.buffer, self.start, self.end = buffer, start, end
         self.root, self._spans = _parsed(buffer[start:end].decode())
 
     def span(self, node: cst.CSTNode) -> Span:
-        """The node's bytes in the file, with the parentheses it owns (those that we added apart)."""
+        """Return the node's bytes in the file, with its own parentheses but without the pair added for parsing."""
         start, end = self.inner(node)
         lpar, rpar = getattr(node, "lpar", ()), getattr(node, "rpar", ())
         skip = 1 if node is self.root else 0
@@ -33,16 +37,16 @@ class Expression:
         return start, end
 
     def inner(self, node: cst.CSTNode) -> Span:
-        """The node's bytes in the file, without parentheses around it."""
+        """Return the node's bytes in the file, without parentheses around it."""
         found = self._spans[node]
-        start = self.start + found.start - 1  # our own parenthesis stands before
+        start = self.start + found.start - 1  # the parenthesis added for parsing stands before it
         return start, start + found.length
 
     def text(self, span: Span) -> str:
         return self.buffer[slice(*span)].decode()
 
     def expressions(self) -> Iterator[cst.BaseExpression]:
-        """All expressions of the island, outermost first."""
+        """Yield all nested expressions, outermost first."""
         stack: list[cst.CSTNode] = [self.root]
         while stack:
             node = stack.pop()
@@ -51,6 +55,7 @@ class Expression:
             stack += reversed(node.children)
 
     def match(self, pattern: Pattern, node: cst.BaseExpression, resolve: Resolve) -> Match | None:
+        """Match a node with a pattern and return what the captures stand for, or None."""
         found: dict[str, Any] = {}
         if not Matcher(resolve, found).node(pattern.node, node):
             return None
@@ -68,7 +73,7 @@ class Expression:
         return end, end
 
 
-@lru_cache(maxsize=1024)  # `torch.cuda.is_available()` stands in many files
+@lru_cache(maxsize=1024)  # many files contain the same `torch.cuda.is_available()`
 def _parsed(text: str) -> tuple[cst.BaseExpression, Mapping[cst.CSTNode, CodeSpan]]:
     wrapper = MetadataWrapper(cst.parse_module(f"({text}\n)"), unsafe_skip_copy=True)
     spans = wrapper.resolve(ByteSpanPositionProvider)
@@ -79,34 +84,38 @@ def _parsed(text: str) -> tuple[cst.BaseExpression, Mapping[cst.CSTNode, CodeSpa
     return line.body[0].value, spans
 
 
-def instantiate(match: Match, template: str, island: Expression) -> list[Edit]:
-    """The edits that turn the matched text into `template`, one for each gap between captures that changes.
+def instantiate(match: Match, template: str, expression: Expression) -> list[Edit]:
+    """Return the edits that turn the matched text into `template`, one for each gap between captures that changes.
 
-    Raises PatternError where a comment would be lost.
+    Raises PatternError if a comment would be lost.
     """
     pieces = _pieces(template, match)
     order = [name for name, is_capture in pieces if is_capture]
     spans = [match.spans[name] for name in order]
     if len(set(order)) < len(order) or spans != sorted(spans):
         text = "".join(match.texts[p] if is_capture else p for p, is_capture in pieces)
-        _refuse_comments(island, match, set(order))
+        _refuse_comments(expression, match, set(order))
         return [Edit(*match.span, text)]
     bounds = [match.span[0], *(x for span in spans for x in span), match.span[1]]
     literals = _literals(pieces)
     gaps = zip(bounds[0::2], bounds[1::2], literals, strict=True)
-    return [e for start, end, new in gaps if (e := _gap_edit(island, start, end, new))]
+    return [e for start, end, new in gaps if (e := _gap_edit(expression, start, end, new))]
 
 
-def _refuse_comments(island: Expression, match: Match, kept: set[str]) -> None:
-    """Where captures change places everything between them is retyped."""
+def _refuse_comments(expression: Expression, match: Match, kept: set[str]) -> None:
+    """Raise PatternError if a comment stands outside of the kept captures.
+
+    This is needed if captures change places: everything between them is written anew then.
+    """
     position = match.span[0]
     for start, end in (*sorted(match.spans[name] for name in kept), (match.span[1], match.span[1])):
-        if "#" in island.text((position, start)):
+        if "#" in expression.text((position, start)):
             raise PatternError("a comment stands in the way")
         position = end
 
 
 def _pieces(template: str, match: Match) -> list[tuple[str, bool]]:
+    """Split a template into literal text (False) and names of captures (True), alternating."""
     out: list[tuple[str, bool]] = []
     position = 0
     for m in CAPTURE.finditer(template):
@@ -122,34 +131,37 @@ def _literals(pieces: list[tuple[str, bool]]) -> list[str]:
     return [text for text, is_capture in pieces if not is_capture]
 
 
-def _gap_edit(island: Expression, start: int, end: int, new: str) -> Edit | None:
-    """Replace a gap but for the white space at its ends and what old and new have in common there."""
-    old = island.text((start, end))
-    if _squeezed(old) == _squeezed(new):
+def _gap_edit(expression: Expression, start: int, end: int, new: str) -> Edit | None:
+    """Return the edit of one gap, or None.
+
+    White space at the ends of the gap stays if the new text allows it.
+    """
+    old = expression.text((start, end))
+    if _squeeze(old) == _squeeze(new):
         return None
     if "#" in old:
         raise PatternError("a comment stands in the way")
-    core, want = old, new
-    if core.strip() and want.strip():
+    core, new_core = old, new
+    if core.strip() and new_core.strip():
         lead = len(core) - len(core.lstrip(" \t\r\n\\"))
-        if want[:1] in ").," and core[lead] != want[0] and "\n" not in core[:lead]:
-            lead = 0  # `x == "cuda"` to `f(x)`: the space goes with the operator
-        if want[:1] not in " \t":
+        if new_core[:1] in ").," and core[lead] != new_core[0] and "\n" not in core[:lead]:
+            lead = 0  # `x == "cuda"` becomes `f(x)`: the space is removed with the operator
+        if new_core[:1] not in " \t":
             start += lead
             core = core[lead:]
         tail = len(core) - len(core.rstrip())
-        if want.endswith("(") and not core.rstrip().endswith("(") and "\n" not in core[len(core) - tail :]:
-            tail = 0  # the space after a comma that goes
-        if tail and want == want.rstrip():
+        if new_core.endswith("(") and not core.rstrip().endswith("(") and "\n" not in core[len(core) - tail :]:
+            tail = 0  # the space after a comma that is removed
+        if tail and new_core == new_core.rstrip():
             end -= tail
             core = core[:-tail]
-    if core == want:
+    if core == new_core:
         return None
-    return Edit(start, end, want)
+    return Edit(start, end, new_core)
 
 
-def _squeezed(gap: str) -> str:
-    """A gap without white space and comments: what would not change keeps its layout."""
+def _squeeze(gap: str) -> str:
+    """Remove white space and comments, so that a gap which changes in nothing else keeps its layout."""
     return re.sub(r"#[^\n]*|[\s\\]+", "", gap)
 
 
@@ -157,11 +169,11 @@ _IDENTIFIER = re.compile(r"(?<![\w.$])(accel(\.\w+)|torch(?=\.))")
 
 
 def spell(template: str, names: Mapping[str, str]) -> str:
-    """Write `accel`, `accel.f` and `torch` of a template as `names` has them."""
+    """Replace `accel`, `accel.f` and `torch` in a template by the names that the file uses for them."""
     return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
 
 
 def identifiers(text: str, names: Mapping[str, str]) -> frozenset[str]:
-    """Which of `accel` and `torch` a text uses, as spelled by `names`."""
+    """Return which of `accel` and `torch` a text uses, as spelled by `names`."""
     asked = ((key, names[key]) for key in ("accel", "torch"))
     return frozenset(key for key, name in asked if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))

@@ -1,4 +1,4 @@
-"""Patterns such as `$x.cuda($$args)` and how they match LibCST expressions.
+"""Compile patterns such as `$x.cuda($$args)` and match them with LibCST expressions.
 
 `$x` is one expression, `$$args` the rest of an argument list with its white space, comments and trailing comma.
 """
@@ -26,12 +26,12 @@ Span = tuple[int, int]
 
 
 class PatternError(ValueError):
-    """A pattern or template that cannot be parsed, or a template with a capture that its pattern does not bind."""
+    """A pattern or template cannot be parsed, or a template has a capture that its pattern does not bind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled `match`. `captures` are the names it binds."""
+    """A compiled `match` of a rule; `captures` are the names that it binds."""
 
     text: str
     node: cst.BaseExpression
@@ -40,7 +40,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Captured spans (absolute byte offsets) and their texts; `span` is the whole match."""
+    """The captures of a match: their byte spans in the file, their texts and nodes; `span` is the whole match."""
 
     span: Span
     spans: Mapping[str, Span]
@@ -50,7 +50,10 @@ class Match:
 
 @cache
 def compile_pattern(text: str) -> Pattern:
-    """Raises PatternError where `text` is no expression."""
+    """Parse a pattern.
+
+    Raises PatternError if `text` is not an expression.
+    """
     source = CAPTURE.sub(lambda m: (f"*{MANY}" if m.group().startswith("$$") else ONE) + m.group(1), text)
     try:
         node = cst.parse_expression(source)
@@ -60,7 +63,10 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def check_template(pattern: Pattern, template: str) -> None:
-    """Raises PatternError where the template has a capture that the pattern does not bind."""
+    """Check that a template is an expression and has only captures that the pattern binds.
+
+    Raises PatternError otherwise.
+    """
     unbound = sorted(set(CAPTURE.findall(template)) - pattern.captures)
     if unbound:
         raise PatternError(f"`{template}` uses ${unbound[0]}, which `{pattern.text}` does not bind")
@@ -69,7 +75,7 @@ def check_template(pattern: Pattern, template: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What `$$args` stands for: the last arguments of a call."""
+    """The arguments that `$$args` stands for: the last ones of a call."""
 
     call: cst.Call
     args: tuple[cst.Arg, ...]
@@ -80,10 +86,16 @@ class Rest:
 
 @dataclass(slots=True)
 class Matcher:
+    """Matches syntax trees of patterns with those of code.
+
+    `resolve` returns the qualified name of a dotted chain, `found` collects the captures.
+    """
+
     resolve: Resolve
     found: dict[str, Any]
 
     def node(self, pattern: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Return whether a node of the pattern matches a node of the code."""
         if isinstance(pattern, cst.Name) and pattern.value.startswith(ONE):
             return self.bind(pattern.value[len(ONE) :], node)
         chain = dotted(pattern)
@@ -101,6 +113,7 @@ class Matcher:
         )
 
     def field(self, pattern: Any, node: Any) -> bool:
+        """Return whether a field of a pattern's node matches that of the code; layout is ignored."""
         if isinstance(pattern, cst.CSTNode):
             return isinstance(node, cst.CSTNode) and (isinstance(pattern, _SPACE) or self.node(pattern, node))
         if isinstance(pattern, (list, tuple)):
@@ -108,10 +121,12 @@ class Matcher:
         return isinstance(pattern, cst.MaybeSentinel) or pattern == node
 
     def bind(self, name: str, node: cst.CSTNode) -> bool:
+        """Capture a node under `name`; a capture that occurs twice must stand for the same text."""
         known = self.found.setdefault(name, node)
-        return known is node or _bare(known) == _bare(node)
+        return known is node or _without_space(known) == _without_space(node)
 
     def arguments(self, pattern: cst.Call, node: cst.Call) -> bool:
+        """Return whether the arguments of two calls match, keywords in any order."""
         left = list(node.args)
         rest: str | None = None
         for want in pattern.args:
@@ -122,11 +137,13 @@ class Matcher:
         if rest is None:
             return not left
         if left and list(node.args[-len(left) :]) != left:
-            return False  # what remains is not one run at the end: its text cannot be carried in one piece
+            # the remaining arguments are not contiguous at the end, so `$$args` cannot be copied as one piece of text
+            return False
         self.found[rest] = Rest(node, tuple(left))
         return True
 
     def argument(self, want: cst.Arg, left: list[cst.Arg]) -> bool:
+        """Match one argument of the pattern, and remove its counterpart from `left`."""
         if any(a.star for a in left[:1]) or (want.keyword and any(a.star for a in left)):
             return False
         keyword = want.keyword.value if want.keyword else None
@@ -145,11 +162,12 @@ _TRIVIA = {"lpar", "rpar", "comma", "semicolon", "leading_lines", "star"}
 _SPACE = (cst.BaseParenthesizableWhitespace, cst.Comma, cst.Dot, cst.AssignEqual, cst.Colon)
 
 
-def _bare(node: cst.CSTNode) -> str:
+def _without_space(node: cst.CSTNode) -> str:
     return re.sub(r"\s+", "", cst.Module([]).code_for_node(node))
 
 
 def dotted(node: cst.CSTNode) -> str | None:
+    """Return the dotted chain of a LibCST node, `getattr(a, "b")` counting as `a.b`, or None if it is not one."""
     parts: list[str] = []
     while True:
         if isinstance(node, cst.Attribute):
@@ -172,7 +190,7 @@ def _getattr_name(node: cst.Call) -> str | None:
 
 
 def admits(match: Match, where: Mapping[str, str]) -> bool:
-    """Whether each restricted capture is what `where` wants it to be."""
+    """Return whether each restricted capture is of the kind that `where` demands."""
     return all(name in match.nodes and _KINDS[kind](match.nodes[name]) for name, kind in where.items())
 
 

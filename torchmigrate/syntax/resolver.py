@@ -1,4 +1,4 @@
-"""Qualified names: what a dotted chain means in a scope."""
+"""Resolve dotted chains in a scope to qualified names."""
 
 from __future__ import annotations
 
@@ -12,25 +12,32 @@ Reexport = Callable[[int, str, str], str | None]
 
 
 class Resolver:
-    """Turns names into qualified names, e.g. `th.cuda.amp` -> `torch.cuda.amp`."""
+    """Resolves names to qualified names, for example `th.cuda.amp` to `torch.cuda.amp`.
+
+    `reexport` receives the level, module and name of a from-import, and returns the qualified torch name that the
+    project's own module re-exports under that name, or None.
+    """
 
     def __init__(self, reexport: Reexport | None = None) -> None:
         self._reexport = reexport or (lambda level, module, name: None)
-        self._known: dict[int, tuple[Bindings, str | None]] = {}  # by id, of lists that are kept alive here
+        # by id of the list of bindings, which the tuple keeps alive
+        self._known: dict[int, tuple[Bindings, str | None]] = {}
         self._active: set[int] = set()
 
     def resolve(self, node: ast.AST, scope: Scope) -> str | None:
-        """The qualified name of a dotted chain, or None where it is not certain."""
+        """Return the qualified name of a dotted chain, or None if it is not certain."""
         chain = chain_of(node)
         return self.dotted(chain, scope) if chain else None
 
     def dotted(self, chain: str, scope: Scope) -> str | None:
-        place = _place(chain, scope)
+        """Return the qualified name of a dotted chain given as text, or None if it is not certain."""
+        place = _find_bindings(chain, scope)
         rest = place[2] if place else chain.partition(".")[2]
-        base = self._meaning(*place[:2]) if place else self._starred(chain.partition(".")[0], scope)
+        base = self._meaning(*place[:2]) if place else self._from_star_import(chain.partition(".")[0], scope)
         return canonical(f"{base}.{rest}" if rest else base) if base else None
 
-    def _starred(self, name: str, scope: Scope) -> str | None:
+    def _from_star_import(self, name: str, scope: Scope) -> str | None:
+        """Return the meaning of a name that may come from a star import of the module."""
         for level, module in scope.root().stars if name not in OWN else ():
             known = f"torch.{name}" if module == "torch" else self._reexport(level, module, name)
             if known:
@@ -38,35 +45,39 @@ class Resolver:
         return None
 
     def _meaning(self, bindings: Bindings, scope: Scope) -> str | None:
-        """What a name stands for. A loop, as names may stand for each other a thousand times."""
+        """Return the qualified name that all bindings of a name agree on, or None.
+
+        This is a loop and no recursion, as chains of aliases may be thousands long.
+        """
         if id(bindings) in self._active:
-            return None  # it is made of itself
+            return None  # the name is defined by itself
         todo = [(bindings, scope)]
         while todo:
             top, home = todo[-1]
             if id(top) in self._known:
                 todo.pop()
             elif id(top) in self._active:
-                self._known[id(top)] = top, self._agreed(top, home)
+                self._known[id(top)] = top, self._common_meaning(top, home)
                 self._active.discard(id(top))
-            elif (needed := _needed(top, home)) is None:
+            elif (dependencies := _dependencies(top, home)) is None:
                 self._known[id(top)] = top, None
             else:
                 self._active.add(id(top))
-                todo += (n for n in needed if id(n[0]) not in self._active)
+                todo += (n for n in dependencies if id(n[0]) not in self._active)
         return self._known[id(bindings)][1]
 
-    def _agreed(self, bindings: list[Binding], scope: Scope) -> str | None:
-        """The one thing that all bindings agree on; fallbacks such as `autocast = None` make it uncertain."""
+    def _common_meaning(self, bindings: list[Binding], scope: Scope) -> str | None:
+        """Return the one meaning that all bindings share; a fallback such as `autocast = None` makes it None."""
         found: str | None = None
         for binding in bindings:
-            meaning = self._binding(binding, scope)
+            meaning = self._meaning_of_binding(binding, scope)
             if meaning is None or meaning != (found or meaning):
                 return None
             found = meaning
         return found
 
-    def _binding(self, binding: Binding, scope: Scope) -> str | None:
+    def _meaning_of_binding(self, binding: Binding, scope: Scope) -> str | None:
+        """Return the qualified name that one binding stands for, or None."""
         if binding.local:
             return self._reexport(*binding.local) or binding.qualified
         if binding.qualified or binding.value is None:
@@ -75,8 +86,11 @@ class Resolver:
         return meaning if meaning and (meaning == "torch" or meaning.startswith("torch.")) else None
 
 
-def _place(chain: str, scope: Scope) -> tuple[Bindings, Scope, str] | None:
-    """The bindings of a chain's first name (of the attribute after `self`), their scope, and the rest of the chain."""
+def _find_bindings(chain: str, scope: Scope) -> tuple[Bindings, Scope, str] | None:
+    """Return the bindings of a chain's first name, their scope, and the rest of the chain.
+
+    For `self.x.y`, these are the bindings of the attribute `x` in the class.
+    """
     head, _, rest = chain.partition(".")
     if head in OWN and rest:
         owner = scope.enclosing_class()
@@ -86,8 +100,11 @@ def _place(chain: str, scope: Scope) -> tuple[Bindings, Scope, str] | None:
     return (found[1], found[0], rest) if found else None
 
 
-def _needed(bindings: Bindings, scope: Scope) -> list[tuple[Bindings, Scope]] | None:
-    """The names that those of a name stand for; None where one of them is no name: then nothing is certain."""
+def _dependencies(bindings: Bindings, scope: Scope) -> list[tuple[Bindings, Scope]] | None:
+    """Return the bindings that must be resolved first, those of the names that are assigned.
+
+    The result is None if one of the values is not a dotted chain, as nothing is certain then.
+    """
     found: list[tuple[Bindings, Scope]] = []
     for binding in bindings:
         if binding.local or binding.qualified:
@@ -95,13 +112,13 @@ def _needed(bindings: Bindings, scope: Scope) -> list[tuple[Bindings, Scope]] | 
         chain = chain_of(binding.value) if binding.value is not None else None
         if chain is None:
             return None
-        if place := _place(chain, scope):
+        if place := _find_bindings(chain, scope):
             found.append(place[:2])
     return found
 
 
 def chain_of(node: ast.AST) -> str | None:
-    """`a.b.c` of a Name/Attribute chain; `getattr(a, "b")` counts as `a.b`."""
+    """Return `a.b.c` for a chain of names and attributes, `getattr(a, "b")` counting as `a.b`, or None."""
     parts: list[str] = []
     while True:
         if isinstance(node, ast.Attribute):
@@ -119,6 +136,7 @@ def chain_of(node: ast.AST) -> str | None:
 
 
 def literal_getattr(call: ast.Call) -> str | None:
+    """Return the attribute's name if a call is `getattr(x, "name")` without a default."""
     match call:
         case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(str(name))], keywords=[]):
             return name

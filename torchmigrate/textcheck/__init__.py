@@ -1,1 +1,1 @@
-"""Rules about files that are not Python."""
+"""Check files that are not Python with text rules; these files are never rewritten."""

@@ -1,4 +1,4 @@
-"""What the rules about files that are not Python find in one of them. Never a rewrite."""
+"""Find the places in one text file that a text rule reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchmigrate.source.text_file import LONGEST, Line, TextFile, decode
 from torchmigrate.torch_api.libraries import VARIABLES, of_library
 
 _LISTED = 5
-LARGEST = 1_000_000  # bytes that are read of a file beside
+LARGEST = 1_000_000  # bytes to read of another file in the directory
 
 Occurrence = tuple[int, int, "re.Match[str] | None"]  # start and end in characters
 
@@ -28,57 +28,60 @@ def _regex(text: str) -> re.Pattern[str]:
 
 
 @cache
-def _names(globs: tuple[str, ...]) -> Names:
+def _globs(globs: tuple[str, ...]) -> Names:
     return Names(globs)
 
 
 @cache
-def _any(literals: tuple[str, ...]) -> re.Pattern[str]:
+def _any_literal(literals: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, literals)))
 
 
-def of_rule(rule: Rule, path: str, file: TextFile, hidden: Suppressions) -> list[Finding]:
-    lines = _lines(rule, path, file)
+def findings_of_rule(rule: Rule, path: str, file: TextFile, hidden: Suppressions) -> list[Finding]:
+    """Return the findings of one rule in a file; `path` is slash-separated."""
+    lines = _lines_to_check(rule, path, file)
     found: list[Finding] = []
     for pattern in rule.patterns:
-        if pattern.files and not _names(pattern.files).match(path):
+        if pattern.files and not _globs(pattern.files).match(path):
             continue
         choice = pattern.alternative and _regex(pattern.alternative)
         if choice and choice.search(file.code):
             continue
-        own = list(_of_pattern(rule, pattern, file, hidden, lines))
-        if not (own and choice and pattern.siblings and any(choice.search(code) for code in _beside(rule, path))):
+        own = list(_findings_of_pattern(rule, pattern, file, hidden, lines))
+        if not (
+            own and choice and pattern.siblings and any(choice.search(code) for code in _sibling_texts(rule, path))
+        ):
             found += own
-    others = tuple({glob for where in _wheres(rule, path) for glob in where.beside})
-    return [] if found and others and any(map(_names(others).match, _siblings(path))) else found
+    others = tuple({glob for where in _matching_wheres(rule, path) for glob in where.beside})
+    return [] if found and others and any(map(_globs(others).match, _siblings(path))) else found
 
 
 def _siblings(path: str) -> list[str]:
     return sorted(other.as_posix() for other in Path(path).parent.glob("*") if other.as_posix() != path)
 
 
-def _beside(rule: Rule, path: str) -> Iterator[str]:
-    """What the other files of the directory say that the rule reads."""
+def _sibling_texts(rule: Rule, path: str) -> Iterator[str]:
+    """Yield the text, without comments, of the other files in the directory that the rule reads."""
     for other in map(Path, _siblings(path)):
-        if _names(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
+        if _globs(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
             yield TextFile(other.name, decode(file_io.read(other, LARGEST)) or "").code
 
 
-def _wheres(rule: Rule, path: str) -> list[Where]:
-    return [w for w in rule.where if _names(w.files).match(path) and not _names(w.but).match(path)]
+def _matching_wheres(rule: Rule, path: str) -> list[Where]:
+    return [w for w in rule.where if _globs(w.files).match(path) and not _globs(w.but).match(path)]
 
 
-def _lines(rule: Rule, path: str, file: TextFile) -> list[Line]:
-    """Those that the rule looks at."""
-    wheres = _wheres(rule, path)
+def _lines_to_check(rule: Rule, path: str, file: TextFile) -> list[Line]:
+    """Return the lines to which the rule applies."""
+    wheres = _matching_wheres(rule, path)
     lines = [line for line in file.lines if len(line.text) <= LONGEST]
     if rule.literals:
-        worth = _any(rule.literals)
+        worth = _any_literal(rule.literals)
         lines = [line for line in lines if worth.search(line.text)]
-    return [line for line in lines if any(_looked_at(line, where, file) for where in wheres)]
+    return [line for line in lines if any(_is_checked(line, where, file) for where in wheres)]
 
 
-def _looked_at(line: Line, where: Where, file: TextFile) -> bool:
+def _is_checked(line: Line, where: Where, file: TextFile) -> bool:
     if where.under and not _regex(where.under).search(file.tables.get(line.start, "")):
         return False
     if where.unless and _regex(where.unless).search(line.text):
@@ -86,25 +89,25 @@ def _looked_at(line: Line, where: Where, file: TextFile) -> bool:
     return not where.line or _regex(where.line).search(line.text) is not None
 
 
-def _of_pattern(
+def _findings_of_pattern(
     rule: Rule, pattern: TextPattern, file: TextFile, hidden: Suppressions, lines: Sequence[Line]
 ) -> Iterator[Finding]:
-    """One finding for all lines that say the same."""
+    """Yield one finding for all lines with the same replacement, and one for each suppressed line."""
     alike: dict[str, list[Finding]] = {}
     for start, end, match in _occurrences(pattern, file, lines):
         groups = (match.groupdict("") if match else {}) | {"match": file.text[start:end]}
-        instead = _instead(groups)
+        instead = _replacement(groups)
         if instead is None:
             continue
         message = pattern.message.format(**groups, instead=instead)
-        finding = _finding(rule, file, start, end, message)
+        finding = _make_finding(rule, file, start, end, message)
         if hidden.status(rule.id, finding.line):
             yield finding.with_status(Status.SUPPRESSED)
         else:
             alike.setdefault(instead, []).append(finding)
     for first, *more in alike.values():
         others = list(dict.fromkeys(f.line for f in more if f.line != first.line))
-        yield replace(first, message=first.message + _also(others)) if others else first
+        yield replace(first, message=first.message + _also_on_lines(others)) if others else first
 
 
 def _occurrences(pattern: TextPattern, file: TextFile, lines: Sequence[Line]) -> Iterator[Occurrence]:
@@ -119,14 +122,17 @@ def _occurrences(pattern: TextPattern, file: TextFile, lines: Sequence[Line]) ->
                 yield line.start + start, line.start + end, match
 
 
-def _instead(groups: Mapping[str, str]) -> str | None:
-    """What the tables say of a `library` or `variable`; None where they say nothing. Empty where none is named."""
+def _replacement(groups: Mapping[str, str]) -> str | None:
+    """Return what to use in place of the captured `library` or `variable`, or "" if neither group was captured.
+
+    The result is None if the name is not known, so that there is nothing to report.
+    """
     if name := groups.get("library"):
         return of_library(name)
     return VARIABLES.get(name) if (name := groups.get("variable")) else ""
 
 
-def _finding(rule: Rule, file: TextFile, start: int, end: int, message: str) -> Finding:
+def _make_finding(rule: Rule, file: TextFile, start: int, end: int, message: str) -> Finding:
     (line, column), (end_line, end_column) = file.position(start), file.position(end)
     offsets = len(file.text[:start].encode()), len(file.text[:end].encode())
     see = rule.see[0] if rule.see else ""
@@ -134,7 +140,8 @@ def _finding(rule: Rule, file: TextFile, start: int, end: int, message: str) -> 
     return replace(found, line=line, column=column, end_line=end_line, end_column=end_column)
 
 
-def _also(lines: Sequence[int]) -> str:
+def _also_on_lines(lines: Sequence[int]) -> str:
+    """Return the end of a message that names the other lines."""
     if not lines:
         return ""
     if len(lines) == 1:
@@ -145,8 +152,10 @@ def _also(lines: Sequence[int]) -> str:
     return f" (also on lines {', '.join(shown)} and {last})"
 
 
-def idle(file: TextFile, hidden: Suppressions, known: Collection[str], active: Collection[str]) -> Iterator[Finding]:
-    """Suppressions that name no rule or suppress nothing."""
+def unused_suppressions(
+    file: TextFile, hidden: Suppressions, known: Collection[str], active: Collection[str]
+) -> Iterator[Finding]:
+    """Yield a finding for each suppression that names no rule or suppresses nothing."""
     texts = file.text.split("\n")
     for number, name, why in hidden.unused(known, active):
         what = f"`ignore[{name}]`: {why}" if name else why

@@ -1,4 +1,4 @@
-"""Rules about files that are not Python: which of them they read. What they find there: text_findings.py."""
+"""Run text rules: which files that are not Python they read, and shell lines in notebooks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.source.encoding import UTF16
 from torchmigrate.source.notebook import Cell, Notebook
 
-LIMIT = 1_000_000  # bytes: what is larger is data
-_SECONDS = 10.0  # of processor time: a user's regular expression may take for ever
+LIMIT = 1_000_000  # bytes of a file: a larger one is data
+_SECONDS = 10.0  # of processor time per file: a user's regular expression may never end
 _SKIP_FILE = "# torchmigrate: skip-file"
 
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """A rule and what tells quickly whether it has work in a file."""
+    """A text rule with its prefilter."""
 
     rule: Rule
     names: Names
     literals: tuple[bytes, ...]
 
     def has_work(self, path: str, raw: bytes) -> bool:
+        """Return whether the rule may have findings in a file, by its name and the prefilter literals."""
         if not self.names.match(path):
             return False
         return not self.literals or raw.startswith(UTF16) or any(literal in raw for literal in self.literals)
@@ -38,27 +39,33 @@ class TextRule:
 
 @dataclass(frozen=True)
 class TextRules:
-    """Those of a run; `known` and `active` name rules and packs as suppressions do."""
+    """The text rules of a run.
+
+    `known` and `active` are names of rules and packs as suppressions use them: all that exist, and those of this run.
+    """
 
     rules: Sequence[TextRule]
     known: Collection[str]
     active: Collection[str]
-    wanted: Names  # by the rules of this run
-    readable: Names  # by all rules: what such a file is, whatever the run selects
+    wanted: Names  # files that the rules of this run read
+    readable: Names  # files that some rule reads, selected or not
 
     def concerns_notebook(self, path: str, raw: bytes) -> bool:
-        """Whether one may hold shell lines that a rule has something to say of."""
+        """Return whether a notebook may contain shell lines on which a rule has findings."""
         return b"install" in raw and any(rule.has_work(path, raw) for rule in self.rules)
 
     def read(
         self, found: Iterable[DiscoveredFile], settings: Settings, texts: Mapping[str, bytes] | None = None
     ) -> tuple[list[FileResult], frozenset[str]]:
-        """Results of files that have something to say, and the paths of all that were read. What is no text or too
-        large is none of ours, unless it was named. `texts` stand in for what is on disk."""
+        """Return the results of files with something to report, and the paths of all files that were read.
+
+        Binary and large files are ignored silently unless the user named them. `texts` is the overlay: contents by path
+        that replace those on disk.
+        """
         results: list[FileResult] = []
         seen: set[str] = set()
         for item in found:
-            result = self._one(item, settings, (texts or {}).get(str(item.path)))
+            result = self._result(item, settings, (texts or {}).get(str(item.path)))
             if isinstance(result, (Skipped, Failed)):
                 if item.named or isinstance(result, Failed) or result.reason == _SKIP_FILE:
                     results.append(result)
@@ -67,7 +74,10 @@ class TextRules:
             results += [result] if result else []
         return results, frozenset(seen)
 
-    def _one(self, item: DiscoveredFile, settings: Settings, text: bytes | None) -> Unchanged | Skipped | Failed | None:
+    def _result(
+        self, item: DiscoveredFile, settings: Settings, text: bytes | None
+    ) -> Unchanged | Skipped | Failed | None:
+        """Return the result of one file, or None if it has no findings; `text` is its overlay."""
         try:
             raw = _first_bytes(item.path) if text is None else text
         except OSError as error:
@@ -81,7 +91,10 @@ class TextRules:
             return Failed(item.path, "a rule's regular expression takes too long here; it should repeat less")
 
     def inspect(self, path: Path, raw: bytes, ignored: Collection[str] = ()) -> Unchanged | Skipped | None:
-        """Findings of one file; None where there are none. `ignored` are names of rules and packs."""
+        """Return the findings of one file, or None if it has none.
+
+        `ignored` are names of rules and packs that are switched off for the file.
+        """
         name = path.as_posix()
         rules = [r.rule for r in self.rules if r.has_work(name, raw) and not {r.rule.id, r.rule.pack} & {*ignored}]
         if not rules and suppressions.MARK not in raw:
@@ -96,8 +109,8 @@ class TextRules:
         hidden = suppressions.find_in_text(file)
         if hidden.skip_file:
             return Skipped(path, _SKIP_FILE)
-        found = [f for rule in rules for f in matcher.of_rule(rule, name, file, hidden)]
-        found += matcher.idle(file, hidden, self.known, {*self.active} - {*ignored})
+        found = [f for rule in rules for f in matcher.findings_of_rule(rule, name, file, hidden)]
+        found += matcher.unused_suppressions(file, hidden, self.known, {*self.active} - {*ignored})
         return Unchanged(path, tuple(sorted(found, key=lambda f: (f.start, f.end, f.rule)))) if found else None
 
 
@@ -109,7 +122,7 @@ NONE = TextRules((), (), (), Names(()), Names(()))
 
 
 def text_rules(ruleset: Ruleset) -> TextRules:
-    """Those of the rules that are selected."""
+    """Return the text rules of a rule set."""
     rules = [r for r in ruleset.rules.values() if r.patterns]
     active = {name for r in ruleset.rules.values() for name in (r.id, r.pack)}
     wanted = {glob for rule in rules for glob in rule.globs()}
@@ -121,11 +134,14 @@ _SHELL = re.compile(r"%%(?:bash|sh|shell|system|sx|!|script +(?:ba|z)?sh)\b|%%!"
 _COMMENT = "suppression"
 
 
-def added(findings: Sequence[Finding], book: Notebook, texts: TextRules, path: Path) -> Iterator[Finding]:
-    """With what is found on shell lines. A comment is idle where neither Python nor the shell has a use for it."""
+def with_shell_findings(findings: Sequence[Finding], book: Notebook, texts: TextRules, path: Path) -> Iterator[Finding]:
+    """Yield the findings of a notebook, with those of text rules on its shell lines added.
+
+    An unused suppression is reported only if neither Python nor the shell has a use for it.
+    """
     cells = {cell.number: (cell.start, _shell_lines(cell)) for cell in book.cells if cell.masked}
-    cells |= {c.number: (0, _below(c.text)) for c in book.unread if c.magic and _SHELL.match(c.magic)}
-    found = [f for number, (start, text) in cells.items() for f in _in_cell(number, start, text, texts, path)]
+    cells |= {c.number: (0, _blank_first_line(c.text)) for c in book.unread if c.magic and _SHELL.match(c.magic)}
+    found = [f for number, (start, text) in cells.items() for f in _findings_in_cell(number, start, text, texts, path)]
     idle = {(f.cell, f.line) for f in found if f.rule == _COMMENT}
     mine = {(f.cell, f.line) for f in findings if f.rule == _COMMENT}
     for finding in findings:
@@ -134,20 +150,20 @@ def added(findings: Sequence[Finding], book: Notebook, texts: TextRules, path: P
     yield from (f for f in found if f.rule != _COMMENT or ((f.cell, f.line) not in mine and not _is_python(f, cells)))
 
 
-def _in_cell(number: int, start: int, text: bytes, texts: TextRules, path: Path) -> Iterator[Finding]:
+def _findings_in_cell(number: int, start: int, text: bytes, texts: TextRules, path: Path) -> Iterator[Finding]:
     found = texts.inspect(path, text)
     for finding in found.findings if isinstance(found, Unchanged) else ():
         yield replace(finding, cell=number, start=finding.start + start, end=finding.end + start)
 
 
 def _is_python(finding: Finding, cells: dict[int, tuple[int, bytes]]) -> bool:
-    """Whether a comment stands on a line of its own, where it is Python's as well."""
+    """Return whether a suppression stands on a line of its own, where it is a comment of Python as well."""
     assert finding.cell is not None
     return cells[finding.cell][1].split(b"\n")[finding.line - 1].lstrip().startswith(b"#")
 
 
 def _shell_lines(cell: Cell) -> bytes:
-    """A cell's lines that are IPython's, and comments; something in place of Python's."""
+    """Return the text of a cell in which lines of Python are blanked; magics and comments stay."""
     lines: list[bytes] = []
     at = cell.start
     for line in cell.text.encode().split(b"\n"):
@@ -158,7 +174,7 @@ def _shell_lines(cell: Cell) -> bytes:
     return b"\n".join(lines)
 
 
-def _below(text: str) -> bytes:
-    """Without the `%%` line."""
+def _blank_first_line(text: str) -> bytes:
+    """Return the text of a cell with its `%%` line blanked."""
     first, end, rest = text.encode().partition(b"\n")
     return b" " * len(first) + end + rest

@@ -1,1 +1,1 @@
-"""Git, through one hardened door."""
+"""Read and write git repositories without running programs that the repository names."""

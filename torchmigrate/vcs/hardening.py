@@ -1,11 +1,11 @@
-"""What keeps git from running programs that a repository names: settings that overrule the repository's own."""
+"""Settings that override a repository's own, so that git runs no program that the repository names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
-# No hook runs, no daemon is started, no object is fetched, no repository is found that merely lies in the tree.
+# Run no hook, start no daemon, fetch no object, and use no bare repository that lies in the tree.
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -18,10 +18,10 @@ _SETTINGS = {
     "safe.bareRepository": "explicit",
     "submodule.recurse": "false",
 }
-# Options of git itself, for each command; no lock is taken for what we ask.
+# Options for every git command. Queries need no lock.
 QUIET = ("--no-optional-locks", *(word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")))
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-# Of what a repository may set, that which names programs under a name of its own choice.
+# Settings that name programs and whose keys the repository can choose freely.
 _PROGRAMS = re.compile(
     r"filter\..*\.(?:clean|smudge|process|required)|gpg\.(?:.*\.)?program|gpg\.ssh\.defaultkeycommand"
 )
@@ -31,22 +31,26 @@ _DEFAULTS = {
     "gpg.x509.program": "gpgsm",
     "gpg.ssh.program": "ssh-keygen",
 }
-_OWN = ("local", "worktree")  # scopes of the repository; what it includes is of the scope that includes it
+# The repository controls these scopes. An included file has the scope of the file that includes it.
+_REPOSITORY_SCOPES = ("local", "worktree")
 
 
 def overridden(listing: bytes) -> dict[str, str]:
-    """Settings that take back the programs a repository names, from `git config --list --show-scope -z`: the user's
-    own value where there is one, else git's default."""
-    theirs: dict[str, str] = {}
-    own: set[str] = set()
+    """Return settings that undo the programs which a repository names.
+
+    `listing` is the output of `git config --list --show-scope -z`. Each value is the user's own if there is one, else
+    git's default.
+    """
+    user_values: dict[str, str] = {}
+    set_by_repository: set[str] = set()
     for scope, key, value in _entries(listing):
         if not _PROGRAMS.fullmatch(key):
             continue
-        if scope in _OWN:
-            own.add(key)
+        if scope in _REPOSITORY_SCOPES:
+            set_by_repository.add(key)
         else:
-            theirs[key] = value
-    return {key: theirs.get(key, _DEFAULTS.get(key, "")) for key in sorted(own)}
+            user_values[key] = value
+    return {key: user_values.get(key, _DEFAULTS.get(key, "")) for key in sorted(set_by_repository)}
 
 
 def _entries(listing: bytes) -> Iterator[tuple[str, str, str]]:
@@ -57,7 +61,10 @@ def _entries(listing: bytes) -> Iterator[tuple[str, str, str]]:
 
 
 def environment(variables: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """What to add to git's environment: settings whose keys the repository chose. `-c` would cut one that holds `=`."""
+    """Return the variables to add to git's environment, so that `settings` apply.
+
+    Environment variables are used for these keys, as `-c` would split a key that contains `=`.
+    """
     count = variables.get("GIT_CONFIG_COUNT", "")
     first = int(count) if count.isdecimal() else 0
     found = dict(_ENVIRONMENT)

@@ -1,5 +1,7 @@
-"""A git worktree for the copies: git answers in them, and nothing of the user's repository is touched but its list of
-worktrees, which ends as it was."""
+"""Add a git worktree for the copies that `verify` makes, so that git commands work in them.
+
+The user's repository is not touched but for its list of worktrees, which `remove` restores.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,20 @@ VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CO
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """`path` holds only a `.git` file, which a copy of the project may hold as well; `record` is git's own note of
-    it."""
+    """A worktree whose directory holds only a `.git` file; a copy of the project may hold the same file.
+
+    `record` is git's administrative directory for it, in the user's repository.
+    """
 
     path: Path
     record: Path
 
 
 def add(repository: Repository, path: Path) -> Worktree | None:
-    """A worktree at `path` on the current commit, without its files. None where git cannot: no commit yet,
-    read-only."""
+    """Add a worktree at `path` on the current commit, without checking out files.
+
+    The result is None if git cannot do so: there is no commit yet, or the repository is read-only.
+    """
     import git
 
     try:
@@ -41,7 +47,10 @@ def add(repository: Repository, path: Path) -> Worktree | None:
 
 
 def remove(worktree: Worktree) -> None:
-    """As `git worktree remove` does, and no `prune`, which would take other stale worktrees of the user's with it."""
+    """Remove a worktree.
+
+    `git worktree prune` is not used, as it would also remove other stale worktrees of the user's.
+    """
     shutil.rmtree(worktree.path, ignore_errors=True)
     shutil.rmtree(worktree.record, ignore_errors=True)
     with contextlib.suppress(OSError):

@@ -1,1 +1,1 @@
-"""Runs original and rewritten projects on real and simulated devices, and compares what they print and write."""
+"""Verification: run the original and the rewritten project on real and simulated devices, and compare the results."""

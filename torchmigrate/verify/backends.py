@@ -1,5 +1,4 @@
-"""What this machine has: real devices, a compiler; and how each backend can be had: as hardware, simulated, or not
-at all."""
+"""Find out how each backend is available on this machine: as hardware, simulated, or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _BUILD_SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler and the first line of what it says of itself."""
+    """A C++ compiler: its path and the first line of its `--version`."""
 
     path: str
     version: str
@@ -32,19 +31,25 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`native` is None where the C++ tier can run, else why it cannot. `drivers`: which tools of which vendor are
-    on PATH, and what they say of their version."""
+    """The interpreter, compiler and drivers of this machine.
+
+    `native`: why the C++ tier of the simulated devices cannot run, None if it can. `drivers`: version of each vendor's
+    tool on PATH, by backend. `library`: path of the built simulated device.
+    """
 
     interpreter: Interpreter
     compiler: Compiler | None
     native: str | None
     drivers: Mapping[str, str]
-    library: str = ""  # the built simulated device
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a backend can be had. `skip` says why it cannot, with advice."""
+    """How a backend is run: on hardware, simulated, or on the CPU.
+
+    `skip`: why it cannot be run, with advice; None if it can.
+    """
 
     backend: str
     evidence: Evidence
@@ -53,24 +58,24 @@ class Way:
 
 
 def machine(interpreter: Interpreter, tier: str = "native") -> Machine:
-    """Looks at PATH; builds nothing. `tier` "python" rules the C++ one out."""
+    """Describe this machine without building anything; `tier` "python" rules out the C++ tier."""
     found = compiler()
     return Machine(
-        interpreter, found, "--tier python" if tier == "python" else _no_native(interpreter, found), drivers()
+        interpreter, found, "--tier python" if tier == "python" else _why_no_native(interpreter, found), drivers()
     )
 
 
 def compiler() -> Compiler | None:
-    """What simulated/build.py would take."""
+    """Return the compiler that simulated/build.py would use, or None."""
     try:
         path = device.compiler()
     except device.BuildError:
         return None
-    return Compiler(path, _said(path, "--version"))
+    return Compiler(path, _first_line(path, "--version"))
 
 
-def _said(*command: str) -> str:
-    """The first line that says anything."""
+def _first_line(*command: str) -> str:
+    """Run a command and return the first non-blank line of its output, "" if it fails to start."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
@@ -81,7 +86,7 @@ def _said(*command: str) -> str:
 
 
 def drivers() -> dict[str, str]:
-    """{"cuda": "driver 570.86 (nvidia-smi)"} of the vendors' tools that are on PATH."""
+    """Return the version of each vendor tool on PATH, e.g. {"cuda": "driver 570.86 (nvidia-smi)"}."""
     found = {backend: path for backend, tool in TOOLS.items() if (path := shutil.which(tool))}
     return {backend: _driver(path) for backend, path in found.items()}
 
@@ -89,10 +94,10 @@ def drivers() -> dict[str, str]:
 def _driver(path: str) -> str:
     name = os.path.basename(path)
     asked = ["--query-gpu=driver_version", "--format=csv,noheader"] if name == "nvidia-smi" else ["--version"]
-    return f"{_said(path, *asked) or 'says nothing'} ({name})"
+    return f"{_first_line(path, *asked) or 'says nothing'} ({name})"
 
 
-def _no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
+def _why_no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
     if interpreter.torch is None:
         return interpreter.error or "no torch"
     if found is None:
@@ -106,8 +111,10 @@ def _no_native(interpreter: Interpreter, found: Compiler | None) -> str | None:
 
 
 def build(machine: Machine) -> Machine:
-    """Have the simulated device built for this torch, if the cache has none. On failure the machine without the
-    C++ tier."""
+    """Build the simulated device for this torch if the cache has none.
+
+    On failure, return a machine without the C++ tier.
+    """
     if machine.native is not None:
         return machine
     command = [machine.interpreter.executable, os.fspath(BUILD)]
@@ -117,27 +124,33 @@ def build(machine: Machine) -> Machine:
         return replace(machine, native=f"building the simulated device took more than {_BUILD_SECONDS} s")
     if done.returncode == 0:
         return replace(machine, library=done.stdout.strip())
-    said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-    return replace(machine, native=f"the simulated device could not be built: {said[-1]}")
+    errors = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    return replace(machine, native=f"the simulated device could not be built: {errors[-1]}")
 
 
 def way(machine: Machine, backend: str) -> Way:
-    """Hardware if it is really here, else simulated in C++; else npu alone, simulated in Python."""
+    """Choose how to run a backend: on hardware if present, else simulated.
+
+    The C++ tier simulates every backend; without it, only npu can be simulated, in Python.
+    """
     if backend == "cpu":
         return Way("cpu", "cpu")
     found = machine.interpreter.devices.get(backend)
     if found and found.error is None:
         return Way(backend, "hardware")
     if machine.native is None:
-        skip = _cannot(machine.interpreter, backend)
+        skip = _why_not_simulated(machine.interpreter, backend)
         return Way(backend, "simulated", skip=skip)
     if backend == "npu":
         return Way("npu", "simulated", "python")
     return Way(backend, "simulated", skip=f"only the C++ tier can simulate {backend} ({machine.native})")
 
 
-def _cannot(interpreter: Interpreter, backend: str) -> str | None:
-    """torch cannot be two builds at once."""
+def _why_not_simulated(interpreter: Interpreter, backend: str) -> str | None:
+    """Return why this build of torch cannot simulate the backend, or None.
+
+    A CUDA or ROCm build of torch has its own `cuda` backend, which leaves no room for a simulated one.
+    """
     built = next((name for name in having("cuda") if name in interpreter.build), None)
     if backend == "cuda" and built:
         return f"this torch is built for {built}, of which no device is here; a CPU build of torch can simulate one"
@@ -145,20 +158,20 @@ def _cannot(interpreter: Interpreter, backend: str) -> str | None:
 
 
 def advice(machine: Machine) -> list[str]:
-    """A line for each thing that is missing and can be had."""
-    said = []
+    """Return a line of advice for each component that is missing and can be installed."""
+    lines = []
     if machine.interpreter.torch is None:
-        said.append("torch: pip install 'torchmigrate[verify]', or name the project's own Python with --python")
+        lines.append("torch: pip install 'torchmigrate[verify]', or name the project's own Python with --python")
     if machine.compiler is None:
-        said.append("compiler: install g++ or clang++ to simulate cuda, mps, xpu and mtia too")
+        lines.append("compiler: install g++ or clang++ to simulate cuda, mps, xpu and mtia too")
     elif machine.interpreter.torch and machine.native:
-        said.append(f"simulated devices: {machine.native}")
+        lines.append(f"simulated devices: {machine.native}")
     for name, found in machine.interpreter.devices.items():
         if found.error:
-            said.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
+            lines.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
     for name, driver in machine.drivers.items():
         if machine.interpreter.torch and name not in machine.interpreter.build and name in having("build"):
-            said.append(
+            lines.append(
                 f"{name}: there is a driver ({driver}), but this torch is not built for it: install the {name} build"
             )
-    return said
+    return lines

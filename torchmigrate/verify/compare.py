@@ -1,4 +1,4 @@
-"""The numbers in a program's output, line by line: what to compare, and what only looks like a number."""
+"""Compare the outputs and written files of two runs: which numbers count, and which differ."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torchmigrate.torch_api.backends import EXTENSION, having
 from torchmigrate.verify.sandbox import LARGE
 
 DEVICES = "|".join((*having("helper"), EXTENSION, "cpu", "gpu"))
-# In this order: what holds digits and is no quantity (devices, dates, times of day, versions and addresses,
-# hexadecimal), a number, a name. Whichever begins first is taken whole.
+# Alternatives in this order: text with digits that is no quantity (devices, dates, times of day, versions and
+# addresses, hexadecimal), a number, a name. The leftmost match is taken whole.
 _TOKEN = re.compile(
     rf"(?P<device>\b(?:{DEVICES})\b(?::\d+)?)"
     r"|\b(?:rank|pid):\d+"
@@ -37,7 +37,7 @@ _UNIT_AHEAD = re.compile(r"\b(?:time|elapsed|took|duration|seconds|secs|eta|spee
 
 
 class Kind(Enum):
-    """What a number says. Times never agree; bytes are the backend's own."""
+    """The quantity that a number measures. Times are never compared; bytes only between runs on the same backend."""
 
     VALUE = "value"
     TIME = "time"
@@ -46,7 +46,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """As printed, and the float that it stands for."""
+    """A number as printed, and its value."""
 
     text: str
     value: float
@@ -54,7 +54,7 @@ class Number:
 
     @property
     def unit(self) -> float:
-        """One in the last place that was printed; 0 for a whole number, which is not rounded."""
+        """One unit in the last printed place; 0 for a whole number, which is not rounded."""
         found = re.match(r"[+-]?[\d,]*\.?(\d*)(?:[eE]([+-]?\d+))?$", self.text)
         if found is None or not ("." in self.text or found[2]):
             return 0.0
@@ -63,7 +63,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that holds numbers. `number` from 1; `shape` is its text with `#` for each of them and `@` for devices."""
+    """A line of output that holds numbers.
+
+    `number`: from 1. `shape`: the text with `#` for each number and `@` for each device.
+    """
 
     number: int
     text: str
@@ -72,46 +75,55 @@ class Line:
 
 
 def lines(output: str) -> list[Line]:
-    """Those lines of an output that hold numbers. A line that was overwritten (\\r) is what it was last."""
-    found = (_line(at, text) for at, text in enumerate(output.split("\n"), 1))
+    """Return the lines of an output that hold numbers.
+
+    Of a line that was overwritten with carriage returns, only the last text counts.
+    """
+    found = (_parse_line(at, text) for at, text in enumerate(output.split("\n"), 1))
     return [line for line in found if line.numbers]
 
 
-def _line(at: int, text: str) -> Line:
+def _parse_line(at: int, text: str) -> Line:
     text = text.rstrip("\r").rpartition("\r")[2]
     numbers: list[Number] = []
     return Line(at, text, shape(text, numbers), tuple(numbers))
 
 
 def shape(text: str, numbers: list[Number] | None = None) -> str:
-    """The text with `#` for each number, which is added to `numbers`, `@` for each device and `_` for other digits."""
+    """Return the text with `#` for each number, `@` for each device and `_` for other digits.
 
-    def told(found: re.Match[str]) -> str:
+    `numbers`, if given, is extended with the numbers found.
+    """
+
+    def replace_token(found: re.Match[str]) -> str:
         if found["device"]:
             return "@"
         if not found["number"]:
             return re.sub(r"\d", "_", found[0])
         if numbers is not None:
             value = float(found[0].replace(",", ""))
-            numbers.append(Number(found[0], value, _kind(text, found.start(), found.end())))
+            numbers.append(Number(found[0], value, _kind_of(text, found.start(), found.end())))
         return "#"
 
-    return " ".join(_TOKEN.sub(told, text).split())
+    return " ".join(_TOKEN.sub(replace_token, text).split())
 
 
-def _kind(text: str, start: int, end: int) -> Kind:
+def _kind_of(text: str, start: int, end: int) -> Kind:
     if _TIME.match(text, end) or _UNIT_AHEAD.search(text[max(0, start - 24) : start]):
         return Kind.TIME
     return Kind.BYTES if _BYTES.match(text, end) else Kind.VALUE
 
 
-# What the simulator fills fresh memory with, read as the types whose value is not met by chance.
+# The simulator fills fresh memory with 0x7F bytes; these are the values they give in the types where such a value is no
+# coincidence.
 _POISON = (3.3961513649220713e38, 0x7F7F7F7F, 0x7F7F7F7F7F7F7F7F, 1.3824172084878715e306)
 
 
 def is_poison(number: Number) -> bool:
-    """Memory of a simulated device that nothing has written. At least four digits must say so: the largest float32,
-    3.4028e38, is a common mask, and 3.4e38 could be either."""
+    """Return whether a number shows memory of a simulated device that nothing has written.
+
+    At least four digits must match: the largest float32, 3.4028e38, is a common mask, and 3.4e38 could be either.
+    """
     digits = len(re.sub(r"[eE].*|\D", "", number.text).strip("0"))
     return digits >= 4 and any(_rounds_to(number.value, poison, digits) for poison in _POISON)
 
@@ -127,7 +139,10 @@ _QUOTED = 72  # characters of a line in a report
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where two outputs part. `line` is of the run's output, else of the reference's; from 1."""
+    """The first place where two outputs differ.
+
+    `line`: from 1, of the run's output, or of the reference's if the run's has ended.
+    """
 
     line: int
     what: str
@@ -138,12 +153,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The original's lines with numbers. `counts[i][j]` says whether number j of line i is the same in both of its
-    runs."""
+    """The original's lines with numbers, and which of those numbers are compared.
+
+    `counts[i][j]`: whether number j of line i is the same in both runs of the original.
+    """
 
     lines: tuple[Line, ...]
     counts: tuple[tuple[bool, ...], ...]
-    cut: int | None = None  # the line from which the two runs have not even the same form
+    cut: int | None = None  # the first line at which the two runs differ in form
 
     @property
     def numbers(self) -> int:
@@ -155,8 +172,11 @@ class Reference:
 
 
 def reference(first: Sequence[Line], second: Sequence[Line]) -> Reference:
-    """From two runs of the original. A number counts if it is no time, is the same in both, and, over all lines of
-    that shape, so is every other at its place."""
+    """Build the reference from two runs of the original.
+
+    A number counts if it is not a time, is the same in both runs, and so are the numbers at its place in all other
+    lines of the same shape.
+    """
     same = next(
         (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a.shape != b.shape),
         min(len(first), len(second)),
@@ -175,22 +195,28 @@ def reference(first: Sequence[Line], second: Sequence[Line]) -> Reference:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """`relative` 0 asks for equality. `same_backend`: also bytes of memory are compared. `steps`: only so many
-    lines."""
+    """How far numbers may differ.
+
+    `relative`: 0 asks for equality. `same_backend`: bytes of memory are compared too. `steps`: compare only the first
+    so many lines with numbers that count; None compares all.
+    """
 
     relative: float
     same_backend: bool
     steps: int | None = None
 
     def agree(self, expected: Number, found: Number) -> bool:
-        """Within the tolerance; NaN agrees with NaN. Near zero, where nothing is relative, a thousandth of it."""
+        """Return whether two numbers agree within the tolerance; NaN agrees with NaN.
+
+        Below 1e-3 the difference is measured against 1e-3, since a relative difference near zero says nothing.
+        """
         if self.relative == 0 or not (math.isfinite(expected.value) and math.isfinite(found.value)):
             return equal(expected, found)
         size = max(abs(expected.value), abs(found.value), 1e-3)
         return abs(expected.value - found.value) <= self.relative * size
 
     def rounds(self, expected: Number, found: Number) -> bool:
-        """One apart in the last place that was printed: what lies behind may agree."""
+        """Return whether two numbers differ by one in the last printed place: the unrounded values may agree."""
         apart = abs(expected.value - found.value)
         return self.relative > 0 and expected.unit == found.unit and apart <= 1.001 * expected.unit
 
@@ -199,13 +225,17 @@ class Tolerance:
 
 
 def equal(a: Number, b: Number) -> bool:
-    """To the digit."""
+    """Return whether two numbers have the same value; NaN equals NaN."""
     return a.value == b.value or (math.isnan(a.value) and math.isnan(b.value))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`numbers` agree, up to the first difference if there is one; `rounded` of them but for the last digit printed."""
+    """The result of comparing two outputs.
+
+    `numbers`: how many agree, up to the first difference if there is one. `rounded`: how many of those differ in the
+    last printed digit.
+    """
 
     numbers: int
     difference: Difference | None = None
@@ -213,55 +243,55 @@ class Comparison:
 
 
 def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) -> Comparison:
-    """Line by line in order; the text around the numbers may differ."""
+    """Compare the numbers line by line in order; the text around them may differ."""
     agreed = rounded = steps = 0
     for at, (line, counts) in enumerate(zip(expected.lines, expected.counts, strict=True)):
         wanted = [j for j, counted in enumerate(counts) if counted and tolerance.wants(line.numbers[j])]
         if tolerance.steps is not None and wanted and steps == tolerance.steps:
             return Comparison(agreed, None, rounded)
         steps += bool(wanted)
-        difference = _form(line, found, at) or _values(line, found[at], wanted, tolerance)
+        difference = _compare_form(line, found, at) or _compare_values(line, found[at], wanted, tolerance)
         if difference:
             return Comparison(agreed, difference, rounded)
         agreed += len(wanted)
         rounded += sum(not tolerance.agree(line.numbers[j], found[at].numbers[j]) for j in wanted)
-    return Comparison(agreed, _more(expected, found) if tolerance.steps is None else None, rounded)
+    return Comparison(agreed, _find_extra_output(expected, found) if tolerance.steps is None else None, rounded)
 
 
-def _form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
+def _compare_form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
     if at >= len(found):
-        return Difference(line.number, f"the output ends before the original's `{_short(line)}`")
+        return Difference(line.number, f"the output ends before the original's `{_quote(line)}`")
     if len(found[at].numbers) != len(line.numbers):
-        return Difference(found[at].number, f"`{_short(found[at])}` where the original printed `{_short(line)}`")
+        return Difference(found[at].number, f"`{_quote(found[at])}` where the original printed `{_quote(line)}`")
     return None
 
 
-def _values(line: Line, found: Line, wanted: Sequence[int], tolerance: Tolerance) -> Difference | None:
+def _compare_values(line: Line, found: Line, wanted: Sequence[int], tolerance: Tolerance) -> Difference | None:
     for j in wanted:
         a, b = line.numbers[j], found.numbers[j]
         if not tolerance.agree(a, b) and not tolerance.rounds(a, b):
-            return Difference(found.number, f"{b.text} where the original printed {a.text} (`{_short(found)}`)")
+            return Difference(found.number, f"{b.text} where the original printed {a.text} (`{_quote(found)}`)")
     return None
 
 
-def _more(expected: Reference, found: Sequence[Line]) -> Difference | None:
+def _find_extra_output(expected: Reference, found: Sequence[Line]) -> Difference | None:
     if expected.cut is not None or len(found) <= len(expected.lines):
         return None
     extra = found[len(expected.lines)]
-    return Difference(extra.number, f"`{_short(extra)}` where the original's output has ended")
+    return Difference(extra.number, f"`{_quote(extra)}` where the original's output has ended")
 
 
-def _short(line: Line) -> str:
+def _quote(line: Line) -> str:
     return shorten(" ".join(line.text.split()), _QUOTED)
 
 
 def comparable(expected: Reference, found: Sequence[Line], steps: int | None) -> Iterator[float]:
-    """The values of a run at the places that count, as far as its form follows the reference's."""
-    told = 0
+    """Yield the run's values of the numbers that count, as long as its lines have the reference's form."""
+    lines_seen = 0
     for counts, own in zip(expected.counts, found, strict=False):
-        if told == steps or len(own.numbers) != len(counts):
+        if lines_seen == steps or len(own.numbers) != len(counts):
             return
-        told += any(counts)
+        lines_seen += any(counts)
         yield from (number.value for number, counted in zip(own.numbers, counts, strict=True) if counted)
 
 
@@ -270,7 +300,7 @@ def comparable(expected: Reference, found: Sequence[Line], steps: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One file that a run wrote: its digest, and its numbers if it is text."""
+    """A file that a run wrote: its SHA-256 digest, and its lines with numbers if it is text."""
 
     digest: str
     lines: tuple[Line, ...] | None
@@ -280,7 +310,10 @@ Files = Mapping[str, Written]
 
 
 def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
-    """Files that match and that the run made or changed, by path relative to the copy's root."""
+    """Return the files that match the globs and that the run made or changed, by path relative to `root`.
+
+    `base`: the tree before the run; `root`: the copy in which the program ran.
+    """
     wanted = Globs(globs)
     found = {}
     for path in root.rglob("*") if globs else ():
@@ -289,11 +322,11 @@ def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
             content = path.read_bytes()
             old = base / name
             if not (old.is_file() and old.stat().st_size == len(content) and old.read_bytes() == content):
-                found[name] = _read(content)
+                found[name] = _summarize(content)
     return found
 
 
-def _read(content: bytes) -> Written:
+def _summarize(content: bytes) -> Written:
     text = None
     if len(content) <= _TEXT_LIMIT and b"\0" not in content[:4096]:
         try:
@@ -304,21 +337,24 @@ def _read(content: bytes) -> Written:
 
 
 def compare_files(first: Files, second: Files, found: Files, tolerance: Tolerance) -> str | None:
-    """What differs first, in words. Text by its numbers; other files to the byte on the same backend, else only
-    that they are there: a checkpoint names the device that it was saved from."""
+    """Return a description of the first file that differs, or None.
+
+    Text files are compared by their numbers. Other files must be identical on the same backend; across backends their
+    presence is enough, since a checkpoint names the device that it was saved from.
+    """
     for name in sorted({*first, *found}):
         if (name in first) != (name in second):
-            continue  # the original itself does not always write it
+            continue  # the original itself does not always write this file
         if name not in first:
             return f"{name}: written here, not by the original"
         if name not in found:
             return f"{name}: written by the original, not here"
-        if problem := _file(first[name], second[name], found[name], tolerance):
+        if problem := _compare_file(first[name], second[name], found[name], tolerance):
             return f"{name}: {problem}"
     return None
 
 
-def _file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
+def _compare_file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
     if first.digest == found.digest:
         return None
     if first.lines is not None and second.lines is not None and found.lines is not None:

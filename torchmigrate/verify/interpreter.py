@@ -1,4 +1,4 @@
-"""Which Python runs a command, and what its torch is: asked in that Python, never here."""
+"""Find the Python that runs a command, ask that Python about its torch, and run commands with a time limit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from threading import Event
 from torchmigrate.base.text import UserError
 
 PROBE = Path(__file__).with_name("probe.py")
-SECONDS = 180  # the first import of torch from a cold disk, and a driver that wakes up
+SECONDS = 180  # seconds, enough to import torch from a cold disk and to wake up a driver
 _PYTHON = re.compile(r"python(?:[23](?:\.\d+)?)?(?:\.exe)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A real accelerator of this machine. `error`: torch names it, but it does not compute."""
+    """A real accelerator of this machine; `error` says why it does not compute although torch lists it."""
 
     count: int
     name: str
@@ -33,8 +33,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python. `torch` is its version, None where it has none (`error` says why). `build`: what torch was built
-    for, by platform. `paths`: where it imports from."""
+    """A Python executable and its torch.
+
+    `torch`: the version, None if it has none (`error` says why). `build`: the platforms torch was built for, with
+    versions. `paths`: the directories that it imports from.
+    """
 
     executable: str
     python: str = ""
@@ -47,8 +50,11 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is run: `words[0]` is an absolute path. `interpreter` is the Python behind it; `note` says what was
-    chosen."""
+    """A resolved command.
+
+    `words[0]` is an absolute path. `interpreter` runs the command; `note` says why it was chosen, "" if it is the
+    obvious one.
+    """
 
     words: tuple[str, ...]
     interpreter: Interpreter
@@ -56,28 +62,30 @@ class Command:
 
 
 def probe(executable: str) -> Interpreter:
-    """Ask one Python. Takes as long as importing torch does."""
+    """Ask a Python for its version, torch and devices; takes as long as importing torch."""
     command = [executable, "-c", PROBE.read_text(encoding="utf-8")]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL, cwd=os.sep
         )
-        told = json.loads(done.stdout.strip().rpartition("\n")[2])
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
     except subprocess.TimeoutExpired:
         return Interpreter(executable, error=f"importing torch took more than {SECONDS} s")
     except (OSError, ValueError):
         return Interpreter(executable, error="it does not run Python code")
-    devices = {name: Device(**device) for name, device in told.get("devices", {}).items()}
-    build = {name: version for name, version in told.get("build", {}).items() if version}
+    devices = {name: Device(**device) for name, device in answer.get("devices", {}).items()}
+    build = {name: version for name, version in answer.get("build", {}).items() if version}
     return Interpreter(
-        executable, told["python"], told["torch"], told["error"], build, devices, tuple(told.get("paths", ()))
+        executable, answer["python"], answer["torch"], answer["error"], build, devices, tuple(answer.get("paths", ()))
     )
 
 
 def resolve(words: Sequence[str], directory: Path) -> Command:
-    """Find the command and its Python: `python` is the one on PATH if that has torch, else the one that runs
-    torchmigrate. `directory` is where relative commands are looked up. Raises UserError where there is no such
-    command, or no torch."""
+    """Find the executable of a command and its Python; raises UserError if either, or torch, is missing.
+
+    The word `python` means the one on PATH if that has torch, else the one that runs torchmigrate. `directory`: where
+    relative commands are looked up.
+    """
     if _PYTHON.fullmatch(words[0]):
         return _python(words)
     path = _find(words[0], directory)
@@ -86,12 +94,12 @@ def resolve(words: Sequence[str], directory: Path) -> Command:
         command = _python(["python"])
         return Command((path, *words[1:]), command.interpreter, command.note)
     found = probe(shebang)
-    _demand_torch(found)
+    _require_torch(found)
     return Command((path, *words[1:]), found)
 
 
 def choose(path: Path | None) -> Interpreter:
-    """The Python at this path; else the one on PATH if it has torch; else our own, torch or not. Raises UserError."""
+    """Return the Python at `path`, else the one on PATH if it has torch, else our own; raises UserError."""
     if path is not None:
         found = probe(_find(os.path.abspath(path) if path.exists() else os.fspath(path), Path()))
         if not found.python:
@@ -103,7 +111,7 @@ def choose(path: Path | None) -> Interpreter:
 
 
 def _python(words: Sequence[str]) -> Command:
-    """The first of the two that has torch."""
+    """Resolve a `python` command to the one on PATH if it has torch, else to our own."""
     there = shutil.which(words[0])
     first = probe(there) if there else None
     if first and first.torch:
@@ -120,13 +128,16 @@ def _python(words: Sequence[str]) -> Command:
     return Command((own.executable, *words[1:]), own, f"using {own.executable} ({why})")
 
 
-def _demand_torch(found: Interpreter) -> None:
+def _require_torch(found: Interpreter) -> None:
     if found.torch is None:
         raise UserError(f"{found.executable}: {found.error}", "run the program in an environment that has torch")
 
 
 def _find(name: str, directory: Path) -> str:
-    """On PATH or beside the Python that runs torchmigrate; a path is relative to the project, or to where we are."""
+    """Find a command on PATH or beside our own Python; raises UserError.
+
+    A name with a directory is relative to `directory`, else to the current one.
+    """
     if os.path.dirname(name):
         places = (os.path.abspath(os.path.join(base, name)) for base in (directory, os.curdir))
         found = next(filter(os.path.isfile, places), None)
@@ -140,7 +151,7 @@ def _find(name: str, directory: Path) -> str:
 
 
 def _shebang(path: str) -> str | None:
-    """The Python that a script names in its first line."""
+    """Return the Python that a script names in its first line, or None."""
     with open(path, "rb") as file:
         line = file.readline(400)
     if not line.startswith(b"#!"):
@@ -152,13 +163,16 @@ def _shebang(path: str) -> str | None:
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _TICK = 0.05
-_PATIENCE = 20.0  # seconds for a supervisor to end all: more than its own limits
+_PATIENCE = 20.0  # seconds for a supervisor to end everything: more than its own limits
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`status` is the exit status, -N for signal N, 127 for a command that could not be started; None: it was
-    ended here, for its time (`timed_out`) or because all stops. `seconds` of wall time."""
+    """How a command ended.
+
+    `status`: the exit status, -N for signal N, 127 if the command could not be started; None if the supervisor ended
+    it. `seconds`: wall time.
+    """
 
     status: int | None
     timed_out: bool
@@ -166,7 +180,7 @@ class Ended:
 
 
 class Stopped(Exception):
-    """The run was ended because all of them are to stop."""
+    """The run was ended because the whole verification stops."""
 
 
 def run(
@@ -178,7 +192,10 @@ def run(
     timeout: float,
     stop: Event,
 ) -> Ended:
-    """Run to the end, to `timeout` seconds or until `stop` is set (raises Stopped). Output goes to the two files."""
+    """Run a command until it ends, for at most `timeout` seconds; raises Stopped once `stop` is set.
+
+    `stdout` and `stderr`: files for its output.
+    """
     words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(directory), str(stdout), str(stderr), *command]
     began = time.monotonic()
     supervisor = subprocess.Popen(
@@ -187,14 +204,14 @@ def run(
     try:
         timed_out = _wait(supervisor, began + timeout, stop)
     finally:
-        said = _end(supervisor)
+        status = _stop(supervisor)
     if stop.is_set():
         raise Stopped
-    return Ended(int(said) if said and not timed_out else None, timed_out, time.monotonic() - began)
+    return Ended(int(status) if status and not timed_out else None, timed_out, time.monotonic() - began)
 
 
 def _wait(supervisor: subprocess.Popen[bytes], deadline: float, stop: Event) -> bool:
-    """Whether its time was up."""
+    """Wait for the supervisor; return whether the deadline passed."""
     while not stop.is_set():
         with contextlib.suppress(subprocess.TimeoutExpired):
             supervisor.wait(_TICK)
@@ -204,8 +221,8 @@ def _wait(supervisor: subprocess.Popen[bytes], deadline: float, stop: Event) -> 
     return False
 
 
-def _end(supervisor: subprocess.Popen[bytes]) -> bytes:
-    """Closing its stdin is the sign; what it says is the status."""
+def _stop(supervisor: subprocess.Popen[bytes]) -> bytes:
+    """Close the supervisor's stdin, which makes it end everything; return its output, the exit status."""
     assert supervisor.stdin
     with contextlib.suppress(OSError):
         supervisor.stdin.close()

@@ -1,4 +1,4 @@
-"""A line of the rewritten project -> the line of the original that it came from, and the rules that rewrote it."""
+"""Migrate the copy of a project, and map its lines back to the original's and to the rules that rewrote them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from torchmigrate.verify.sandbox import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A place in the original project: `path` is relative to it, slash-separated; `line` is from 1. `rules` are those
-    that rewrote this line, in the order in which they did; none for a line that was left as it is."""
+    """A place in the original project.
+
+    `path`: relative to the project, with slashes. `line`: from 1. `rules`: the rules that rewrote this line, in order;
+    empty if it is unchanged.
+    """
 
     path: str
     line: int
@@ -33,7 +36,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """One file before and after."""
+    """One file before and after the migration, with the findings that were applied."""
 
     before: Sequence[bytes]
     after: Sequence[bytes]
@@ -41,19 +44,19 @@ class Rewritten:
 
     @cached_property
     def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """(first and last line of the original, first and last of the rewritten), from 0, last excluded."""
+        """(start, end) of the original and (start, end) of the rewritten lines, from 0, ends excluded."""
         matcher = SequenceMatcher(None, self.before, self.after, autojunk=False)
         return [(a, b, c, d) for _, a, b, c, d in matcher.get_opcodes() if d > c]
 
     def origin(self, line: int) -> tuple[int, tuple[str, ...]]:
-        """(line of the original, rules), lines from 1."""
+        """Return the line of the original, and the rules that rewrote it; lines from 1."""
         at = bisect.bisect_right([block[2] for block in self._blocks], line - 1) - 1
         if at < 0:
             return line, ()
         a, b, c, d = self._blocks[at]
         if self.before[a:b] == self.after[c:d]:
             return a + line - c, ()
-        if b - a == d - c:  # line by line
+        if b - a == d - c:  # as many lines before as after: match them one by one
             a, b = a + line - 1 - c, a + line - c
         found = a + min(line - 1 - c, max(0, b - a - 1)) + 1
         return min(found, max(1, len(self.before))), self._rules(a, b)
@@ -65,8 +68,11 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Origins:
-    """Call it with a file (absolute, in the copy at `root`, which must still be there) and a line. None for what
-    is not of the project: a file elsewhere, and the helper, which has no original."""
+    """A map from lines of the copy at `root` to the original.
+
+    Call it with an absolute file below `root` and a line. It returns None for files outside the project and for the
+    helper, which has no original. The copy must still exist.
+    """
 
     root: Path
     files: Mapping[str, Rewritten] = field(default_factory=dict)  # by path relative to `root`
@@ -80,13 +86,15 @@ class Origins:
         return Origin(name, *rewritten.origin(line)) if rewritten else Origin(name, line)
 
     def moved(self, root: Path) -> Origins:
-        """The same for another copy of the tree."""
+        """Return the same map for another copy of the tree."""
         return Origins(root, self.files)
 
 
 def origins(root: Path, changes: Sequence[Changed]) -> Origins:
-    """What a migration of the tree at `root` did to its lines. Notebooks run as what they were converted to: left
-    out."""
+    """Map the lines that a migration of the tree at `root` changed.
+
+    Notebooks are left out: they run as the scripts that they were converted to.
+    """
     texts = (c for c in changes if not c.new and c.path.suffix != ".ipynb")
     rewritten = {
         c.path.relative_to(root).as_posix(): Rewritten(c.before.splitlines(True), c.after.splitlines(True), c.applied)
@@ -97,8 +105,10 @@ def origins(root: Path, changes: Sequence[Changed]) -> Origins:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What was rewritten in the copy. `notes` and `errors` are lines for people; paths in them are relative to the
-    copy."""
+    """The outcome of migrating the copy.
+
+    `held`: number of unsafe fixes not applied. `notes` and `errors`: lines for people, with paths relative to the copy.
+    """
 
     origins: Origins
     files: int
@@ -109,26 +119,28 @@ class Migration:
 
 
 def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
-    """Rewrite the copy in place. `settings` are those of the original. Raises PackError, UserError."""
+    """Rewrite the copy in place, with the original's settings; raises PackError, UserError."""
     root = sandbox.rewritten
     target = sandbox.project.within(root, sandbox.project.path)
-    plan = planner.plan([target], _moved(settings, sandbox), 1, "apply")
+    plan = planner.plan([target], _settings_for_copy(settings, sandbox), 1, "apply")
     changes = [result for result in plan.results if isinstance(result, Changed)]
     for change in changes:
         _write(change.path, change.after)
     failed = [f"{f.path.relative_to(root)}: {f.error}" for f in failures(plan.results)]
     applied = sum(len(change.applied) for change in changes)
     rewritten = sum(not change.new for change in changes)
-    return Migration(origins(root, changes), rewritten, applied, _held(plan.results), tuple(plan.notes), tuple(failed))
+    return Migration(
+        origins(root, changes), rewritten, applied, _count_held(plan.results), tuple(plan.notes), tuple(failed)
+    )
 
 
-def _moved(settings: Settings, sandbox: Sandbox) -> Settings:
-    """Patterns are relative to `root`, which must be where the copy has it."""
+def _settings_for_copy(settings: Settings, sandbox: Sandbox) -> Settings:
+    """Return the settings with `root`, to which patterns are relative, moved to the copy."""
     anchor, copy = sandbox.project.anchor, sandbox.rewritten
     root = Path(os.path.realpath(settings.root))
     if root.is_relative_to(anchor):
         return replace(settings, root=copy / root.relative_to(anchor))
-    up = len(anchor.relative_to(root).parts)  # settings above the repository: as many steps up from the copy
+    up = len(anchor.relative_to(root).parts)  # the settings lie above the repository: go as many steps up from the copy
     return replace(settings, root=copy.parents[up - 1] if up <= len(copy.parents) else copy)
 
 
@@ -138,6 +150,6 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _held(results: Sequence[FileResult]) -> int:
+def _count_held(results: Sequence[FileResult]) -> int:
     kept = (r for r in results if isinstance(r, (Changed, Unchanged)))
     return sum(finding.status is Status.HELD for result in kept for finding in result.findings)

@@ -1,5 +1,7 @@
-"""What one interpreter can do: run by that interpreter (`python -c`), for the standard library and torch alone.
-Prints JSON."""
+"""Describe the running interpreter, its torch and its devices as JSON on stdout.
+
+Runs as `python -c`, with nothing but the standard library and torch.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,22 @@ BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
 
 
 def devices(torch: Any) -> dict[str, Any]:
-    """{"cuda": {"count": 1, "name": "...", "error": null}}: what says that it is there, and whether it computes."""
+    """Return each available backend, e.g. {"cuda": {"count": 1, "name": "...", "error": null}}.
+
+    `error` says why the device does not compute.
+    """
     found = {}
     for backend in BACKENDS:
         home = torch.backends if backend == "mps" else torch
         try:
             if getattr(home, backend).is_available():
-                found[backend] = _device(torch, backend)
+                found[backend] = _probe_device(torch, backend)
         except Exception:  # not a backend of this build, or a driver that fails
             continue
     return found
 
 
-def _device(torch: Any, backend: str) -> dict[str, Any]:
+def _probe_device(torch: Any, backend: str) -> dict[str, Any]:
     module = getattr(torch, backend, None)
     try:
         two = (torch.ones(2, device=backend) * 2).sum().item()
@@ -43,7 +48,7 @@ def _device(torch: Any, backend: str) -> dict[str, Any]:
 
 
 def import_paths() -> list[str]:
-    """Directories that modules come from, those of editable installs among them."""
+    """Return the directories that modules are imported from, including those of editable installs."""
     found = [path for path in sys.path if os.path.isdir(path)]
     for distribution in importlib.metadata.distributions():
         try:
@@ -57,18 +62,20 @@ def import_paths() -> list[str]:
 
 
 def main() -> None:
-    told: dict[str, Any] = {"python": platform.python_version(), "executable": sys.executable}
+    answer: dict[str, Any] = {"python": platform.python_version(), "executable": sys.executable}
     if importlib.util.find_spec("torch") is None:
-        told.update(torch=None, error="no torch")
+        answer.update(torch=None, error="no torch")
     else:
         try:
             import torch
 
             build = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "xpu": getattr(torch.version, "xpu", None)}
-            told.update(torch=torch.__version__, build=build, devices=devices(torch), error=None)
+            answer.update(torch=torch.__version__, build=build, devices=devices(torch), error=None)
         except Exception as problem:
-            told.update(torch=None, error=f"torch does not import: {type(problem).__name__}: {problem}".splitlines()[0])
-    print(json.dumps({**told, "paths": import_paths()}))
+            answer.update(
+                torch=None, error=f"torch does not import: {type(problem).__name__}: {problem}".splitlines()[0]
+            )
+    print(json.dumps({**answer, "paths": import_paths()}))
 
 
 if __name__ == "__main__":

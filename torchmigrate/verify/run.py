@@ -1,4 +1,4 @@
-"""The environment in which every Python process of a program, torchrun's children and workers too, sees one backend."""
+"""Run one project on one backend, in an environment that all its Python processes inherit, and collect the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def simulated_environment(
     reports: Path | None = None,
     project: Path | None = None,
 ) -> dict[str, str]:
-    """os.environ and what simulated/startup.py reads.
+    """Return os.environ with the variables that simulated/startup.py reads.
 
     `backend`: cuda, mps, xpu, npu, mtia or cpu; `count` devices (default 1); `evidence`: "simulated" activates a
     simulated device, "hardware" and "cpu" only report; `tier`: "native" (C++) or "python"; `memory`: bytes of one
@@ -59,7 +59,7 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "
 
 
 def _without_hardware(backend: str, evidence: str) -> dict[str, str]:
-    """os.environ, so changed that a real device is seen where it is meant, and only there."""
+    """Return os.environ, changed so that real devices are visible only if the run is meant for them."""
     if evidence == "hardware":
         return {**os.environ, "TORCH_ACCEL_DEVICE": backend}
     if evidence == "cpu":
@@ -75,11 +75,14 @@ _TAIL = 64 << 10  # bytes of stderr
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What to run: the original or the rewritten project, on which backend, had in which way."""
+    """One run: the original or the rewritten project, on a backend.
+
+    `repeat`: run the reference a second time, to see which numbers are stable.
+    """
 
     project: Literal["original", "rewritten"]
     way: Way
-    repeat: bool = False  # the reference once more, to see which numbers it can repeat
+    repeat: bool = False
 
     @property
     def name(self) -> str:
@@ -88,25 +91,32 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What all runs have in common. `words` may name places in the user's project: they are moved to the copy."""
+    """The settings that all runs share.
+
+    `words`: the command; paths into the user's project are moved to the copy. `python`: the interpreter that `python`
+    means in the program's scripts; "" leaves it to PATH. `paths`: the directories that this interpreter imports from.
+    `library`: the built simulated device; "" lets each program find it. `timeout`: seconds.
+    """
 
     words: tuple[str, ...]
-    python: str  # what `python` is to mean below; "" leaves it to PATH
+    python: str
     project: Project
     timeout: float
     count: int | None = None
     globs: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    paths: tuple[str, ...] = ()  # where that interpreter imports from
-    library: str = ""  # the built simulated device; "" lets each program find it
+    paths: tuple[str, ...] = ()
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did. `exit`: -N for signal N; None if it was ended for its time. `tail`: the last lines of
-    stderr, or of stdout where stderr has none. `kernels` and
-    `random_kernels` are sums over all processes, None where nothing was counted (hardware and the CPU);
-    `peak_bytes` is the most that one process held on one device."""
+    """The results of a run.
+
+    `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
+    stderr, or of stdout if stderr is empty. `kernels` and `random_kernels`: sums over all processes, None if nothing
+    was counted (on hardware and the CPU). `peak_bytes`: the most that one process held on one device.
+    """
 
     run: Run
     exit: int | None
@@ -120,11 +130,11 @@ class Outcome:
 
     @property
     def kernels(self) -> int | None:
-        return _total(self.reports, "kernels")
+        return _sum(self.reports, "kernels")
 
     @property
     def random_kernels(self) -> int | None:
-        return _total(self.reports, "random_kernels")
+        return _sum(self.reports, "random_kernels")
 
     @property
     def peak_bytes(self) -> int | None:
@@ -132,44 +142,47 @@ class Outcome:
 
     @property
     def exception(self) -> Report | None:
-        """What ended the first process that an exception ended; a `sys.exit(1)` is none."""
+        """The exception of the first process that one ended; SystemExit does not count."""
         found = (report.get("exception") for report in self.reports)
         return next((e for e in found if e and e.get("type") != "SystemExit"), None)
 
     @property
     def _failure(self) -> Report | None:
-        """That, or the first one that a test runner or a worker caught."""
+        """The exception that ended a process, else the first one that a test runner or a worker caught."""
         others = (other for report in self.reports for other in report.get("others") or ())
         return self.exception or next(others, None)
 
     @property
     def error(self) -> str | None:
-        """In one line; None for a run that ended with 0."""
+        """One line that says why the run failed; None if it ended with exit status 0."""
         if self.timed_out:
             return "still running when its time was up"
         if self.exit == 0:
             return None
         if self.exit is not None and self.exit < 0:
-            return f"ended by {_signal(-self.exit)}"
+            return f"ended by {_signal_name(-self.exit)}"
         if failure := self._failure:
-            return told(failure)
+            return describe_exception(failure)
         return next((line.strip() for line in reversed(self.tail) if line.strip()), f"exit status {self.exit}")
 
 
-def _total(reports: Sequence[Report], key: str) -> int | None:
+def _sum(reports: Sequence[Report], key: str) -> int | None:
     counted = [report[key] for report in reports if report.get(key) is not None]
     return sum(counted) if counted else None
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def told(exception: Report) -> str:
-    """An exception in one line. One that passes on another's traceback, as of a worker, ends with what that one was."""
+def describe_exception(exception: Report) -> str:
+    """Return an exception in one line.
+
+    If its message quotes another traceback, as a worker's does, return the last line of that.
+    """
     lines = [line.strip() for line in str(exception.get("message", "")).splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):
         return lines[-1]
@@ -177,24 +190,24 @@ def told(exception: Report) -> str:
 
 
 def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -> Outcome:
-    """Run to the end. Raises process.Stopped when `stop` is set."""
+    """Run the program to its end and collect the results; raises Stopped when `stop` is set."""
     out, err = place.reports.with_name("stdout"), place.reports.with_name("stderr")
-    moved = [_moved(word, task.project, place) for word in task.words]
+    moved = [_move_to_copy(word, task.project, place) for word in task.words]
     variables = environment(run, task, place)
     ended = interpreter.run(moved, place.directory, variables, out, err, task.timeout, stop)
-    reports, said = _reports(place.reports), _tail(err)
+    reports, stderr = _read_reports(place.reports), _read_tail(err)
     diagnosis = None
     if ended.status != 0:
         from torchmigrate.verify.diagnosis.diagnose import diagnose
 
-        diagnosis = diagnose(reports, origins.moved(place.root), place.root, said)
+        diagnosis = diagnose(reports, origins.moved(place.root), place.root, stderr)
     return Outcome(
         run,
         ended.status,
         ended.timed_out,
         ended.seconds,
-        tuple(lines(_output(out, place))),
-        tuple((said if said.strip() else _tail(out)).splitlines()),
+        tuple(lines(_read_output(out, place))),
+        tuple((stderr if stderr.strip() else _read_tail(out)).splitlines()),
         tuple(reports),
         written(place.base, place.root, task.globs),
         diagnosis,
@@ -202,23 +215,23 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
 
 
 def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
-    """The user's own, the backend's, and what keeps the run in its copy."""
+    """Return the run's environment: the user's, the backend's, and variables that keep the run in its copy."""
 
     way = run.way
     made = simulated_environment(
         way.backend,
-        count=_count(way, task.count),
+        count=_device_count(way, task.count),
         evidence=way.evidence,
         tier=way.tier,
         reports=place.reports,
         project=place.root,
     )
-    for name in VARIABLES:  # as a git hook sets them: of another tree
+    for name in VARIABLES:  # a git hook sets these, for another tree
         made.pop(name, None)
     return {
         **made,
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
-        "PATH": _path(made.get("PATH", ""), task.python),
+        "PATH": _search_path(made.get("PATH", ""), task.python),
         "TMPDIR": os.fspath(place.scratch),
         "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
@@ -227,29 +240,32 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     }
 
 
-def _count(way: Way, count: int | None) -> int | None:
-    """mps and the CPU are never more than one."""
+def _device_count(way: Way, count: int | None) -> int | None:
+    """Return the number of devices to ask for; MPS and the CPU have exactly one."""
     return None if way.backend in having("single") else count
 
 
-def _path(path: str, python: str) -> str:
-    """What a shell script of the project calls `python` is the interpreter that was chosen."""
+def _search_path(path: str, python: str) -> str:
+    """Put the chosen interpreter first on PATH, so that `python` in the project's shell scripts means it."""
     return os.pathsep.join(filter(None, (os.path.dirname(python), path)))
 
 
 def _import_path(path: str, task: Task, place: Place) -> str:
-    """Ours first, for its sitecustomize; then the copy's counterparts of what the interpreter imports from the
-    project, as an editable install does: else it would import the user's own files, not the copy's."""
+    """Return PYTHONPATH for the copy.
+
+    Our sitecustomize comes first. Then come the copy's counterparts of project directories on the import path, as of an
+    editable install: otherwise the program would import the user's own files.
+    """
     ours, *rest = path.split(os.pathsep)
     anchor = task.project.anchor
     inside = [p for p in task.paths if Path(p).is_relative_to(anchor) and "site-packages" not in Path(p).parts]
     copies = [os.fspath(task.project.within(place.root, Path(p))) for p in inside]
-    moved = [_moved(p, task.project, place) for p in rest if p not in inside]
+    moved = [_move_to_copy(p, task.project, place) for p in rest if p not in inside]
     return os.pathsep.join(dict.fromkeys([ours, *copies, *moved]))
 
 
-def _moved(word: str, project: Project, place: Place) -> str:
-    """A path into the project, as it is or in `--name=PATH`, is one into the copy."""
+def _move_to_copy(word: str, project: Project, place: Place) -> str:
+    """Move a path into the project, alone or in `--name=PATH`, to the copy; return other words unchanged."""
     head, equals, path = word.rpartition("=")
     if not os.path.isabs(path):
         return word
@@ -259,26 +275,26 @@ def _moved(word: str, project: Project, place: Place) -> str:
     return f"{head}{equals}{project.within(place.root, real)}"
 
 
-def _output(path: Path, place: Place) -> str:
-    """Stdout, the copy's own place in it said alike for all runs."""
+def _read_output(path: Path, place: Place) -> str:
+    """Return stdout, with the copy's location replaced by the same text in all runs."""
     with path.open("rb") as file:
         text = file.read(_OUTPUT).decode(errors="replace")
     return text.replace(os.fspath(place.root.parent), "<copy>")
 
 
-def _tail(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL))
         return file.read().decode(errors="replace")
 
 
-def _reports(directory: Path) -> list[Report]:
-    """Of all processes, by the time at which they ended."""
+def _read_reports(directory: Path) -> list[Report]:
+    """Return the reports of all processes, in the order in which the processes ended."""
     files = sorted(directory.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
     found = []
     for file in files:
         try:
             found.append(json.loads(file.read_text(encoding="utf-8")))
         except ValueError:
-            continue  # cut short: its process was killed
+            continue  # cut short: the process was killed
     return [report for report in found if isinstance(report, dict)]

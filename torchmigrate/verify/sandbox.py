@@ -1,4 +1,7 @@
-"""Copies of files: small ones for real, large data as links, so that a data set of 50 GB costs nothing."""
+"""Sandboxes: copies of a project in which runs happen, with large data linked instead of copied.
+
+A data set of 50 GB costs nothing this way.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from torchmigrate.config import config_file
 from torchmigrate.project.discovery import SUFFIXES
 from torchmigrate.vcs import git_tree, worktree
 
-LARGE = 1 << 20  # bytes: larger files that are no source are linked
+LARGE = 1 << 20  # bytes: larger files are linked, unless they are source
 MANY = 2000  # files: directories with more, and no source, are linked
 CACHES = frozenset((
     "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints",
@@ -29,15 +32,17 @@ _WHOLE = frozenset((".venv", "venv", ".tox", ".nox", ".direnv", "node_modules", 
 
 @dataclass(slots=True)
 class Copier:
-    """Copies entries of the tree at `source` to the same places below `target`. `linked` names what is only
-    linked, relative and slash-separated."""
+    """A copier of entries of the tree at `source` to the same places below `target`.
+
+    `linked`: the entries that are only linked, relative and with slashes.
+    """
 
     source: str
     target: str
     linked: list[str] = field(default_factory=list)
 
     def add(self, names: Iterable[str]) -> None:
-        """Files and directories below `source`. What is not there is passed over: a deletion is part of the state."""
+        """Copy files and directories below `source`; skip missing ones, since git lists deleted files too."""
         for name in names:
             name = name.rstrip("/")
             if CACHES.isdisjoint(name.split("/")) and os.path.lexists(os.path.join(self.source, name)):
@@ -45,7 +50,7 @@ class Copier:
                 self._entry(name)
 
     def add_all(self) -> None:
-        """Everything but caches."""
+        """Copy everything but caches."""
         self._directory("")
 
     def _entry(self, name: str) -> None:
@@ -53,7 +58,7 @@ class Copier:
         if os.path.isdir(path) and not os.path.islink(path):
             self._directory(name)
         elif os.path.lexists(os.path.join(self.target, name)):
-            return  # tracked in a directory that is ignored: it was here first
+            return  # a tracked file in an ignored directory: it was copied with the tracked files
         elif os.path.islink(path):
             os.symlink(self._link_target(path), os.path.join(self.target, name))
         elif not os.path.isfile(path):
@@ -79,8 +84,10 @@ class Copier:
             self._entry(child)
 
     def _shallow(self, name: str, inside: list[str]) -> None:
-        """A real directory with links in it, so that what is written there stays here; only the link if they are
-        many."""
+        """Make a real directory with links to its children, so that writes to it stay in the copy.
+
+        If the children are many, link the directory itself.
+        """
         if len(inside) > MANY:
             self._link(name)
             return
@@ -94,7 +101,10 @@ class Copier:
         self.linked.append(name)
 
     def _link_target(self, path: str) -> str:
-        """A link that stays in the tree stays as it is; one out of it must not depend on where the copy lies."""
+        """Return the target for a copied link: relative links inside the tree are kept, others become absolute.
+
+        An absolute link into the tree leads into the copy.
+        """
         found = os.readlink(path)
         leads = os.path.normpath(os.path.join(os.path.dirname(path), found))
         inside = leads == self.source or leads.startswith(self.source + os.sep)
@@ -106,8 +116,11 @@ class Copier:
 
 
 def _is_data(path: str) -> bool:
-    """More than `MANY` files below, none of them source. Looks no further than it must."""
-    for count, name in enumerate(_names(path), 1):
+    """Return whether a directory has more than MANY files below it, and no source among the first ones.
+
+    The walk stops at the first source file, or as soon as there are too many files.
+    """
+    for count, name in enumerate(_file_names(path), 1):
         if name.endswith(SUFFIXES):
             return False
         if count > MANY:
@@ -115,34 +128,36 @@ def _is_data(path: str) -> bool:
     return False
 
 
-def _names(path: str) -> Iterator[str]:
+def _file_names(path: str) -> Iterator[str]:
     for _, directories, names in os.walk(path):
         directories[:] = [d for d in directories if d not in CACHES]
         yield from names
 
 
 def duplicate(source: str, target: str) -> None:
-    """A tree that `Copier` made, once more; links in it that lead to its own root lead to the new one's."""
+    """Copy a tree that `Copier` made; absolute links to its own root are moved to the new one."""
     for directory, directories, names in os.walk(source):
         there = os.path.join(target, os.path.relpath(directory, source))
         os.makedirs(there, exist_ok=True)
         for name in [*names, *directories]:
             path = os.path.join(directory, name)
             if os.path.islink(path):
-                os.symlink(_moved(os.readlink(path), source, target), os.path.join(there, name))
+                os.symlink(_retarget_link(os.readlink(path), source, target), os.path.join(there, name))
             elif name in names:
                 shutil.copy2(path, os.path.join(there, name))
 
 
-def _moved(link: str, source: str, target: str) -> str:
+def _retarget_link(link: str, source: str, target: str) -> str:
     return target + link[len(source) :] if link == source or link.startswith(source + os.sep) else link
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What is verified. `path` is what is migrated, `directory` is where the command runs; both lie at or below
-    `anchor`, the root of what is copied: the repository's top, else the directory of the nearest pyproject.toml.
-    All are real paths."""
+    """The project that is verified; all paths are real paths.
+
+    `path`: what is migrated. `directory`: where the command runs. `anchor`: the root of what is copied, at or above
+    both: the repository's top, else the directory of the nearest pyproject.toml.
+    """
 
     path: Path
     directory: Path
@@ -151,13 +166,13 @@ class Project:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Raises UserError for a path that is not there."""
+        """Find the project of a path; raises UserError if the path does not exist."""
         if not path.exists():
             raise UserError(f"{path}: no such file or directory", "as in: torchmigrate verify . -- python train.py")
         real = Path(os.path.realpath(path))
         directory = real if real.is_dir() else real.parent
         home = os.path.realpath(os.path.expanduser("~"))
-        everything = (Path(home), Path(real.anchor))  # a home under git is no project
+        everything = (Path(home), Path(real.anchor))  # a home directory under git is no project
         repository = git_tree.repository(directory)
         if repository and repository.top not in everything and not repository.ignores(directory):
             return cls(real, directory, repository.top, repository)
@@ -165,14 +180,17 @@ class Project:
         return cls(real, directory, nearest.parent if nearest and nearest.parent not in everything else directory, None)
 
     def within(self, root: Path, path: Path) -> Path:
-        """The counterpart of one of our paths in the copy at `root`."""
+        """Return the counterpart in the copy at `root` of one of the project's paths."""
         return root / path.relative_to(self.anchor)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one run happens: `root` is the copy, `directory` the one that the command starts in, `reports` and
-    `scratch` (its TMPDIR) lie beside the copy, `base` is the tree that it was copied from."""
+    """The place of one run.
+
+    `root`: the copy; `directory`: where the command starts; `reports` and `scratch` (TMPDIR): directories beside the
+    copy; `base`: the tree that it was copied from.
+    """
 
     root: Path
     directory: Path
@@ -183,7 +201,10 @@ class Place:
 
 @dataclass
 class Sandbox:
-    """`with Sandbox(project) as sandbox: ...`. `linked`: large data that the copies share with the project by links."""
+    """A context manager with copies of the original and the rewritten project: `with Sandbox(project) as sandbox: ...`.
+
+    `linked`: large data that the copies share with the project by links.
+    """
 
     project: Project
     linked: list[str] = field(default_factory=list)
@@ -191,7 +212,7 @@ class Sandbox:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __enter__(self) -> Self:
-        # a short name: Unix sockets below it may have 104 characters in all
+        # a short name: paths of Unix sockets are limited to 104 characters
         self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="tmv-")))
         self.original, self.rewritten = (self.home / kind / self._name for kind in ("original", "rewritten"))
         try:
@@ -227,7 +248,7 @@ class Sandbox:
 
     @contextmanager
     def fresh(self, base: Path) -> Iterator[Place]:
-        """A copy of one of the two trees for one run; gone afterwards."""
+        """Copy one of the two trees for one run; the copy is deleted afterwards."""
         home = self.home / str(next(self._numbers))
         root = home / self._name
         place = Place(root, self.project.within(root, self.project.directory), home / "reports", home / "t", base)
@@ -246,7 +267,7 @@ class Sandbox:
 
 
 def _delete(directory: Path) -> None:
-    """Also what a program has made read-only."""
+    """Delete a directory, even if a program made parts of it read-only."""
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         for path in directory.rglob("*"):

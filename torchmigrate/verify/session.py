@@ -1,4 +1,4 @@
-"""All of a verification: copies, migration, build, runs, verdicts."""
+"""Verify a project from start to end: copies, migration, build, runs, verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ _LONG = 80  # characters of an error in a line of progress
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asked for. `timeout` in seconds per run; `count` of devices; `jobs` runs at a time."""
+    """The options of the command line.
+
+    `timeout`: seconds per run. `count`: number of devices. `jobs`: runs at a time. `settings`: None reads the project's
+    own.
+    """
 
     path: Path
     words: tuple[str, ...]
@@ -41,12 +45,12 @@ class Request:
     jobs: int = 2
     variables: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: bool | None = None
-    settings: Settings | None = None  # None: the project's own
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The reference first, then the rewritten project in the order asked for."""
+    """The result of a verification; `verdicts`: the reference first, then the backends in the order asked for."""
 
     project: Project
     machine: Machine
@@ -57,7 +61,10 @@ class Result:
 
 
 def verify(request: Request, say: Say) -> Result:
-    """Run it all. `say` gets lines for people. Raises UserError where nothing can be run; leaves nothing behind."""
+    """Verify a project; raises UserError if nothing can be run.
+
+    `say` gets lines of progress for people. All copies are deleted at the end.
+    """
     project = Project.at(request.path)
     settings = request.settings or config_file.load([request.path], unsafe_fixes=request.unsafe_fixes)
     command = resolve(request.words, project.directory)
@@ -65,27 +72,27 @@ def verify(request: Request, say: Say) -> Result:
         say(f"note: {command.note}")
     say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
     with terminable(), Sandbox(project) as sandbox:
-        _tell_links(sandbox, say)
+        _report_links(sandbox, say)
         migration = migrate(sandbox, settings)
-        _tell_migration(migration, say)
-        machine = _built(backends.machine(command.interpreter, request.tier), request.backends, say)
+        _report_migration(migration, say)
+        machine = _build_if_needed(backends.machine(command.interpreter, request.tier), request.backends, say)
         runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
-        outcomes = runs.all(_planned(machine, request.backends))
-    base = _baseline(outcomes)
-    return Result(project, machine, migration, base, request.limits, tuple(_verdicts(outcomes, base, request.limits)))
+        outcomes = runs.all(_plan_runs(machine, request.backends))
+    base = _make_baseline(outcomes)
+    return Result(project, machine, migration, base, request.limits, tuple(_judge(outcomes, base, request.limits)))
 
 
 Outcomes = list[tuple[Run, Outcome | None]]
 
 
-def _planned(machine: Machine, names: Sequence[str]) -> list[Run]:
-    """The reference twice, then the rewritten project."""
+def _plan_runs(machine: Machine, names: Sequence[str]) -> list[Run]:
+    """Plan two runs of the original, which give the reference, then the runs of the rewritten project."""
     cuda = backends.way(machine, "cuda")
     rewritten = [Run("rewritten", backends.way(machine, name)) for name in dict.fromkeys(names)]
     return [Run("original", cuda), Run("original", cuda, repeat=True), *rewritten]
 
 
-def _baseline(outcomes: Outcomes) -> Baseline:
+def _make_baseline(outcomes: Outcomes) -> Baseline:
     originals = [(run, outcome) for run, outcome in outcomes if run.project == "original"]
     (run, first), (_, second) = originals
     if first is None or second is None:
@@ -93,7 +100,7 @@ def _baseline(outcomes: Outcomes) -> Baseline:
     return verdict.baseline(first, second)
 
 
-def _verdicts(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdict]:
+def _judge(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdict]:
     for run, outcome in outcomes:
         if run.repeat:
             continue
@@ -105,13 +112,13 @@ def _verdicts(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Ve
             yield verdict.of_rewritten(outcome, base, limits)
 
 
-def _built(machine: Machine, names: Sequence[str], say: Say) -> Machine:
-    """The simulated device, if any run needs it."""
+def _build_if_needed(machine: Machine, names: Sequence[str], say: Say) -> Machine:
+    """Build the simulated device if any run needs it."""
     ways: list[Way] = [backends.way(machine, name) for name in ("cuda", *names)]
     if not any(w.evidence == "simulated" and w.tier == "native" and not w.skip for w in ways):
         return machine
     patience = threading.Timer(1.0, say, ["building the simulated device (once per torch and compiler)..."])
-    patience.start()  # silent where the cache has it
+    patience.start()  # says nothing if the cache has the library
     try:
         return backends.build(machine)
     finally:
@@ -129,12 +136,12 @@ class _Runs:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def all(self, runs: Sequence[Run]) -> Outcomes:
-        """Some at a time, each in a fresh copy. Ctrl-C ends all of them."""
+        """Execute the runs, `jobs` at a time, each in a fresh copy; Ctrl-C ends all of them."""
         todo = [run for run in runs if not run.way.skip]
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            try:  # around the first one already: the pool would wait for it
-                futures = {pool.submit(self._one, run): run for run in todo}
-                self._tell(futures)
+            try:  # from the first submit on: on an exception, the pool would wait for the runs
+                futures = {pool.submit(self._execute, run): run for run in todo}
+                self._report_progress(futures)
             except BaseException:
                 self.stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -142,7 +149,7 @@ class _Runs:
         done = {run: future.result() for future, run in futures.items()}
         return [(run, done.get(run)) for run in runs]
 
-    def _one(self, run: Run) -> Outcome:
+    def _execute(self, run: Run) -> Outcome:
         tree = self.sandbox.original if run.project == "original" else self.sandbox.rewritten
         origins = Origins(tree) if run.project == "original" else self.origins
         with self.sandbox.fresh(tree) as place:
@@ -162,7 +169,7 @@ class _Runs:
             self.library,
         )
 
-    def _tell(self, futures: dict[Future[Outcome], Run]) -> None:
+    def _report_progress(self, futures: dict[Future[Outcome], Run]) -> None:
         for number, future in enumerate(as_completed(futures), 1):
             run, outcome = futures[future], future.result()
             ended = shorten(outcome.error or "exit status 0", _LONG)
@@ -172,7 +179,7 @@ class _Runs:
             self.say(f"  {number}/{len(futures)} {what}")
 
 
-def _tell_links(sandbox: Sandbox, say: Say) -> None:
+def _report_links(sandbox: Sandbox, say: Say) -> None:
     if sandbox.linked:
         shown = ", ".join(sandbox.linked[:5]) + (
             f" and {len(sandbox.linked) - 5} more" if len(sandbox.linked) > 5 else ""
@@ -180,7 +187,7 @@ def _tell_links(sandbox: Sandbox, say: Say) -> None:
         say(f"note: large data is linked into the copies, not copied: {shown}")
 
 
-def _tell_migration(migration: Migration, say: Say) -> None:
+def _report_migration(migration: Migration, say: Say) -> None:
     for error in migration.errors:
         say(f"warning: not rewritten: {error}")
     for note in migration.notes:
@@ -195,8 +202,10 @@ def _tell_migration(migration: Migration, say: Say) -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end us as Ctrl-C does, with all cleaned up. A second one does not cut that
-    short."""
+    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that everything is cleaned up.
+
+    After the first, further ones are ignored, so that they do not interrupt the cleanup.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -207,7 +216,7 @@ def terminable() -> Iterator[None]:
         raise KeyboardInterrupt
 
     there = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    caught = [each for each in there if signal.getsignal(each) != signal.SIG_IGN]  # nohup
+    caught = [each for each in there if signal.getsignal(each) != signal.SIG_IGN]  # nohup ignores SIGHUP; keep it so
     before = {each: signal.signal(each, interrupt) for each in caught}
     try:
         yield

@@ -1,11 +1,11 @@
-"""Runs one command and answers for all of its processes: a program of its own, for the standard library alone.
+"""Run one command and end all of its processes; a program that needs only the standard library.
 
-    python supervisor.py DIRECTORY STDOUT STDERR COMMAND...
+python supervisor.py DIRECTORY STDOUT STDERR COMMAND...
 
-Whoever started it keeps its stdin open; when that closes (or its owner dies), everything that the command has
-started ends. When the command ends by itself, what it left behind has a moment, then ends too. Prints the exit
-status, -N for signal N. On Linux orphans come back to it, whatever session they made for themselves; elsewhere
-those of other sessions may escape.
+The owner keeps this program's stdin open; when it closes, or the owner dies, everything that the command started is
+ended. When the command ends by itself, the processes that it left behind get LINGER seconds, then are ended too. Prints
+the exit status, -N for signal N. On Linux orphaned processes become our children, whatever session they are in;
+elsewhere those in other sessions may escape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
-LINGER = 5.0  # seconds for what the command leaves behind: resource trackers and loggers end by themselves
+LINGER = 5.0  # seconds for leftover processes: resource trackers and loggers end by themselves
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
-    with open(out, "wb") as stdout, open(err, "wb") as stderr, _nothing() as stdin:
+    with open(out, "wb") as stdout, open(err, "wb") as stderr, _empty_stdin() as stdin:
         streams = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         try:
             child = subprocess.Popen(command, cwd=directory, start_new_session=True, **streams)  # type: ignore[call-overload]
@@ -40,21 +40,27 @@ def main(arguments: list[str]) -> int:
             print(127, flush=True)
             return 0
     status = _watch(child.pid)
-    _end(child.pid if status is None else None)
+    _end_all(child.pid if status is None else None)
     if status is not None:
         print(status, flush=True)
     return 0
 
 
-def _nothing() -> BinaryIO:
-    """An empty stdin. In some containers /dev/null is a plain file, with whatever was last written to it."""
+def _empty_stdin() -> BinaryIO:
+    """Return an empty stdin.
+
+    /dev/null does not do: in some containers it is a plain file, with whatever was last written to it.
+    """
     reader, writer = os.pipe()
     os.close(writer)
     return os.fdopen(reader, "rb")
 
 
 def _watch(pid: int) -> int | None:
-    """The command's status once it and what it left has ended; None when the owner wants it to end."""
+    """Wait until the command and its leftover processes have ended, and return the command's status.
+
+    If the owner closes stdin, return at once: None if the command still runs.
+    """
     status: int | None = None
     until = float("inf")
     while time.monotonic() < until:
@@ -63,13 +69,13 @@ def _watch(pid: int) -> int | None:
         ended = _reap(pid)
         if ended is not None:
             status, until = ended, time.monotonic() + LINGER
-        if status is not None and not _below(os.getpid()):
+        if status is not None and not _descendants(os.getpid()):
             break
     return status
 
 
 def _reap(pid: int) -> int | None:
-    """Collect all that has ended; the status of `pid` if it is among them."""
+    """Reap all ended children; return the status of `pid` if it is among them."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -78,25 +84,28 @@ def _reap(pid: int) -> int | None:
     return found
 
 
-def _end(group: int | None) -> None:
-    """All of them: asked first, then made to. `group` is the command's, while nobody else can have its number."""
+def _end_all(group: int | None) -> None:
+    """End all processes below this one, first with SIGTERM, after GRACE seconds with SIGKILL.
+
+    `group`: the command's process group, None once the command was reaped and its number may be taken.
+    """
     _signal(group, signal.SIGTERM)
     limit = time.monotonic() + GRACE
-    while _left() and time.monotonic() < limit:
+    while _remaining() and time.monotonic() < limit:
         time.sleep(0.02)
     limit = time.monotonic() + 5 * GRACE
-    while _left() and time.monotonic() < limit:
+    while _remaining() and time.monotonic() < limit:
         _signal(None, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _left() -> list[int]:
+def _remaining() -> list[int]:
     _reap(0)
-    return _below(os.getpid())
+    return _descendants(os.getpid())
 
 
 def _signal(group: int | None, number: signal.Signals) -> None:
-    targets = _below(os.getpid())
+    targets = _descendants(os.getpid())
     with contextlib.suppress(OSError):
         if group is not None:
             os.killpg(group, number)
@@ -105,8 +114,8 @@ def _signal(group: int | None, number: signal.Signals) -> None:
             os.kill(target, number)
 
 
-def _below(top: int) -> list[int]:
-    """Every living process below one."""
+def _descendants(top: int) -> list[int]:
+    """Return the ids of all living processes below one."""
     children: dict[int, list[int]] = {}
     for pid, parent in _processes():
         children.setdefault(parent, []).append(pid)
@@ -117,7 +126,7 @@ def _below(top: int) -> list[int]:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """(pid, parent) of all but zombies."""
+    """Yield (pid, parent) of all processes but zombies."""
     if not os.path.isdir("/proc/self"):
         listing = subprocess.run(["ps", "-axo", "pid=,ppid=,stat=,comm="], capture_output=True, text=True).stdout
         rows = (line.split(None, 3) for line in listing.splitlines())

@@ -1,4 +1,4 @@
-"""The commands `apply`, `check`, `undo` and `server`, as typer reads them. Each imports its work when it runs."""
+"""The commands `apply`, `check`, `undo` and `server`; each imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def server(
 
 
 def run() -> int:
-    """Serve one editor; 0 where it said goodbye. Raises UserError where pygls is missing."""
+    """Serve one editor; return 0 if it ended the session properly, else 1. Raises UserError without pygls."""
     try:
         from torchmigrate.lsp.features import build
     except ImportError as error:
@@ -167,11 +167,11 @@ def run() -> int:
         raise UserError(what, "pip install 'torchmigrate[lsp]'") from None
     if sys.stdin.isatty():
         print("torchmigrate: waiting for an editor on standard input; Ctrl-C ends", file=sys.stderr)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is ever written, so nothing is to be tidied up
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the server writes no files, so nothing needs cleaning up
     if not os.environ.get("TORCHMIGRATE_DEBUG"):
-        logging.getLogger("pygls").setLevel(logging.CRITICAL)  # tracebacks of what the editor is told anyway
+        logging.getLogger("pygls").setLevel(logging.CRITICAL)  # tracebacks of errors that the editor is told anyway
     server, session = build()
-    # what prints, prints to stderr from here on: stdout is the editor's
+    # whatever prints goes to stderr from here on: stdout belongs to the editor
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""`catalog`: the rows that were asked for, or those that a project uses, in the layout that was asked for."""
+"""Run `catalog`: print the rows that were asked for, or those that a project uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     output_format: CatalogFormat,
     output: Path | None,
 ) -> int:
-    """Print it; the exit status: 2 where a file of the project could not be read."""
+    """Print the rows; return 2 if a file of the project could not be read, else 0."""
     settings = config_.load([project or Path()])
     backends = _backends(backend or ())
     with pack_errors():
@@ -38,7 +38,7 @@ def run(
     rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
     here = Path(os.path.realpath(os.curdir))
     if project is None:
-        emit(_laid_out(report.Selection(rows, report.every(backends)), output_format, output), output)
+        emit(_render(report.Selection(rows, report.every(backends)), output_format, output), output)
         print(counted(len(rows), "API"), file=sys.stderr)
         return 0
     from torchmigrate.surveys import catalog_usage
@@ -46,8 +46,8 @@ def run(
     used = catalog_usage.survey(project, settings, found)
     rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
     selection = report.Selection(rows, report.every(backends), used.places, here)
-    emit(_laid_out(selection, output_format, output), output)
-    for line in _said(used, selection):
+    emit(_render(selection, output_format, output), output)
+    for line in _summary_lines(used, selection):
         print(line, file=sys.stderr)
     return 2 if used.failed else 0
 
@@ -65,7 +65,7 @@ def _known() -> str:
 
 
 def _matching(found: catalog_rows.Catalog, names: Sequence[str]) -> list[Row]:
-    """Raises UserError for a name that covers no row."""
+    """Return the rows that the names cover; raises UserError for a name that covers none."""
     for name in names:
         if not found.matching([name]):
             raise UserError(
@@ -74,7 +74,7 @@ def _matching(found: catalog_rows.Catalog, names: Sequence[str]) -> list[Row]:
     return found.matching(names)
 
 
-def _laid_out(selection: report.Selection, output_format: CatalogFormat, output: Path | None) -> Iterator[bytes]:
+def _render(selection: report.Selection, output_format: CatalogFormat, output: Path | None) -> Iterator[bytes]:
     if output_format.value == "json":
         lines = iter([report.render(selection)])
     else:
@@ -86,8 +86,8 @@ def _laid_out(selection: report.Selection, output_format: CatalogFormat, output:
     yield from (f"{line}\n".encode(errors="surrogateescape") for line in lines)
 
 
-def _said(used: Usage, selection: report.Selection) -> Iterator[str]:
-    """What stands beside the matrix: names without a row, files that were not read, and how much runs where."""
+def _summary_lines(used: Usage, selection: report.Selection) -> Iterator[str]:
+    """Yield the lines below the table: names without a row, unreadable files, totals, and what is missing where."""
 
     def name(path: Path) -> str:
         return path.relative_to(selection.here).as_posix() if path.is_relative_to(selection.here) else str(path)

@@ -1,4 +1,4 @@
-"""`config`: what a command line would go by, and from where; or a schema for editors."""
+"""The command `config`: show the settings of a command line and their origins, or a schema for editors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torchmigrate.cli import parameters as options
 
 
 class ConfigFormat(str, Enum):
-    """How it is laid out."""
+    """The formats of `config`."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Schema(str, Enum):
-    """Files that editors may check and complete."""
+    """The kinds of files for which there is a JSON schema."""
 
     CONFIG = "config"
     PYPROJECT = "pyproject"
@@ -64,11 +64,13 @@ def config(
 
         emit([resolve.read(schema.value)], output)
     else:
-        emit([_shown(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output)
+        emit(
+            [_render(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output
+        )
     return 0
 
 
-def _shown(paths: list[Path], given: dict[str, object], output_format: ConfigFormat, to_stdout: bool) -> str:
+def _render(paths: list[Path], given: dict[str, object], output_format: ConfigFormat, to_stdout: bool) -> str:
     from torchmigrate.cli.output import colours
     from torchmigrate.config.resolve import pack_errors, settings_for
     from torchmigrate.formats import effective_config as report

@@ -1,4 +1,4 @@
-"""`fleet`: options to tasks, outcomes to files and a report."""
+"""The command `fleet`: turn options into tasks, and outcomes into files and a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SETTINGS = ("select", "ignore", "torch", "backends", "unsafe_fixes", "runtime",
 
 
 class FleetFormat(str, Enum):
-    """How the report over all is printed."""
+    """The formats of the fleet report."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -79,7 +79,7 @@ def fleet(
     store = Store(output)
     with store.opened() as scratch:
         run = executors.chosen(executor, jobs, cores, scratch)
-        found = _run(run, tasks if force else _known(tasks, store), store, say)
+        found = _run(run, tasks if force else _with_known(tasks, store), store, say)
         _report(found, store, output_format)
     say(found.sentence())
     return found.status
@@ -90,7 +90,7 @@ def _say(line: str) -> None:
 
 
 def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
-    """What is to do, checked before anything is taken. Raises UserError."""
+    """Return the tasks and notes on the list, all checked before anything is fetched; raises UserError."""
     import shlex
 
     from torchmigrate.fleet import listing
@@ -128,7 +128,7 @@ def _text(repos: Path) -> str:
 
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings for all repositories, checked as those of the other commands. Raises UserError."""
+    """Return the settings for all repositories, checked as in other commands; raises UserError."""
     from torchmigrate.config import config_file, resolve
     from torchmigrate.config.settings import Settings
 
@@ -148,7 +148,7 @@ def _branch(name: str) -> str:
 
 
 def _author() -> tuple[str, str]:
-    """Whoever git says the user is; the commits are the same wherever they are made."""
+    """Return the user's name and address as git knows them, so that commits are the same on every worker."""
     try:
         import git
     except ImportError:
@@ -163,15 +163,15 @@ def _author() -> tuple[str, str]:
     return (name, address) if name and address else ("torchmigrate", "torchmigrate@localhost")
 
 
-def _known(tasks: Sequence[Task], store: Store) -> list[Task]:
-    """With what an earlier run has done."""
+def _with_known(tasks: Sequence[Task], store: Store) -> list[Task]:
+    """Return the tasks with the digests of results that an earlier run left."""
     from dataclasses import replace
 
     return [replace(task, known=store.done(task.name)) for task in tasks]
 
 
 def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
-    """Each result is on disk before the next one is looked at."""
+    """Run the tasks; each result is written to disk before the next one is awaited."""
     from torchmigrate.fleet.report import Fleet
 
     began, resumed = time.monotonic(), 0
@@ -180,9 +180,9 @@ def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
     try:
         for outcome in outcomes:
             resumed += outcome.summary is None
-            summaries[outcome.name] = _kept(outcome, store)
-            said = "done already" if outcome.summary is None else _told(summaries[outcome.name])
-            say(f"{len(summaries)}/{len(tasks)} {outcome.name}: {said}")
+            summaries[outcome.name] = _keep(outcome, store)
+            what_happened = "done already" if outcome.summary is None else _describe(summaries[outcome.name])
+            say(f"{len(summaries)}/{len(tasks)} {outcome.name}: {what_happened}")
     except KeyboardInterrupt:
         what = f"{len(summaries)} of {len(tasks)} repositories are done, and whole in {store.top}"
         raise Interrupted(what, "the same command goes on with the others") from None
@@ -191,7 +191,7 @@ def _run(run: Executor, tasks: Sequence[Task], store: Store, say: Say) -> Fleet:
     return Fleet([summaries[task.name] for task in tasks], tasks[0].mode, resumed, time.monotonic() - began)
 
 
-def _kept(outcome: Outcome, store: Store) -> Summary:
+def _keep(outcome: Outcome, store: Store) -> Summary:
     if outcome.summary is not None:
         return store.keep(outcome)
     summary = store.summary(outcome.name)
@@ -200,7 +200,7 @@ def _kept(outcome: Outcome, store: Store) -> Summary:
     return summary
 
 
-def _told(summary: Summary) -> str:
+def _describe(summary: Summary) -> str:
     from torchmigrate.base.text import counted
     from torchmigrate.fleet.task import FAILED
     from torchmigrate.surveys.portability import clean

@@ -1,5 +1,7 @@
-"""What the GitHub action (action.yml) runs: inputs from the environment; annotations, a summary, outputs. One `check`
-through the public command line, so that nothing here can differ from it."""
+"""Run the GitHub action (action.yml): inputs from the environment; annotations, a summary and outputs.
+
+It calls the public command line, so that its results cannot differ from it.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ _TITLE: dict[str, str | int] = {"title": "torchmigrate"}
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The action's inputs. Empty means not given."""
+    """The action's inputs; empty means not given."""
 
     directory: str
     paths: Sequence[str]
-    options: Sequence[str]  # of check and apply alike
+    options: Sequence[str]  # for both `check` and `apply`
     baseline: str
     sarif: str
     fail_on: str
@@ -36,7 +38,7 @@ class Inputs:
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Inputs:
-        """From INPUT_*. Raises UserError for a value that an input cannot have."""
+        """Read the inputs from INPUT_*; raises UserError for an invalid value."""
 
         def text(name: str) -> str:
             return env.get(f"INPUT_{name}", "").strip()
@@ -68,7 +70,7 @@ def _flag(name: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the check came to: its status, and what is handed on."""
+    """The exit status of the check, and the action's outputs."""
 
     status: int
     summary: str
@@ -78,7 +80,7 @@ class Outcome:
 
 
 def main(env: Mapping[str, str]) -> int:
-    """The second step of the action; its exit status."""
+    """Run the second step of the action; return its exit status."""
     fail_on = "findings"
     try:
         given = Inputs.read(env)
@@ -105,20 +107,21 @@ def _enter(directory: str) -> None:
 def _run(given: Inputs, env: Mapping[str, str]) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="torchmigrate-", dir=env.get("RUNNER_TEMP")))
     report, checked, rewritten, patch = (folder / name for name in _FILES)
-    paths = [os.path.abspath(path) if path == "-" else path for path in given.paths]  # a file, not standard input
+    # a file of that name, not standard input
+    paths = [os.path.abspath(path) if path == "-" else path for path in given.paths]
     reports = ["--output-format=github", *([f"--also=sarif={given.sarif}"] if given.sarif else [])]
     reports += [f"--also=json={report}", f"--also=markdown={checked}"]
     reports += [f"--baseline={given.baseline}"] if given.baseline else []
-    status, said = _torchmigrate("check", *reports, *given.options, "--", *paths)
-    if not checked.exists():  # a wrong option, say
-        return _failed(UserError(said))
+    status, messages = _torchmigrate("check", *reports, *given.options, "--", *paths)
+    if not checked.exists():  # e.g. a wrong option
+        return _failed(UserError(messages))
     if given.suggest:
         reports = ["--output-format=diff", f"--output={patch}", f"--also=markdown={rewritten}"]
-        again, said = _torchmigrate("apply", "--dry-run", "--exit-zero", *reports, *given.options, "--", *paths)
+        again, messages = _torchmigrate("apply", "--dry-run", "--exit-zero", *reports, *given.options, "--", *paths)
         status = max(status, again)
-        if not rewritten.exists():  # an option of `check` alone
-            return _failed(UserError(said))
-    # `apply` knows no baseline: its report would speak of what is known, too
+        if not rewritten.exists():  # e.g. an option that only `check` has
+            return _failed(UserError(messages))
+    # `apply` has no baseline: its report would include known findings
     summary = (rewritten if given.suggest and not given.baseline else checked).read_text("utf-8")
     findings = str(json.loads(report.read_bytes())["summary"]["findings"])
     has_patch = given.suggest and patch.stat().st_size > 0
@@ -127,15 +130,22 @@ def _run(given: Inputs, env: Mapping[str, str]) -> Outcome:
 
 
 def _torchmigrate(*arguments: str) -> tuple[int, str]:
-    """Run it; 0, 1 or 2, and its messages. The runner looks for commands in both streams: what messages say of the
-    project's files must be none, so only the annotations are."""
+    """Run torchmigrate; return its status (0, 1 or 2) and its messages.
+
+    The runner looks for workflow commands in both streams. Messages may quote the project's files, so commands are
+    stopped while messages are written; only the annotations are read.
+    """
     run = [sys.executable, "-I", "-X", "utf8", "-m", "torchmigrate", *arguments]
     done = subprocess.run(run, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    token, said = secrets.token_hex(16), done.stderr.strip()
+    token, messages = secrets.token_hex(16), done.stderr.strip()
     sys.stdout.flush()
-    sys.stdout.buffer.write(done.stdout + f"::stop-commands::{token}\n".encode() + said + f"\n::{token}::\n".encode())
+    sys.stdout.buffer.write(
+        done.stdout + f"::stop-commands::{token}\n".encode() + messages + f"\n::{token}::\n".encode()
+    )
     sys.stdout.buffer.flush()
-    return done.returncode if done.returncode in (0, 1) else 2, said.decode("utf-8", "replace").removeprefix("error: ")
+    return done.returncode if done.returncode in (0, 1) else 2, messages.decode("utf-8", "replace").removeprefix(
+        "error: "
+    )
 
 
 def _failed(error: UserError) -> Outcome:
@@ -145,7 +155,7 @@ def _failed(error: UserError) -> Outcome:
 
 
 def _output(name: str, value: str) -> str:
-    """No value can end its own delimiter, and so make another output."""
+    """Return an output with a random delimiter, so that no value can end it and add another output."""
     end = f"end-{secrets.token_hex(16)}"
     return f"{name}<<{end}\n{value}\n{end}\n"
 

@@ -1,4 +1,4 @@
-"""`rules`, `explain` and `catalog` as typer reads them. The work is imported by the command that needs it."""
+"""The commands `rules`, `explain` and `catalog`; each imports what it needs when it runs."""
 
 from __future__ import annotations
 

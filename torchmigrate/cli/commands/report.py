@@ -1,4 +1,4 @@
-"""`report`: two plans, neither written; what they come to, laid out as asked."""
+"""The command `report`: make two plans without writing them, and render the portability survey of both."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _READ = {
     "backends",
     "config",
     "isolated",
-}  # options: what is read, by which rules
+}  # the options that choose which files and rules are read
 
 
 class ReportFormat(str, Enum):
-    """How a portability report is laid out."""
+    """The formats of a portability report."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -77,7 +77,7 @@ def report(
     with pack_errors(), Progress(shown=not quiet) as progress:
         plans = _plans(named, settings, jobs or cores(), progress)
         survey = _survey(named, settings, plans, shown, _command(named, given))
-    emit([_rendered(survey, output_format, output)], output)
+    emit([_render(survey, output_format, output)], output)
     for file, message in survey.errors:
         print(f"error: {visible(file)}: {visible(message)}", file=sys.stderr)
     if output is not None and not quiet:
@@ -86,7 +86,7 @@ def report(
 
 
 def _columns(wanted: Sequence[str]) -> tuple[str, ...]:
-    """Those of the backends asked for that the rules speak about. None asked for means all."""
+    """Return the backends asked for that have a score, empty if none was asked for; raises UserError."""
     from torchmigrate.surveys.portability import SCORED
 
     scored = tuple(name for name in wanted if name in SCORED)
@@ -100,7 +100,7 @@ def _columns(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _plans(paths: Sequence[Path], settings: Settings, jobs: int, progress: object) -> tuple[Plan, Plan]:
-    """With the safe fixes, and with the unsafe ones too; one and the same where there are none of those."""
+    """Return the plans with the safe fixes, and with the unsafe ones; the same plan twice if there are none."""
     from torchmigrate.diagnostics.finding import Status, Unchanged
     from torchmigrate.engine import planner
 
@@ -141,14 +141,14 @@ def _survey(
 
 
 def _left_out(settings: Settings) -> list[str]:
-    """Settings that keep rules from speaking: a score without them is another score."""
-    said = [f"{name} = {', '.join(names)}" for name in ("select", "ignore") if (names := getattr(settings, name))]
+    """Return the settings that leave out rules: the score is another one without them."""
+    found = [f"{name} = {', '.join(names)}" for name in ("select", "ignore") if (names := getattr(settings, name))]
     each = settings.per_file_ignores.items()
-    return [*said, *(f"per-file-ignores of {glob} = {', '.join(names)}" for glob, names in each)]
+    return [*found, *(f"per-file-ignores of {glob} = {', '.join(names)}" for glob, names in each)]
 
 
 def _command(paths: Sequence[Path], given: Mapping[str, Any]) -> str:
-    """What was asked for, as it can be typed again; where the report went is left out."""
+    """Return the command as it can be typed again, without the place of the report."""
     words = ["torchmigrate", "report"]
     for name, value in given.items():
         if value is True:
@@ -158,7 +158,7 @@ def _command(paths: Sequence[Path], given: Mapping[str, Any]) -> str:
     return shlex.join([*words, *map(os.fspath, paths)])
 
 
-def _rendered(survey: Survey, output_format: ReportFormat, output: Path | None) -> bytes:
+def _render(survey: Survey, output_format: ReportFormat, output: Path | None) -> bytes:
     from torchmigrate.cli.output import colours
 
     match output_format:

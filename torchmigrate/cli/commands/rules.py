@@ -1,8 +1,8 @@
-"""`rules` and `explain`: what the rule files and the catalog say."""
+"""The commands `rules` and `explain`: show rules and catalog rows, run the cases of rules."""
 
 from __future__ import annotations
 
-# ruff: noqa: SIM118 (a Rule is no dict)
+# ruff: noqa: SIM118 (a Rule is not a dict)
 import os
 import re
 import sys
@@ -32,7 +32,7 @@ def _load() -> Ruleset:
 
 
 def listing(names: Sequence[str]) -> int:
-    """A line per rule: all, or those of the packs and rules named."""
+    """Print a line per rule: of all, or of the packs and rules named."""
     ruleset = _load()
     known(ruleset, names)
     rules = ruleset.selected(names, ()).rules.values()
@@ -40,14 +40,14 @@ def listing(names: Sequence[str]) -> int:
     for rule in sorted(rules, key=lambda r: r.id):
         row = f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}"
         room = columns(sys.stdout)
-        print(_wrapped(row, hanging=" " * (width + 11 if room > 2 * width else 4)) if room else row)
+        print(_wrap(row, hanging=" " * (width + 11 if room > 2 * width else 4)) if room else row)
     print(counted(len(rules), "rule"), file=sys.stderr)
     return 0
 
 
 def test(directories: Sequence[Path]) -> int:
-    """Run the cases: of the rules in these directories, or of all that are loaded."""
-    from torchmigrate.engine import case_runner  # and LibCST with it, which the other commands here do without
+    """Run the cases of the rules in these directories, or of all loaded rules; return 1 if one fails."""
+    from torchmigrate.engine import case_runner  # imports LibCST, which the other commands here do without
 
     with pack_errors():
         ruleset = packs.load(directories) if directories else _load()
@@ -72,21 +72,21 @@ def test(directories: Sequence[Path]) -> int:
 
 
 def explain(name: str) -> int:
-    """A rule; or an API: its row in the catalog and the rules that look after it."""
+    """Print a rule; or an API's row in the catalog, and the rules that handle it."""
     ruleset = _load()
     if rule := ruleset.rules.get(name):
-        print(_shown([rule]))
+        print(_render_rules([rule]))
         return 0
     with pack_errors():
         rows = catalog_rows.load(config_.load([Path()]).rule_paths)
-    api = _api(name)
+    api = _api_name(name)
     row = rows.find(api)
     unknown = row is None and _is_public_torch(api, rows)
     found = (
         _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
     )
     if row:
-        print(_wrapped(catalog.paragraph(row, row.name if rows.row(api) else api)))
+        print(_wrap(catalog.paragraph(row, row.name if rows.row(api) else api)))
     elif found:
         print(f"{name}: see {counted(len(found), 'rule')}")
     else:
@@ -94,16 +94,16 @@ def explain(name: str) -> int:
         help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
         raise UserError(f"neither a rule nor an API of the catalog is called `{name}`", help)
     if found:
-        print(f"\n{_shown(found)}")
+        print(f"\n{_render_rules(found)}")
     return 0
 
 
-def _shown(rules: Sequence[Rule]) -> str:
+def _render_rules(rules: Sequence[Rule]) -> str:
     return "\n\n".join("\n".join(_lines(rule, colours(sys.stdout))) for rule in rules)
 
 
-def _wrapped(text: str, indent: str = "", hanging: str = "") -> str:
-    """To the terminal, or to 100 columns where it is wider, or none."""
+def _wrap(text: str, indent: str = "", hanging: str = "") -> str:
+    """Wrap a text to the terminal, to at most 100 columns."""
     width = min(columns(sys.stdout) or 100, 100)
     return textwrap.fill(
         text,
@@ -115,27 +115,27 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> str:
     )
 
 
-def _api(name: str) -> str:
-    """`torch.Tensor.cuda` for `.cuda()`."""
+def _api_name(name: str) -> str:
+    """Return the API for a name as typed, `torch.Tensor.cuda` for `.cuda()`."""
     bare = re.sub(r"\(.*", "", name).strip()
     return f"torch.Tensor{bare}" if bare.startswith(".") else bare
 
 
 def _is_public_torch(api: str, rows: catalog_rows.Catalog) -> bool:
-    """Whether it would have a row, if torch had it: patterns such as `torch.cuda.*` then say nothing of it."""
+    """Return whether an API would have a row if torch had it; a pattern such as `torch.cuda.*` then says nothing."""
     module, _, last = api.rpartition(".")
     return rows.row(module) is not None and not last.startswith("_")
 
 
 def _rules_of(row: Row, ruleset: Ruleset, name: str) -> list[Rule]:
-    """The rules that the row names, then others that look for the very API."""
+    """Return the rules that the row names, then others whose patterns name exactly this API."""
     named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
     return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]
 
 
 def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
-    """Rules whose patterns name the API: exactly, else by `torch.x.*`, else those whose examples use it."""
-    name, rules = _bare(api), ruleset.rules.values()
+    """Return the rules that name the API: exactly, else by `torch.x.*`, else in their examples."""
+    name, rules = _bare_name(api), ruleset.rules.values()
     wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
     return (
         exact_handlers(ruleset, api)
@@ -145,12 +145,12 @@ def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
 
 
 def exact_handlers(ruleset: Ruleset, api: str) -> list[Rule]:
-    """Rules whose patterns name the very API."""
-    name, rules = _bare(api), ruleset.rules.values()
+    """Return the rules whose patterns name exactly this API."""
+    name, rules = _bare_name(api), ruleset.rules.values()
     return [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
 
 
-def _bare(api: str) -> str:
+def _bare_name(api: str) -> str:
     return re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", re.sub(r"\(.*", "", api).strip())
 
 
@@ -161,12 +161,12 @@ def _mentions(text: str, name: str) -> bool:
 def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     yield typer.style(rule.id, bold=True) if colour else rule.id
     matters = f"; matters on: {', '.join(rule.backends)}" if rule.backends else ""
-    yield _wrapped(rule.summary, "  ")
-    yield _wrapped(f"safety: {rule.safety.value}{matters}", "  ")
+    yield _wrap(rule.summary, "  ")
+    yield _wrap(f"safety: {rule.safety.value}{matters}", "  ")
     yield ""
     for number, paragraph in enumerate(re.split(r"\n\s*\n", rule.why)):
         yield from [""] * bool(number)
-        yield _wrapped(" ".join(paragraph.split()), "  ")
+        yield _wrap(" ".join(paragraph.split()), "  ")
     if rule.patterns:
         yield ""
         yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"

@@ -1,5 +1,4 @@
-"""`verify` and `backends`: options to a request, a result to stdout. The work is imported by the command that
-needs it."""
+"""The commands `verify` and `backends`; each imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _EXAMPLE = "torchmigrate verify . -- python train.py --epochs 1"
 
 
 class VerifyFormat(str, Enum):
-    """How a verification is laid out."""
+    """The formats of a verification."""
 
     TEXT = "text"
     JSON = "json"
@@ -30,14 +29,14 @@ class VerifyFormat(str, Enum):
 
 
 class BackendsFormat(str, Enum):
-    """How what is here is laid out."""
+    """The formats of `backends`."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Tier(str, Enum):
-    """What simulates: C++, or Python alone."""
+    """The implementation of simulated devices: C++, or Python alone."""
 
     NATIVE = "native"
     PYTHON = "python"

@@ -1,1 +1,1 @@
-"""How `apply` and `check` run: plan, ask, guard, save, write, report."""
+"""The runs of `apply` and `check`: plan, ask, guard, save, write, report."""

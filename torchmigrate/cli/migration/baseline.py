@@ -1,4 +1,4 @@
-"""`--baseline` and `--write-baseline`: what is known does not count; what is no longer found is said, then dropped."""
+"""`--baseline` and `--write-baseline`: known findings do not count; those no longer found are noted, then dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class _Scope:
-    """What this run looked at: of the rest, an entry is neither found nor missed."""
+    """The files and rules that a run covered; other entries of the baseline are neither found nor missed."""
 
     tops: Sequence[str]
     only: Selection
@@ -44,24 +44,27 @@ def _lies_in(path: str, places: Iterable[str]) -> bool:
 def settle(
     results: Sequence[FileResult], request: Request, settings: Settings, only: Selection
 ) -> Sequence[FileResult]:
-    """The results with what the baseline knows marked as known. Raises UserError for a baseline that cannot be read."""
+    """Mark the findings that the baseline knows; raises UserError for a baseline that cannot be read.
+
+    Entries that this run should have found and did not are noted, or dropped with `--write-baseline`.
+    """
     assert request.baseline is not None
     file = Path(os.path.realpath(request.baseline))
     old = baseline.read(request.baseline) if file.exists() or not request.write_baseline else frozenset()
     pairs = {r.path: list(baseline.entries(r, r.findings, file.parent)) for r in results if isinstance(r, Unchanged)}
-    found = {entry for told in pairs.values() for _, entry in told}
+    found = {entry for reported in pairs.values() for _, entry in reported}
     tops = [os.path.realpath(path) for path in request.paths]
     unread = {str(failed.path) for failed in failures(results)}
     scope = _Scope(tops, only, unread, _idle(settings))
     stale = {entry for entry in old - found if scope.covers(entry, file.parent)}
     known = old
     if request.write_baseline:
-        told = {e for pair in pairs.values() for f, e in pair if _is_told(f, settings)}
-        known = frozenset((old - stale) | told)
+        reported = {e for pair in pairs.values() for f, e in pair if _is_reported(f, settings)}
+        known = frozenset((old - stale) | reported)
         _write(known, old, request)
     elif stale:
         _say_stale(stale, request)
-    return [_marked(r, pairs[r.path], known) if isinstance(r, Unchanged) else r for r in results]
+    return [_mark_known(r, pairs[r.path], known) if isinstance(r, Unchanged) else r for r in results]
 
 
 def _idle(settings: Settings) -> Collection[str]:
@@ -73,8 +76,8 @@ def _idle(settings: Settings) -> Collection[str]:
     return rules.rules.keys() - rules.selected(settings.select, settings.ignore).rules.keys()
 
 
-def _is_told(finding: Finding, settings: Settings) -> bool:
-    """Whether a run for these backends reports it."""
+def _is_reported(finding: Finding, settings: Settings) -> bool:
+    """Return whether a run for these backends reports the finding."""
     named = settings.backends
     return not named or not finding.backends or not set(named).isdisjoint(finding.backends)
 
@@ -104,7 +107,7 @@ def _say_stale(stale: Iterable[Entry], request: Request) -> None:
     )
 
 
-def _marked(result: Unchanged, pairs: Sequence[tuple[Finding, Entry]], known: Collection[Entry]) -> Unchanged:
+def _mark_known(result: Unchanged, pairs: Sequence[tuple[Finding, Entry]], known: Collection[Entry]) -> Unchanged:
     mine = {id(finding): entry for finding, entry in pairs}
     found = (f.with_status(Status.KNOWN) if mine.get(id(f)) in known else f for f in result.findings)
     return replace(result, findings=tuple(found))

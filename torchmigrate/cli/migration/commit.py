@@ -1,4 +1,4 @@
-"""What stands between a plan and the files: changes that would be lost, or get into a commit."""
+"""`--commit` and `--branch`: choose the target, make the commits of a plan, publish them after writing."""
 
 from __future__ import annotations
 
@@ -29,22 +29,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """A run's commits, made but on no branch; None of them where nothing is rewritten."""
+    """A run's commits, not on any branch yet.
+
+    `made`: None in a dry run, or if nothing is rewritten. `planned`: the subjects of a dry run's commits.
+    """
 
     target: Target
     made: Made | None = None
-    planned: tuple[str, ...] = ()  # subjects
+    planned: tuple[str, ...] = ()
 
     def publish(self, journal: Journal) -> None:
-        """After all files are written."""
+        """Put the commits on their branch, after all files are written."""
         if self.made is None:
             return
         record = {"old": self.target.head, "new": self.made.commits[-1][0], "branch": self.target.branch}
-        journal.note("commits.json", json.dumps(record).encode())  # first: of no meaning until HEAD has the commit
+        # first: the record means nothing until HEAD has the commit
+        journal.note("commits.json", json.dumps(record).encode())
         commits.publish(self.made)
 
-    def told(self) -> list[str]:
-        """Lines for stderr."""
+    def describe(self) -> list[str]:
+        """Return the lines for stderr."""
         if self.made is None:
             would = [f"would commit: {subject}" for subject in self.planned]
             return would or ["note: nothing to commit"]
@@ -57,7 +61,7 @@ class Commits:
 
 
 def target(paths: Sequence[Path], branch: str | None, allow_dirty: bool) -> Target:
-    """Where the commits go; asked before the work begins. Raises UserError."""
+    """Return where the commits go, checked before the work begins; raises UserError."""
     if allow_dirty:
         raise UserError(
             "--allow-dirty does not go with --commit: your changes would get into the commits",
@@ -70,7 +74,10 @@ def target(paths: Sequence[Path], branch: str | None, allow_dirty: bool) -> Targ
 
 
 def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Commits:
-    """The commits of a plan. Only objects are written, no branch, index or file. Raises UserError."""
+    """Make the commits of a plan; raises UserError.
+
+    Only git objects are written: no branch, index or file changes.
+    """
     changes = [result for result in plan.results if isinstance(result, Changed)]
     if not changes or plan.facts is None:
         return Commits(target)
@@ -86,7 +93,7 @@ def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Co
 
 
 def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) -> Mapping[Path, bytes]:
-    """Helper files to commit: those of this run, and those that an earlier one wrote and nobody committed."""
+    """Return the helper files to commit: those of this run, and uncommitted ones of an earlier run."""
     found = {change.path: change.after for change in changes if not change.applied}
     if facts.own is not None:
         return found
@@ -103,7 +110,7 @@ def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) 
 
 
 def _refuse_foreign(paths: Sequence[Path], target: Target) -> None:
-    """All files must lie in the repository that gets the commits."""
+    """Raise UserError for a file outside the repository that gets the commits."""
     groups = git_tree.by_repository([Path(os.path.realpath(path)) for path in paths])
     outside = [str(found[0]) for repo, found in groups if repo is None or repo.top != target.repository.top]
     if outside:

@@ -1,4 +1,4 @@
-"""What stands between a plan and the files: changes that would be lost, or get into a commit."""
+"""Guard the user's own changes: from being overwritten, and from getting into a commit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from torchmigrate.cli.selection import Request
     from torchmigrate.vcs.git_tree import Dirty
 
-_LISTED = 20  # files that the dirty guard names
+_LISTED = 20  # files that a message names
 
 
 def guard(changes: Sequence[Changed], request: Request, target: Target | None = None) -> None:
-    """Refuse to write over what git could not give back, or to commit what is the user's."""
+    """Refuse to overwrite changes that git could not restore, or to commit changes of the user."""
     from torchmigrate.vcs import git_tree
 
     if target:
@@ -29,7 +29,7 @@ def guard(changes: Sequence[Changed], request: Request, target: Target | None = 
 
 
 def named(dirty: Sequence[Dirty]) -> str:
-    """A line for each file, the first of many."""
+    """Return a line for each file, up to a limit."""
     here = Path(os.path.realpath(os.curdir))
     near = (os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED])
     names = [visible(name) for name in near]
@@ -48,7 +48,7 @@ def _refuse_dirty(dirty: Sequence[Dirty]) -> None:
 
 
 def refuse_changed(paths: Sequence[Path], target: Target) -> None:
-    """A file with changes of the user's, staged or not, cannot be committed without them."""
+    """Refuse to commit files that have changes of the user, staged or not."""
     dirty = target.repository.dirty([Path(os.path.realpath(path)) for path in paths], staged=True)
     if dirty:
         one = len(dirty) == 1

@@ -1,4 +1,4 @@
-"""`apply -i`: each hunk with its reason, and y, n, a, q or ?. Nothing is written before the last answer."""
+"""`apply -i`: show each hunk with its reason, and ask y, n, a, q or ?; write after the last answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ctrl-C ends without writing anything."""
 
 
 def refuse(dry_run: bool) -> None:
-    """Raises UserError where nobody can be asked, or nothing would be done with the answers."""
+    """Raise UserError if nobody can be asked, or the answers would have no effect."""
     if dry_run:
         raise UserError("--interactive writes what you say yes to; --dry-run writes nothing", "pass one of them")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -42,7 +42,7 @@ def refuse(dry_run: bool) -> None:
 
 
 def ask(plan: Plan, settings: Settings, name: Callable[[Path], str]) -> Plan:
-    """The plan with what the user wants of it."""
+    """Return the plan with the changes that the user accepts."""
     changes = [result for result in plan.results if isinstance(result, Changed) and result.applied]
     if not changes or plan.facts is None:
         return plan
@@ -68,13 +68,13 @@ class _Session:
         groups = [(change, group) for change in changes for group in self.choices.groups(change)]
         self.total = len(groups)
         while groups:
-            idle = [(change, group) for change, group in groups if not self._done(change, group)]
+            idle = [(change, group) for change, group in groups if not self._is_decided(change, group)]
             if len(idle) == len(groups) or "q" in self.always:
                 return
-            groups = idle  # what rests on another's rewrite, asked again once that has its answer
+            groups = idle  # groups that depend on another rewrite are asked about again once that is decided
 
-    def _done(self, change: Changed, group: Group) -> bool:
-        """Whether the group has its answer."""
+    def _is_decided(self, change: Changed, group: Group) -> bool:
+        """Return whether the group is decided, by an earlier answer or by asking now."""
         if "q" in self.always:
             return True
         before = self.accepted.get(change.path, frozenset())
@@ -82,7 +82,7 @@ class _Session:
         if step is None:
             return False
         self.number += 1
-        answer = "y" if self.always.issuperset(group.rules) else self._answer(step, group)
+        answer = "y" if self.always.issuperset(group.rules) else self._ask(step, group)
         if answer == "a":
             self.always |= set(group.rules)
         elif answer == "q":
@@ -91,21 +91,21 @@ class _Session:
             self.accepted[change.path] = before | group.keys
         return True
 
-    def _answer(self, step: Changed, group: Group) -> str:
+    def _ask(self, step: Changed, group: Group) -> str:
         text = diff.readable(step, self.name(step.path))
-        print(*self._shown(text, group), sep="\n", file=sys.stderr)
+        print(*self._render_hunk(text, group), sep="\n", file=sys.stderr)
         while True:
             question = f"({self.number}/{self.total}) Rewrite this [y,n,a,q,?]? "
             print(question, end="", file=sys.stderr, flush=True)
             line = sys.stdin.readline()
-            if not line:  # Ctrl-D: no answer is no leave
+            if not line:  # Ctrl-D is no answer: write nothing
                 raise KeyboardInterrupt
             answer = line.strip().lower()[:1]
             if answer and answer in "ynaq":
                 return answer
             print(HELP.format(rules=", ".join(group.rules)), file=sys.stderr)
 
-    def _shown(self, text: bytes, group: Group) -> Iterator[str]:
+    def _render_hunk(self, text: bytes, group: Group) -> Iterator[str]:
         text = visible_lines(text.decode(errors="surrogateescape")).encode()
         shown = coloured(text) if colours(sys.stderr) else text
         yield "\n" + shown.decode(errors="backslashreplace").rstrip("\n")

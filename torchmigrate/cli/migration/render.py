@@ -1,3 +1,5 @@
+"""Plan a command, and print its reports."""
+
 from __future__ import annotations
 
 import os
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def planned(request: Request, settings: Settings, only: Selection) -> Plan:
-    """What the command found and would write."""
+    """Return the plan of the command: its findings, and the changes that it would write."""
     from torchmigrate.engine import planner
 
     plan: Callable[..., Plan] = planner.plan
@@ -30,14 +32,14 @@ def planned(request: Request, settings: Settings, only: Selection) -> Plan:
     if not is_sarif and any(path.is_dir() for path in request.paths):
         from torchmigrate.engine import plan_cache
 
-        plan = plan_cache.plan  # without facts, of which SARIF's fixes are made
+        plan = plan_cache.plan  # SARIF's fixes need the project context, which a cached plan lacks
     mode = "check" if request.command == "check" else "apply"
     with pack_errors(), Progress(shown=not request.quiet) as progress:
         return plan(request.paths, settings, request.jobs, mode, progress, only)
 
 
 def _standing(report: Report, request: Request, settings: Settings, only: Selection) -> tuple[Report, Plan]:
-    """What a `check` says of the files as they stand now, for formats that name places in them and offer fixes."""
+    """Return a `check` of the files as they stand now, for formats that name places in them and offer fixes."""
     plan = planned(replace(request, command="check"), settings, only)
     failed = {result.path: result for result in report.results if isinstance(result, Failed)}
     results = [result for result in plan.results if result.path not in failed]
@@ -45,7 +47,7 @@ def _standing(report: Report, request: Request, settings: Settings, only: Select
 
 
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
-    """The report, to stdout unless another stream is given; the exit status."""
+    """Print the report to stdout or `stream`, and return the exit status."""
     results: Sequence[FileResult] = plan.results
     if request.baseline:
         from torchmigrate.cli.migration import baseline

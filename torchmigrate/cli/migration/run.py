@@ -1,4 +1,4 @@
-"""`apply`, `check` and `undo`: plan, guard, save, write, report."""
+"""Run `apply`, `check` and `undo`: plan, guard, save, write, report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
-    """One `check`, `apply` or `apply --dry-run`; its exit status."""
+    """Run one `check`, `apply` or `apply --dry-run`; return its exit status."""
     own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
     request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
     selection.check(request)
@@ -56,7 +56,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     results = _write(plan.results, request, commits) if command == "apply" else plan.results
     status = tell(replace(plan, results=list(results)), request, settings, only)
     if commits:
-        request.say(*commits.told())
+        request.say(*commits.describe())
     refuse_lost_helper(request, only)
     return status
 
@@ -70,7 +70,7 @@ def _target(request: Request) -> Target | None:
 
 
 def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
-    """Everything planned, or an error of its own for each file that could not be written."""
+    """Write the planned changes; return the results, with a Failed for each file that could not be written."""
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
@@ -78,10 +78,10 @@ def _write(results: Sequence[FileResult], request: Request, commits: Commits | N
     from torchmigrate.base import lock
 
     with lock.held(journal.places([change.path for change in changes])):
-        return _written(results, changes, request, commits)
+        return _write_guarded(results, changes, request, commits)
 
 
-def _written(
+def _write_guarded(
     results: Sequence[FileResult], changes: Sequence[Changed], request: Request, commits: Commits | None
 ) -> list[FileResult]:
     from torchmigrate.apply import journal, writer
@@ -117,7 +117,7 @@ def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Fail
 
 
 def put_back(path: Path) -> int:
-    """`undo`; its exit status."""
+    """Run `undo`; return its exit status."""
     from torchmigrate.apply import writer
 
     outcomes = writer.undo(path)
@@ -135,12 +135,15 @@ def put_back(path: Path) -> int:
     return 2 if refused else 0
 
 
-# a statement on one line, as we write it: behind `;` and `:` too, and in the JSON text of a notebook
+# an import on one line, as we write it; it may follow `;` or `:`, or stand in the JSON text of a notebook
 _IMPORTED = rb"(?:^|[\"';:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[^\n#]*\b(%s)\b"
 
 
 def refuse_lost_helper(request: Request, only: Selection) -> None:
-    """Raises UserError for a helper that files of the next commit import, and that git does not track."""
+    """Raise UserError if files of the next commit import a helper that git does not track.
+
+    Checked in a pre-commit hook and by `check --staged`.
+    """
     is_gate = os.environ.get("PRE_COMMIT") or (request.staged and request.command == "check")
     if request.command == "dry-run" or not is_gate:
         return
@@ -158,7 +161,7 @@ def refuse_lost_helper(request: Request, only: Selection) -> None:
 
 
 def _helpers(path: Path) -> Sequence[Path]:
-    """Helpers that a file of this text and place may import; clean files cost one search."""
+    """Return the helpers that a file imports; a file without such imports costs one search."""
     from torchmigrate.project.helper_file import NAMES, is_ours
 
     try:
@@ -170,7 +173,7 @@ def _helpers(path: Path) -> Sequence[Path]:
 
 
 def _above(path: Path, name: str) -> Iterator[Path]:
-    """From the file's directory up to the top of the work tree."""
+    """Yield the file's candidate paths, from its directory up to the top of the work tree."""
     from torchmigrate.vcs import git_tree
 
     top = git_tree.marker(path.parent)

@@ -1,4 +1,4 @@
-"""`-`: standard input in place of a file of a project. `apply` answers with the text, rewritten or as it came."""
+"""`-`: read standard input in place of a file of a project; `apply` prints the text, rewritten or unchanged."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from torchmigrate.engine.planner import Plan
 
 
-_UNNAMED = Path("stdin.py")  # in the current directory, where nobody says
+_UNNAMED = Path("stdin.py")  # the file in the current directory that the text stands for by default
 
 
 def run(request: Request, given: dict[str, Any]) -> int:
-    """One `check`, `apply` or `apply --dry-run` of what comes in; its exit status."""
+    """Run `check`, `apply` or `apply --dry-run` on standard input; return the exit status."""
     path = Path(os.path.realpath(request.stdin_filename or _UNNAMED))
     request = replace(request, paths=(path,))
     raw = sys.stdin.buffer.read()
@@ -40,13 +40,13 @@ def run(request: Request, given: dict[str, Any]) -> int:
             return render.tell(plan, request, settings, only)
         answer = next((r.after for r in plan.results if isinstance(r, Changed)), raw)
         return render.tell(plan, request, settings, only, sys.stderr)
-    finally:  # whatever went wrong: an editor puts this in place of what it sent
+    finally:  # even after an error: an editor replaces its text by this output
         if request.command == "apply":
             output.emit([answer], None)
 
 
 def _plan(request: Request, settings: Settings, only: Selection) -> Plan:
-    """Facts are those of the project around the file; the helper is not written, and said not to be."""
+    """Plan the text in the context of its project; the helper is not written, and a note says so."""
     (path,) = request.paths
     mode = "check" if request.command == "check" else "apply"
     with pack_errors(), Progress(shown=not request.quiet) as progress:

@@ -1,1 +1,1 @@
-"""Formatters of the command `report`."""
+"""Formats of the portability report."""

@@ -1,4 +1,4 @@
-"""HTML by construction: an element escapes whatever is not markup already, so that nothing of a project's can be."""
+"""Render the portability report as an HTML page, from elements that escape every text that is not markup."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ _VOID = {"meta", "input", "br"}
 
 
 class Markup(str):
-    """Text that is HTML. Made by `element` and `join` only."""
+    """Text that is HTML; only `element` and `join` make it."""
 
     __slots__ = ()
 
 
 def element(tag: str, *children: str | None, **attributes: str | bool | None) -> Markup:
-    """`<tag a="b">children</tag>`. A trailing underscore is dropped of an attribute's name, others are hyphens; True
-    stands for an attribute without a value, None and False for none."""
+    """Return `<tag a="b">children</tag>`.
+
+    In attribute names a trailing underscore is dropped, other underscores become hyphens. True makes an attribute
+    without a value; None and False leave it out.
+    """
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(
         f" {name}" if value is True else f' {name}="{escape(value)}"'
@@ -49,12 +52,12 @@ def element(tag: str, *children: str | None, **attributes: str | bool | None) ->
 
 
 def join(*children: str | None, between: str = "") -> Markup:
-    """One after another, without None."""
+    """Join children, leaving out None."""
     return Markup(between.join(c if isinstance(c, Markup) else escape(c) for c in children if c is not None))
 
 
 def prose(text: str) -> Markup:
-    """A sentence whose `words` are code. An option is not broken."""
+    """Mark up a sentence, whose `words` in backticks become code; options are not broken across lines."""
     parts = re.split(r"`([^`]*)`", text)
     return join(*(_code(part) if i % 2 else part for i, part in enumerate(parts)))
 
@@ -64,18 +67,18 @@ def _code(text: str) -> Markup:
 
 
 def breakable(path: str, long: int = 24) -> Markup:
-    """A path that may be broken after a slash, and after an underscore in a name of more characters than `long`."""
+    """Mark where a path may be broken: after slashes, and after underscores in names longer than `long`."""
     parts = re.split(r"(?<=/)", path)
     pieces = (piece for part in parts for piece in (re.split(r"(?<=_)", part) if len(part) > long else [part]))
     return join(*filter(None, pieces), between="<wbr>")
 
 
-_MODULES = 40  # rows before the others are folded
+_MODULES = 40  # rows; more are folded
 _STAGES = {Stage.BEFORE: "As it stands", Stage.AFTER: "After apply", Stage.AFTER_UNSAFE: "With --unsafe-fixes"}
 
 
 def render(survey: Survey) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = f"Portability of {survey.name}"
     style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     head = element(
@@ -149,7 +152,7 @@ def _score(survey: Survey) -> Markup:
 
 
 def _unbroken(heading: str) -> Markup:
-    """Broken before an option, not within it."""
+    """Keep an option in a heading on one line."""
     words, dashes, option = heading.partition("--")
     return join(words, element("span", dashes + option, class_="option") if dashes else None)
 
@@ -168,7 +171,7 @@ def _number(part: int, whole: int, strong: bool) -> Markup:
 
 
 def _bar(share: Share) -> Markup:
-    """Three lengths in a row; the numbers beside it say the same."""
+    """Return a bar of up to three parts; the numbers beside it say the same, so it is hidden from screen readers."""
     lengths = {"before": share.before, "after": share.after - share.before, "unsafe": share.after_unsafe - share.after}
     spans = (
         element("span", class_=name, style=f"width:{100 * length / share.sites:.2f}%")
@@ -218,9 +221,9 @@ def _title(backend: str) -> str:
     return TITLES[backend].removeprefix("the ")
 
 
-_PLACES = 20  # of a reason, with their source
-_LISTED = 30  # of what needs a person, before the rest is folded
-_FOLDED = 500  # and of those
+_PLACES = 20  # places of a reason, shown with source
+_LISTED = 30  # items of a checklist that are not folded
+_FOLDED = 500  # items of a checklist that are folded; more are left out
 _STATES = {
     State.REWRITTEN: "rewritten by apply",
     State.UNSAFE: "by --unsafe-fixes",
@@ -229,7 +232,7 @@ _STATES = {
 
 
 def reasons(survey: Survey) -> Iterator[Markup]:
-    """A fold for each rule, the most frequent first."""
+    """Yield a fold for each rule, the most frequent first."""
     yield element("p", "Open a row for why it matters, and for its places.", class_="quiet")
     yield from map(_reason, survey.reasons)
 
@@ -259,7 +262,7 @@ def _why(reason: Reason) -> Markup | None:
 
 
 def _more(rule: str, count: int) -> Markup | None:
-    """Where the places are that the page leaves out."""
+    """Return the command that lists the places which the page leaves out."""
     if not count:
         return None
     command = element("code", f"torchmigrate check --select {rule}")
@@ -273,7 +276,7 @@ def _place(entry: Entry) -> Markup:
 
 
 def _source(entry: Entry) -> Markup | None:
-    """The lines around a place; its own is marked by weight and by an arrow, not by colour alone."""
+    """Return the lines around a place; its own is marked by weight and an arrow, not by colour alone."""
     if not entry.lines:
         return None
     rows = []
@@ -286,7 +289,7 @@ def _source(entry: Entry) -> Markup | None:
 
 
 def checklist(found: Waiting) -> Markup:
-    """What is to be done, then a box for each place."""
+    """Return a checklist: the message, then a box for each place."""
     count = len(found.entries)
     items = [_item(entry) for entry in found.entries[: _LISTED + _FOLDED]]
     rest = None

@@ -1,4 +1,4 @@
-"""The portability report for programs; docs/report.md lists its keys."""
+"""Render the portability report as JSON; docs/report.md lists its keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchmigrate.surveys.portability import SCORED, Entry, Reason, Site, State,
 
 
 def render(survey: Survey) -> str:
-    """`{version, torch, root, files, score, modules, reasons, needs_you, apart, errors}`."""
+    """Return JSON: `{version, torch, root, files, score, modules, reasons, needs_you, apart, errors}`."""
     data = {
         "version": __version__,
         "torch": survey.torch,

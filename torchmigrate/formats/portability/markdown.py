@@ -1,4 +1,4 @@
-"""The portability report for the body of a pull request: tables, what needs a person as a checklist."""
+"""Render the portability report as Markdown for a pull request: tables, and a checklist of what needs a person."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torchmigrate.formats.markdown import cell, code, folded, plain
 from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
 
-_PLACES = 3  # of a reason
-_LISTED = 10  # of each thing that needs a person: a pull request's body ends at 65,536 characters
+_PLACES = 3  # places of a reason
+_LISTED = 10  # places of each message: a pull request's body is limited to 65,536 characters
 _SOURCE = 80  # characters of a source line
 _MOST = 100  # items of a checklist
 _MODULES = 60  # rows
 
 
 def render(survey: Survey) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = [f"## Portability of {plain(survey.name)}", plain(verdict(survey)), STATIC]
     if survey.sites:
         parts += [_table(*_score(survey)), "### Modules", _table(*_modules(survey)), *_lists(survey)]
@@ -44,7 +44,7 @@ def _lists(survey: Survey) -> Iterator[str]:
 
 
 def _checklist(waiting: Sequence[Waiting]) -> Iterator[str]:
-    """A heading for each thing that is said, an item for each place."""
+    """Yield a checklist: a heading for each message, an item for each place."""
     left = _MOST
     for found in waiting:
         yield f"- {code(found.rule)}: {plain(found.message)}"
@@ -58,7 +58,7 @@ def _checklist(waiting: Sequence[Waiting]) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns that hold numbers only are set to the right."""
+    """Return a table; columns that hold only numbers are aligned right."""
     right = [all(re.fullmatch(r"[\d,.%()→ ]*", row[i]) for row in rows) for i in range(len(heads))]
     lines = [f"| {' | '.join(heads)} |", "|" + "".join("---:|" if r else "---|" for r in right)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -1,4 +1,4 @@
-"""The sentences that every format says alike."""
+"""Sentences that all formats of the portability report share."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from torchmigrate.base.text import counted
 from torchmigrate.surveys.portability import Reason, Stage, State, Survey
 
 STATIC = "Read off the code; nothing was run. `torchmigrate verify` is the proof."
-_NAMED = 5  # skipped files
+_NAMED = 5  # skipped files that are named
 
 
 def verdict(survey: Survey) -> str:
-    """The report in one or two sentences."""
+    """Return the report in one or two sentences."""
     if not survey.sites:
-        return _none(survey)
+        return _nothing_to_score(survey)
     sites = len(survey.sites)
     where = f"{survey.touched:,} of {counted(survey.files, 'file')}"
     before, after = survey.everywhere(Stage.BEFORE), survey.everywhere(Stage.AFTER)
     it = "it stands" if sites == 1 else "they stand"
-    said = f"{counted(sites, 'device-bound site')} in {where}. As {it}, {_of(before, sites)} on {_backends(survey)}; "
-    said += f"after `torchmigrate apply`, {_of(after, sites, again=True)}."
-    return " ".join(filter(None, (said, _rest(survey), _unread(survey))))
+    said = f"{counted(sites, 'device-bound site')} in {where}. "
+    said += f"As {it}, {_count_runs(before, sites)} on {_backends(survey)}; "
+    said += f"after `torchmigrate apply`, {_count_runs(after, sites, again=True)}."
+    return " ".join(filter(None, (said, _describe_remaining(survey), _unread(survey))))
 
 
 def _backends(survey: Survey) -> str:
@@ -34,34 +35,36 @@ def _unread(survey: Survey) -> str:
     return f"{counted(count, 'more file')} could not be read." if count else ""
 
 
-def _none(survey: Survey) -> str:
+def _nothing_to_score(survey: Survey) -> str:
     said = f"No device-bound sites in {counted(survey.files, 'file')}" if survey.files else "No file was read"
     return " ".join(filter(None, (f"{said}: there is nothing to score.", _unread(survey))))
 
 
-def _of(part: int, whole: int, again: bool = False) -> str:
+def _count_runs(part: int, whole: int, again: bool = False) -> str:
     number = "all" if part == whole > 1 else "none" if part == 0 else f"{part:,}"
     one = part < 2
     verb = ("does" if one else "do") if again else ("runs" if one else "run")
     return f"{number} {verb}"
 
 
-def _rest(survey: Survey) -> str:
+def _describe_remaining(survey: Survey) -> str:
     left = {state: survey.count(state) for state in (State.UNSAFE, State.YOURS)}
     said = []
     if left[State.UNSAFE]:
-        said.append(f"{counted(left[State.UNSAFE], 'fix', 'fixes')} wait{_s(left[State.UNSAFE])} for `--unsafe-fixes`")
+        said.append(
+            f"{counted(left[State.UNSAFE], 'fix', 'fixes')} wait{_verb_ending(left[State.UNSAFE])} for `--unsafe-fixes`"
+        )
     if left[State.YOURS]:
-        said.append(f"{counted(left[State.YOURS], 'finding')} need{_s(left[State.YOURS])} a person")
+        said.append(f"{counted(left[State.YOURS], 'finding')} need{_verb_ending(left[State.YOURS])} a person")
     return f"{'; '.join(said)}." if said else ""
 
 
-def _s(count: int) -> str:
+def _verb_ending(count: int) -> str:
     return "s" if count == 1 else ""
 
 
 def tally(reason: Reason) -> str:
-    """`31 rewritten, 2 unsafe, 1 yours`: what becomes of a rule's findings."""
+    """Return what becomes of a rule's findings: `31 rewritten by apply, 2 by --unsafe-fixes, 1 for a person`."""
     said = {
         State.REWRITTEN: "rewritten by apply",
         State.UNSAFE: "by --unsafe-fixes",
@@ -71,14 +74,14 @@ def tally(reason: Reason) -> str:
 
 
 def first_places(reason: Reason, most: int) -> tuple[list[str], int]:
-    """So many lines that have a finding, and how many findings are on others."""
+    """Return the first `most` places with a finding, and how many findings are at other places."""
     lines = list(dict.fromkeys(str(entry.place) for entry in reason.entries))
     shown = lines[:most]
     return shown, sum(str(entry.place) not in shown for entry in reason.entries)
 
 
 def apart(survey: Survey) -> Iterator[str]:
-    """What is not in the score, a sentence each."""
+    """Yield a sentence for each thing that the score leaves out."""
     out = survey.apart
     if out.suppressed:
         yield f"{counted(out.suppressed, 'finding')} suppressed by a comment (`# torchmigrate: ignore`)."

@@ -1,4 +1,4 @@
-"""The portability report for a terminal: 80 columns, plain text."""
+"""Render the portability report as plain text for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torchmigrate.formats.portability.prose import STATIC, apart, first_places, 
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, percent
 
 WIDTH = 80
-_PLACES = 3  # of a reason
+_PLACES = 3  # places of a reason
 _MODULES = 60  # rows
-_LISTED = 20  # of what needs a person, per rule
+_LISTED = 20  # places of each message that needs a person
 
 
 def render(survey: Survey, colour: bool = False) -> str:
-    """The whole report."""
+    """Return the whole report."""
     sections = [_head(survey)]
     if survey.sites:
         sections += [
@@ -31,10 +31,12 @@ def render(survey: Survey, colour: bool = False) -> str:
     sections.append(["Not in the score", *_wrapped(apart(survey))])
     if survey.sites:
         sections.append(["What the score is", *_wrapped([DEFINITION])])
-    told = [[visible_lines(line) for line in s] for s in (sections[0], *(s for s in sections[1:] if len(s) > 1))]
-    for section in told:
+    sections_shown = [
+        [visible_lines(line) for line in s] for s in (sections[0], *(s for s in sections[1:] if len(s) > 1))
+    ]
+    for section in sections_shown:
         section[0] = style(section[0], bold=True) if colour else section[0]
-    return "\n\n".join("\n".join(line.rstrip() for line in section) for section in told) + "\n"
+    return "\n\n".join("\n".join(line.rstrip() for line in section) for section in sections_shown) + "\n"
 
 
 def _head(survey: Survey) -> list[str]:
@@ -85,7 +87,7 @@ def _change(share: Share) -> str:
 
 
 def _end_of(text: str, most: int) -> str:
-    """A path's end says more than its beginning."""
+    """Cut a path at its beginning, which says less than its end."""
     return text if len(text) <= most else "..." + text[3 - most :]
 
 
@@ -94,10 +96,10 @@ def _reasons(survey: Survey) -> Iterator[str]:
         said = f"{reason.id}: {counted(len(reason.entries), 'finding')} ({tally(reason)})"
         yield from textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         yield from textwrap.wrap(reason.summary, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
-        yield from textwrap.wrap(_first(reason), WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield from textwrap.wrap(_list_places(reason), WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _first(reason: Reason) -> str:
+def _list_places(reason: Reason) -> str:
     shown, more = first_places(reason, _PLACES)
     return ", ".join(shown) + (f", and {more:,} more" if more else "")
 

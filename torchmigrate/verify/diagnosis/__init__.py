@@ -1,1 +1,1 @@
-"""Why a verified program failed: the failure, its cause, the rule that touched the place."""
+"""Diagnosis of failed runs: which exception came first, its likely cause, the rule that rewrote the line."""

@@ -1,6 +1,6 @@
-"""An exception of torch's -> what is likely wrong, in plain words.
+"""Explain torch's exceptions: the likely cause in plain words.
 
-What the exception and the report say is stated as it is; what is only read from the source is called likely.
+Facts from the exception and the report are stated as facts; whatever is only read from the source is called likely.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torchmigrate.verify.diagnosis.failures import Case, Failure, Place, first_l
 
 
 def explain(failure: Failure, code: str, place: Place) -> str | None:
-    """The likely cause, or None if the exception is none of those known. `code`: the expression that failed, or ""."""
+    """Return the likely cause of a known kind of exception, else None; `code`: the expression that failed, or ""."""
     text = f"{failure.kind}: {failure.message}"
     for pattern, say in _CLASSES:
         if match := pattern.search(text):

@@ -1,4 +1,4 @@
-"""A failed run's reports -> the project's line, the rules that touched it, and the likely cause in plain words."""
+"""Diagnose a failed run: the project's line, the rules that rewrote it, and the likely cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Origins = Callable[[str, int], Origin | None]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`path` (of the original project, relative to it, posix) and `line` are None if none of its lines took part."""
+    """The diagnosis of a failed run.
+
+    `path` (relative to the original project, with slashes) and `line` are None if no line of the project was involved.
+    """
 
     path: str | None
     line: int | None
@@ -33,35 +36,35 @@ class Diagnosis:
 
     @property
     def place(self) -> str:
-        """ "train.py:12", or "" where no line of the project is known."""
+        """The place as "train.py:12", or "" if no line of the project is known."""
         return "" if self.path is None else f"{self.path}:{self.line}"
 
 
 def diagnose(reports: list[dict[str, Any]], origin: Origins, project: Path, stderr: str = "") -> Diagnosis | None:
-    """What failed first in one run; None if neither the reports nor `stderr` tell of an exception.
+    """Diagnose the first failure of a run; None if neither the reports nor `stderr` show an exception.
 
-    `reports`: of the run's processes (simulated/witness.py). `origin`: (file, line) of the copy that ran -> of the
-    original, None for what is not the project's own. `project`: root of that copy. `stderr`: what the run wrote there,
-    for what no report holds.
+    `reports`: the reports of the run's processes (simulated/recorder). `origin`: maps a file and line of the copy that
+    ran to the original, None for files outside the project. `project`: the root of that copy. `stderr`: the run's
+    stderr, searched for failures that no report holds.
     """
 
     def is_own(frame: Frame) -> bool:
         installed = _INSTALLED & set(Path(frame.file).parts)
         return not installed and origin(frame.file, frame.line) is not None
 
-    failure = failures.first(reports, is_own, stderr) or _refusal_of(stderr, project)
+    failure = failures.first(reports, is_own, stderr) or _find_refusal(stderr, project)
     if failure is None:
         return None
     frame = next(filter(is_own, reversed(failure.frames)), None)
     found = origin(frame.file, frame.line) if frame else None
-    cause = _cause(failure, frame, _named(origin))
+    cause = _find_cause(failure, frame, _place_namer(origin))
     exception = f"{failure.kind}: {first_line(failure.message)}".rstrip(": ")
     if found is None:
         return Diagnosis(None, None, (), cause, exception)
     return Diagnosis(found.path, found.line, found.rules, cause, exception)
 
 
-def _named(origin: Origins) -> Place:
+def _place_namer(origin: Origins) -> Place:
     def place(file: str, line: int) -> str:
         found = origin(file, line)
         return f"{found.path}:{found.line}" if found else f"{Path(file).name}:{line}"
@@ -69,40 +72,44 @@ def _named(origin: Origins) -> Place:
     return place
 
 
-def _cause(failure: Failure, frame: Frame | None, place: Place) -> str:
-    """In order: a refusal by the program itself, a known class, that of what was being handled, its own words."""
+def _find_cause(failure: Failure, frame: Frame | None, place: Place) -> str:
+    """Return the first explanation found.
+
+    In order: a refusal by the program itself, a known exception, a known exception that was being handled, the
+    exception's own words.
+    """
     code = str(failure.read("expression") or (linecache.getline(frame.file, frame.line).strip() if frame else ""))
     handled = failure.handled
     return (
-        (_refusal(frame) if frame and frame == failure.frames[-1] else None)
+        (_explain_refusal(frame) if frame and frame == failure.frames[-1] else None)
         or causes.explain(failure, code, place)
         or (causes.explain(handled, str(handled.read("expression") or ""), place) if handled else None)
-        or _own_words(failure)
+        or _quote_exception(failure)
     )
 
 
-def _own_words(failure: Failure) -> str:
+def _quote_exception(failure: Failure) -> str:
     if failure.kind == "SystemExit" and failure.follows:
         return f"the program itself ends with exit status {failure.message}"
     return f"{failure.kind}: {first_line(failure.message)}".rstrip(": ")
 
 
-def _refusal(frame: Frame) -> str | None:
-    """Of a line of the program's own that raises, asserts or exits for want of CUDA."""
+def _explain_refusal(frame: Frame) -> str | None:
+    """Explain a line of the project that raises, asserts or exits because CUDA is missing; else return None."""
     module = _tree(frame.file)
     around = [node for node in ast.walk(module) if isinstance(node, ast.stmt) and _spans(node, frame.line)]
     statement = max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
     if statement is None or not (isinstance(statement, _REFUSES) or _exits(statement)):
         return None
-    lacks = [node for node in around if _ABOUT_CUDA.search(_lack(node, frame.line))]
+    lacks = [node for node in around if _ABOUT_CUDA.search(_missing_test(node, frame.line))]
     if not lacks and not _ABOUT_CUDA.search(ast.unparse(statement)):
         return None
-    test = f", whose test is `{first_line(_lack(lacks[-1], frame.line))}`" if lacks else ""
+    test = f", whose test is `{first_line(_missing_test(lacks[-1], frame.line))}`" if lacks else ""
     return f"the program itself refuses to run without CUDA: a CUDA-only branch is left{test}"
 
 
-def _lack(node: ast.stmt, line: int) -> str:
-    """The test of an `if not ...`, an `else` or an `assert`, which has that line run if something is not there."""
+def _missing_test(node: ast.stmt, line: int) -> str:
+    """Return the test that leads to a line when something is missing: of `if not ...`, `else` or `assert`; else ""."""
     if isinstance(node, ast.Assert):
         return ast.unparse(node.test)
     if not isinstance(node, ast.If):
@@ -128,18 +135,25 @@ def _tree(file: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _refusal_of(stderr: str, project: Path) -> Failure | None:
-    """`raise SystemExit("text")` leaves no record and no traceback, only its text: the line that says it."""
-    said = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
-    if not said:
+def _find_refusal(stderr: str, project: Path) -> Failure | None:
+    """Find the call that printed the last line of stderr.
+
+    `raise SystemExit("text")` leaves no report and no traceback, only its text.
+    """
+    last_line = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
+    if not last_line:
         return None
     for path in sorted(project.rglob("*.py")):
-        if said in path.read_text(encoding="utf-8", errors="replace") and not _INSTALLED & set(path.parts):
-            calls = (node for node in ast.walk(_tree(str(path))) if isinstance(node, ast.Call) and _says(node, said))
+        if last_line in path.read_text(encoding="utf-8", errors="replace") and not _INSTALLED & set(path.parts):
+            calls = (
+                node
+                for node in ast.walk(_tree(str(path)))
+                if isinstance(node, ast.Call) and _exits_with(node, last_line)
+            )
             if call := next(calls, None):
-                return Failure("SystemExit", said, (Frame(str(path), call.lineno),))
+                return Failure("SystemExit", last_line, (Frame(str(path), call.lineno),))
     return None
 
 
-def _says(call: ast.Call, text: str) -> bool:
+def _exits_with(call: ast.Call, text: str) -> bool:
     return _exits(call) and any(isinstance(word, ast.Constant) and word.value == text for word in call.args)

@@ -1,4 +1,4 @@
-"""Which of a run's exceptions came first, and which only followed from it."""
+"""Find the exception of a run that came first; the others follow from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the program ran on: the backend, the evidence that it gives, torch's version."""
+    """The environment of a run: backend, evidence, torch's version."""
 
     backend: str = ""
     evidence: str = ""
@@ -43,7 +43,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One exception. `frames` are outermost first; `record` is the report's, None for one that was read from a text."""
+    """One exception.
+
+    `frames`: outermost first. `record`: the report's, None for an exception parsed from a text. `ended`: whether it
+    ended its process. `handled`: the exception that was being handled when this one was raised.
+    """
 
     kind: str
     message: str
@@ -52,34 +56,36 @@ class Failure:
     run: Run = Run()
     ended: bool = True
     time: float = 0.0
-    handled: Failure | None = None  # what was being handled when it was raised
+    handled: Failure | None = None
 
     @property
     def follows(self) -> bool:
-        """Whether it is the echo of another one: in another process, or thread."""
+        """Whether this is the echo of an exception in another process or thread."""
         if self.kind == "SystemExit":
             return self.message.lstrip("-").isdigit()
         return bool(_FOLLOWS_TYPE.fullmatch(self.kind) or _FOLLOWS_TEXT.search(self.message))
 
     def read(self, key: str) -> Any:
-        """What the report says of it: "suspects", "tensors", "expression"; None if nothing."""
+        """Return an entry of the report ("suspects", "tensors", "expression"), or None."""
         return (self.record or {}).get(key)
 
 
 def first(reports: Sequence[dict[str, Any]], is_own: Callable[[Frame], bool], stderr: str) -> Failure | None:
-    """The root of what failed: what is no echo, touches the project, ended its process, came earliest; in that order.
+    """Return the failure that caused the others.
 
-    `stderr` is asked where the reports tell nothing or only an echo."""
+    In order of weight: it is no echo, has a frame in the project, ended its process, came earliest. `stderr` is
+    searched if the reports hold nothing but echoes.
+    """
 
     def order(failure: Failure) -> tuple[bool, bool, bool, float]:
         return failure.follows, not any(map(is_own, failure.frames)), not failure.ended, failure.time
 
-    told = sorted((f for report in reports for f in _failures(report)), key=order)
-    if told and not told[0].follows:
-        return told[0]
-    quoted = [inner for failure in told for inner in quoted_in(failure.message)]
+    reported = sorted((f for report in reports for f in _failures(report)), key=order)
+    if reported and not reported[0].follows:
+        return reported[0]
+    quoted = [inner for failure in reported for inner in quoted_in(failure.message)]
     printed = [failure for failure in quoted_in(stderr) if not failure.follows]
-    root = next(iter([*quoted, *sorted(printed, key=order), *told]), None)
+    root = next(iter([*quoted, *sorted(printed, key=order), *reported]), None)
     return replace(root, run=_run(reports[0])) if root and reports else root
 
 
@@ -95,7 +101,11 @@ def _failures(report: dict[str, Any]) -> Iterator[Failure]:
 
 
 def _failure(record: dict[str, Any]) -> Failure:
-    """The exception that it was raised from, where the program says so; an echo's is the one that was being handled."""
+    """Convert a record of a report.
+
+    If the exception has a cause, return the cause instead; of an exception raised while handling another, only if it is
+    an echo.
+    """
     frames = tuple(Frame(f["file"], f["line"], f.get("function", "")) for f in record["frames"])
     own, cause = Failure(record["type"], record["message"], frames, record), record.get("cause")
     if cause is None:
@@ -103,12 +113,13 @@ def _failure(record: dict[str, Any]) -> Failure:
     inner = _failure(cause)
     if cause.get("where") == "handling" and not own.follows:
         return replace(own, handled=inner)
-    quoted = list(quoted_in(inner.message))  # multiprocessing.Pool and concurrent.futures: a _RemoteTraceback
+    # multiprocessing.Pool and concurrent.futures pass on a worker's exception as a _RemoteTraceback
+    quoted = list(quoted_in(inner.message))
     return quoted[-1] if quoted and "RemoteTraceback" in inner.kind else inner
 
 
 def quoted_in(text: str) -> Iterator[Failure]:
-    """The tracebacks that a text holds, in its order."""
+    """Yield the tracebacks that a text holds, in order."""
     for block in text.split(_TRACEBACK)[1:]:
         lines = block.splitlines()
         frames = tuple(Frame(m[1], int(m[2]), m[3] or "") for m in map(_FRAME.match, lines) if m)
@@ -119,12 +130,12 @@ def quoted_in(text: str) -> Iterator[Failure]:
 
 Place = Callable[[str, int], str]
 _DEVICE = re.compile(rf"\b({'|'.join(having('helper'))})(:\d+)?\b")
-_QUOTED = 160  # characters of a line that is quoted
+_QUOTED = 160  # characters of a quoted line
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The failure, the code that failed, the match of its text, and how to name a place of the project."""
+    """The input of an explanation: the failure, the code that failed, the match of its text, and a namer of places."""
 
     failure: Failure
     code: str
@@ -133,17 +144,17 @@ class Case:
 
     @property
     def simulated(self) -> bool:
-        """Whether the device was."""
+        """Whether the run's device was simulated."""
         return self.failure.run.evidence == "simulated"
 
     @property
     def backend(self) -> str:
-        """The one that the run was for."""
+        """The backend of the run, in words."""
         return self.failure.run.backend or "this backend"
 
     @property
     def suspects(self) -> list[dict[str, Any]]:
-        """Tensors that are where they should not be, as witness.py found them."""
+        """The tensors on an unexpected device, as simulated/recorder/suspects.py found them."""
         return self.failure.read("suspects") or []
 
     @property
@@ -153,7 +164,7 @@ class Case:
 
     @property
     def made(self) -> str:
-        """Of the first suspect: "; likely made at train.py:12", or "" if that is not known."""
+        """Where the first suspect was made: "; likely made at train.py:12", or "" if that is not known."""
         made = self.suspects[0].get("made") if self.suspects else None
         return f"; likely made at {self.place(made['file'], made['line'])}" if made else ""
 
@@ -165,19 +176,19 @@ class Case:
 
     @property
     def rest(self) -> str:
-        """The device of the tensors that are no suspects."""
+        """The device of the tensors that are not suspects."""
         apart = {suspect["device"] for suspect in self.suspects}
         devices = [tensor["device"] for tensor in self.failure.read("tensors") or []]
         found = [device for device in devices if _DEVICE.match(device) and device not in apart]
-        told = [match[0] for match in _DEVICE.finditer(self.failure.message) if match[0] not in apart]
-        return next(iter([*found, *told]), self.backend)
+        named = [match[0] for match in _DEVICE.finditer(self.failure.message) if match[0] not in apart]
+        return next(iter([*found, *named]), self.backend)
 
 
 def first_line(text: str) -> str:
-    """Of a message, cut to a length that fits a report's line."""
+    """Return the first non-blank line of a message, shortened to fit a line of a report."""
     return shorten(next((line for line in text.splitlines() if line.strip()), "").strip(), _QUOTED)
 
 
 def on(device: str) -> str:
-    """A device in words."""
+    """Return a device in words."""
     return "the CPU" if device == "cpu" else device

@@ -1,4 +1,5 @@
-"""What runs inside a verified program: simulated devices, the report of what ran. Torch and the standard library only.
+"""Simulated devices and the recorder of what ran, loaded inside a verified program.
 
-Loaded as `torchmigrate_simulated` by site/sitecustomize.py, so the program's environment need not have torchmigrate.
+These modules need torch and the standard library only. site/sitecustomize.py loads them as `torchmigrate_simulated`, so
+the program's environment need not have torchmigrate.
 """

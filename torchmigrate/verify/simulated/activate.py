@@ -1,4 +1,4 @@
-"""Makes the simulated device this process's accelerator, once torch is imported; and tells what ran on it."""
+"""Make the simulated device the accelerator of this process once torch is imported, and count what runs on it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from typing import Any
 from .profiles import Settings
 from .torch_c import batch_norm, composites, devices
 
-_kept: list[Any] = []  # a torch.library.Library takes its kernels along when it goes
+_kept: list[Any] = []  # keeps libraries alive: a torch.library.Library unregisters its kernels when it is deleted
 _statistics: list[Callable[[], dict[str, Any]]] = []
 
 
 def activate(settings: Settings) -> None:
-    """Called when `import torch` is done, before any code of the program sees it."""
+    """Activate the simulated device: after `import torch`, before any code of the program sees torch."""
     if settings.tier == "python":
-        _python(settings)
+        _activate_python(settings)
     else:
-        _native(settings)
+        _activate_native(settings)
     _compile_without_inductor()
     atexit.register(_drain, settings.backend, settings.count)
 
 
 def statistics() -> dict[str, Any]:
-    """{"kernels", "random_kernels", "operators", "peak_bytes"} of this process; {} where nothing is simulated."""
+    """Return this process's counts: {"kernels", "random_kernels", "operators", "peak_bytes"}.
+
+    Return {} if nothing is simulated.
+    """
     return _statistics[0]() if _statistics else {}
 
 
-def _native(settings: Settings) -> None:
+def _activate_native(settings: Settings) -> None:
     from .torch_c import native_tier
 
     devices.name_it(settings)
@@ -41,10 +44,10 @@ def _native(settings: Settings) -> None:
     devices.patch(settings)
     if profile.backend == "cuda":
         devices.allow_tensor_types()
-    _statistics.append(lambda: _read(ops, settings.count))
+    _statistics.append(lambda: _read_counts(ops, settings.count))
 
 
-def _read(ops: Any, count: int) -> dict[str, Any]:
+def _read_counts(ops: Any, count: int) -> dict[str, Any]:
     operators = {name: int(n) for name, _, n in (line.rpartition("=") for line in ops.counts())}
     return {
         "kernels": sum(operators.values()),
@@ -54,15 +57,18 @@ def _read(ops: Any, count: int) -> dict[str, Any]:
     }
 
 
-def _python(settings: Settings) -> None:
+def _activate_python(settings: Settings) -> None:
     from . import python_tier
 
     ops = python_tier.activate(settings.backend, settings.count, settings.memory)
-    _statistics.append(lambda: _read(ops, settings.count))
+    _statistics.append(lambda: _read_counts(ops, settings.count))
 
 
 def _compile_without_inductor() -> None:
-    """torch.compile traces and differentiates as ever; inductor has no code generator for a simulated device."""
+    """Replace torch.compile's inductor with "aot_eager".
+
+    Tracing and differentiation stay; inductor has no code generator for simulated devices.
+    """
     import torch
 
     compiled = torch.compile
@@ -76,11 +82,14 @@ def _compile_without_inductor() -> None:
 
 
 def _drain(backend: str, count: int) -> None:
-    """At exit. A device's backward thread lets go of its last task after the main thread has gone on, and aborts the
-    process if it does so too late, as each task of Python's holds a Python object (torch's own race, anywhere). One
-    more task, which holds none, makes sure that the last one is gone."""
+    """Wait at exit until the backward threads have dropped their last task.
+
+    In torch a device's backward thread may drop its last task after the main thread has gone on. Tasks hold Python
+    objects, so dropping one after the interpreter has gone aborts the process. One more backward pass, whose task holds
+    none, makes sure that the last one is dropped.
+    """
     seen = statistics()
-    _statistics[:] = [lambda: seen]  # what follows is not the program's
+    _statistics[:] = [lambda: seen]  # keep the backward passes below out of the program's counts
     thread = threading.Thread(target=_backward_everywhere, args=(backend, count))
     thread.start()
     thread.join()

@@ -1,6 +1,7 @@
-"""Compiles native/device.cpp against a torch, once per torch, compiler and source.
+"""Compile native/device.cpp against a torch, once per torch, compiler and source.
 
-python build.py      prints the library's path; exit status 3 and one line on stderr where it cannot be built
+python build.py
+The script prints the library's path; if it cannot be built, it exits with status 3 and one line on stderr.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from pathlib import Path
 
 if __package__:
     from .cache import cache_folder
-else:  # run as a script, by the interpreter that has the torch
+else:  # run as a script, by the interpreter whose torch is wanted
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from cache import cache_folder  # type: ignore[import-not-found,no-redef]
 
 NATIVE = Path(__file__).resolve().parent / "native"
 FLAGS = ["-std=c++20", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-w"]
-OLDEST = (2, 9)  # c10::DeviceAllocator
+OLDEST = (2, 9)  # the first torch with c10::DeviceAllocator
 
 
 class BuildError(RuntimeError):
-    """The simulated device cannot be built here; the message is one line and says why."""
+    """The simulated device cannot be built here; the message is one line that says why."""
 
 
 def torch_folder() -> Path:
-    """Where torch is installed, without importing it: that would fix its hooks before ours are in place."""
+    """Return torch's folder without importing torch, which would fix its hooks before ours are in place."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         raise BuildError(f"{sys.executable} has no torch")
@@ -40,14 +41,17 @@ def torch_folder() -> Path:
 
 
 def torch_version(folder: Path) -> str:
-    """ "2.13.0+cpu", as torch/version.py says."""
+    """Return torch's version as in torch/version.py: "2.13.0+cpu"."""
     names: dict[str, str] = {}
     exec((folder / "version.py").read_text(), names)
     return names["__version__"]
 
 
 def compiler() -> str:
-    """The C++ compiler's path: $CXX, else the first of g++, clang++ and c++ on PATH."""
+    """Return the path of the C++ compiler: $CXX, else the first of g++, clang++ and c++ on PATH.
+
+    Raises BuildError if there is none.
+    """
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
     found = next(filter(None, map(shutil.which, wanted)), None)
     if found is None:
@@ -56,15 +60,15 @@ def compiler() -> str:
 
 
 def too_old(torch: str) -> str | None:
-    """In words, None where it is not."""
+    """Return why this torch version is too old to simulate devices, or None."""
     old = tuple(int(part) for part in torch.split(".")[:2]) < OLDEST
     return f"torch {torch} is older than {OLDEST[0]}.{OLDEST[1]}" if old else None
 
 
 def _digest(version: str, cxx: str) -> str:
-    told = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    compiler_version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     sources = b"".join(path.read_bytes() for path in sorted(NATIVE.iterdir()))
-    return hashlib.sha256("\0".join([version, cxx, told, *FLAGS]).encode() + sources).hexdigest()[:16]
+    return hashlib.sha256("\0".join([version, cxx, compiler_version, *FLAGS]).encode() + sources).hexdigest()[:16]
 
 
 def _command(cxx: str, folder: Path, out: str) -> list[str]:
@@ -89,7 +93,7 @@ def _compile(cxx: str, folder: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    import fcntl  # not on Windows, where all but building is of use
+    import fcntl  # Windows has no fcntl; everything but building works there
 
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -97,9 +101,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def library() -> Path:
-    """The built library for this interpreter's torch; builds it (about 30 s) if the cache has none.
+    """Return the library built for this interpreter's torch; build it (about 30 s) if the cache has none.
 
-    Raises BuildError: no torch, an older one than 2.9, no compiler, or one that fails."""
+    Raises BuildError: no torch, a torch before 2.9, no compiler, or a compilation that fails.
+    """
     folder = torch_folder()
     version = torch_version(folder)
     if old := too_old(version):

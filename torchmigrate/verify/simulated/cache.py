@@ -1,4 +1,4 @@
-"""Where what is made on first use is kept."""
+"""The folder in which built libraries are kept."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 
 @functools.cache
 def cache_folder() -> Path:
-    """`$TORCHMIGRATE_CACHE_DIR`, else `torchmigrate` under `$XDG_CACHE_HOME` or `~/.cache`; made if it is not there.
+    """Return the cache folder, created if necessary.
 
-    Where it cannot be written: a new folder that nobody else can (code is loaded from here), for this process alone.
+    It is `$TORCHMIGRATE_CACHE_DIR`, else `torchmigrate` in `$XDG_CACHE_HOME` or `~/.cache`. If it is not writable, this
+    process gets a new private folder: code is loaded from here, so nobody else may write to it.
     """
     try:
-        folder = _wanted()
+        folder = _preferred_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except (OSError, RuntimeError):  # RuntimeError: a user without a home
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
         return Path(tempfile.mkdtemp(prefix="torchmigrate-"))
 
 
-def _wanted() -> Path:
+def _preferred_folder() -> Path:
     if own := os.environ.get("TORCHMIGRATE_CACHE_DIR"):
         return Path(own)
     shared = os.environ.get("XDG_CACHE_HOME")

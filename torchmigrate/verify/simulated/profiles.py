@@ -1,4 +1,4 @@
-"""What each simulated backend imposes: how many devices, banned dtypes, its own words for what it refuses."""
+"""The profiles of the simulated backends (device limits, banned dtypes, messages), and the settings of a process."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """One backend. dtypes are names in torch; messages may hold {} for the operator's name."""
+    """The limits and messages of one backend.
+
+    dtypes are named as in torch; {} in a message stands for the operator's name.
+    """
 
     backend: str
     most: int = 16
-    """How many devices the backend can have in one process."""
+    """The number of devices that the backend can have in one process."""
     banned: tuple[str, ...] = ()
     dtype_message: str = ""
     missing_message: str = ""
     incapable: tuple[str, ...] = ()
-    """Further dtypes that torch.accelerator.get_device_capability() leaves out."""
+    """Dtypes, besides the banned ones, that torch.accelerator.get_device_capability() leaves out."""
     architecture: str = ""
     runtime_version: int = 0
 
     @property
     def in_tree(self) -> bool:
-        """Whether torch knows the device type by name; the others are PrivateUse1 under that name."""
+        """Whether torch knows the device type by name; other backends use PrivateUse1, renamed."""
         return self.backend in ("cuda", "mps", "xpu", "mtia")
 
 
-# aten/src/ATen/mps/MPSFallback.mm, and at::mps's check of dtypes.
+# from aten/src/ATen/mps/MPSFallback.mm, and the dtype check of at::mps
 _MPS_MISSING = (
     "The operator '{}' is not currently implemented for the MPS device. If you want this op to be considered for "
     "addition please comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted "
@@ -39,7 +42,7 @@ _MPS_DTYPE = (
     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 "
     "instead."
 )
-# The capability list of ATen/mps/MPSGuardImpl.h has neither these nor the banned ones.
+# the capability list of ATen/mps/MPSGuardImpl.h lacks these, besides the banned ones
 _MPS_INCAPABLE = ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")
 
 PROFILES = {
@@ -62,7 +65,7 @@ PROFILES = {
 
 
 def profile_of(backend: str) -> Profile:
-    """ValueError for a backend that cannot be simulated; names those that can."""
+    """Return a backend's profile; raises ValueError if the backend cannot be simulated."""
     if backend not in PROFILES:
         raise ValueError(f"{backend!r} cannot be simulated; these can: {', '.join(PROFILES)}")
     return PROFILES[backend]
@@ -70,7 +73,10 @@ def profile_of(backend: str) -> Profile:
 
 @dataclass(frozen=True)
 class Settings:
-    """What this process is to see. `memory` in bytes per device; `reports` and `project` are folders, "" for none."""
+    """The settings of this process, from the environment.
+
+    `memory`: bytes per device; `reports` and `project`: folders, "" for none.
+    """
 
     backend: str
     count: int
@@ -80,11 +86,11 @@ class Settings:
     reports: str
     project: str
     readonly: str = ""
-    """A folder that nothing may write below: the user's own project."""
+    """A folder below which nothing may be written: the user's own project."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
-        """ValueError for a backend that cannot be simulated, or more devices than it can have."""
+        """Read the environment; raises ValueError for an unknown backend, or more devices than it can have."""
         backend, _, count = environment["TORCHMIGRATE_BACKEND"].partition(":")
         if count and not (count.isdecimal() and int(count)):
             raise ValueError(f"TORCHMIGRATE_BACKEND={backend}:{count} names no number of devices")
@@ -109,10 +115,10 @@ class Settings:
 
     @property
     def native(self) -> bool:
-        """Whether that is the one in C++."""
+        """Whether that device is the one in C++."""
         return self.simulated and self.tier == "native"
 
     @property
     def profile(self) -> Profile:
-        """The backend's."""
+        """The backend's profile."""
         return profile_of(self.backend)

@@ -1,4 +1,4 @@
-"""Watches for the program's `import torch`: what has to be there before it, and what is put in place after it."""
+"""Watch for the program's `import torch`, and run our steps before and after it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Step = Callable[[], None]
 
 
 def prepare() -> None:
-    """Called once, before any code of the program. Reads the environment (activation.py)."""
+    """Prepare this process before any code of the program runs; reads the environment (profiles.Settings)."""
     settings = Settings.read(os.environ)
-    random.seed(0)  # a program that seeds nothing is comparable with itself
-    _watch(_before(settings), _after(settings))
-    _report(settings)
+    random.seed(0)  # makes two runs of a program comparable that seeds nothing itself
+    _watch(_steps_before(settings), _steps_after(settings))
+    _install_recorder(settings)
     write_protection.install(settings.readonly)
 
 
-def _report(settings: Settings) -> None:
+def _install_recorder(settings: Settings) -> None:
     if settings.reports:
         from .recorder import process_report
 
         process_report.install(settings)
 
 
-def _before(settings: Settings) -> dict[str, Step]:
+def _steps_before(settings: Settings) -> dict[str, Step]:
     if not settings.native:
         return {}
     from .torch_c import distributed, native_tier
@@ -45,7 +45,7 @@ def _before(settings: Settings) -> dict[str, Step]:
     return steps
 
 
-def _after(settings: Settings) -> dict[str, Step]:
+def _steps_after(settings: Settings) -> dict[str, Step]:
     def torch_is_there() -> None:
         if settings.simulated:
             from . import activate
@@ -58,10 +58,10 @@ def _after(settings: Settings) -> dict[str, Step]:
         write_protection.protect_torch(settings.readonly)
         _seed_torch()
 
-    return {"torch": torch_is_there, "numpy": _seed_numpy, **_after_distributed(settings)}
+    return {"torch": torch_is_there, "numpy": _seed_numpy, **_steps_after_distributed(settings)}
 
 
-def _after_distributed(settings: Settings) -> dict[str, Step]:
+def _steps_after_distributed(settings: Settings) -> dict[str, Step]:
     if not settings.native:
         return {}
     from .torch_c import distributed
@@ -80,18 +80,19 @@ def _seed_torch() -> None:
 
 
 def _watch(before: dict[str, Step], after: dict[str, Step]) -> None:
-    """Runs `before[name]` and `after[name]` around the first execution of a module.
+    """Run `before[name]` and `after[name]` around the first execution of a module.
 
-    In the loader, not in a finder of ours: another finder may come first and ask only the path's."""
+    This hooks the loader, since another finder may come before ours and ask only the path's.
+    """
     execute = SourceFileLoader.exec_module
 
     def exec_module(self: SourceFileLoader, module: ModuleType) -> None:
-        before.pop(self.name, _nothing)()
+        before.pop(self.name, _do_nothing)()
         execute(self, module)
-        after.pop(self.name, _nothing)()
+        after.pop(self.name, _do_nothing)()
 
     SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -1,7 +1,6 @@
-"""The user's own project stays as it is: large data is only linked into the copy that runs, and nothing may be written
-through the links.
+"""Protect the user's project from writes: large data is only linked into the copy that runs.
 
-Python's own writes are refused, by its audit events, and torch.save's; those of other C++ libraries are not seen.
+Writes by Python, seen as audit events, and by torch.save are refused; those of other C++ libraries are not seen.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Which arguments of an event name an entry that it makes or takes away, and of what open directory (-1: none).
+# By audit event: which arguments name an entry that is created or removed, each with the argument that holds the file
+# descriptor of its directory (-1: none).
 _ENTRIES = {
     "os.remove": ((0, 1),),
     "os.rmdir": ((0, 1),),
@@ -26,13 +26,13 @@ _FOLLOWED = ("os.truncate", "os.chmod")
 
 
 def install(folder: str) -> None:
-    """From now on nothing below `folder` (a real path) is written by this process. "" protects nothing."""
+    """Refuse all further writes of this process below `folder` (a real path); "" protects nothing."""
     if folder:
         sys.addaudithook(_hook(folder))
 
 
 def protect_torch(folder: str) -> None:
-    """To be called when torch is there: torch.save writes in C++, of which Python tells nothing."""
+    """Refuse torch.save below `folder`: it writes in C++ and raises no audit event. Call it once torch is imported."""
     from torch import serialization
 
     if not folder:
@@ -64,7 +64,7 @@ def _hook(folder: str) -> Callable[[str, Any], None]:
 
 
 def _entry(path: Any, directory: int) -> str:
-    """Where it is; it may itself be a link, which is not followed."""
+    """Return the absolute path of a directory entry, without following it if it is a link."""
     name = os.fsdecode(path).rstrip(os.sep)
     if directory >= 0 and not os.path.isabs(name):
         name = os.path.join(os.path.realpath(f"/proc/self/fd/{directory}"), name)

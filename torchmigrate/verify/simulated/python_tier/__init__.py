@@ -1,8 +1,8 @@
-"""The tier without a compiler: a strict simulated device in Python, for backends out of torch's tree.
+"""The Python tier: a strict simulated device without a compiler, for backends outside torch's tree.
 
-Out of its reach is what C++ decides before it asks Python: a second device, factory functions with `pin_memory=True`,
-storages that change their size, a device's generator for a CPU tensor (which passes). It has no sparse or quantized
-tensors, and copies to the host have arrived when they return, whatever `non_blocking` says.
+It cannot simulate what C++ decides before it asks Python: a second device, factory functions with `pin_memory=True`,
+storages that change their size, a device's generator for a CPU tensor (which is accepted). It has no sparse or
+quantized tensors, and copies to the host are complete when they return, whatever `non_blocking` says.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .generators import Generators
 from .memory import Memory
 
 SUPPORTED = ("npu",)
-_kept: list[Any] = []  # a library takes its kernels along when it goes
+_kept: list[Any] = []  # keeps libraries alive: a library unregisters its kernels when it is deleted
 
 
 def activate(name: str, count: int, memory: int) -> Any:
-    """Makes the simulated device `name` this process's accelerator; `memory` is its capacity in bytes.
-    Returns torch.ops.torchmigrate_simulated, which counts what ran.
+    """Make the simulated device `name` this process's accelerator; `memory` is its capacity in bytes.
 
-    ValueError for a backend or a number of devices that need the tier in C++; RuntimeError for a torch that is too old.
+    Returns torch.ops.torchmigrate_simulated, which counts what ran. Raises ValueError for a backend or a number of
+    devices that needs the C++ tier; RuntimeError for a torch that is too old.
     """
     if name not in SUPPORTED:
         raise ValueError(f"{name} cannot be simulated without a C++ compiler; {', '.join(SUPPORTED)} can")
@@ -47,7 +47,7 @@ def activate(name: str, count: int, memory: int) -> Any:
 
 
 def _announce(device: Device, memory: int) -> None:
-    """The device's name, its module in torch, and what C++ asks of a backend, which Python may answer (torch 2.9)."""
+    """Register the device's name, its module in torch, and the hooks that C++ asks for (in Python since torch 2.9)."""
     _kept.append(_operators(device))
     devices.name_it(Settings(device.name, 1, "simulated", "python", memory, "", ""))
     streams.install_in(torch.get_device_module(device.name), device.name)
@@ -56,10 +56,10 @@ def _announce(device: Device, memory: int) -> None:
 
 
 def _operators(device: Device) -> Any:
-    """torch.ops.torchmigrate_simulated: of the other tier's, those that are asked about any device."""
+    """Define torch.ops.torchmigrate_simulated: the operators of the C++ tier that are used with any device."""
     library = composites.Library("torchmigrate_simulated", "DEF")
     for schema, answer in (
-        ("default_generator(int device) -> Generator?", lambda i: device.generators.of(i)),
+        ("default_generator(int device) -> Generator?", lambda i: device.generators.default_of(i)),
         ("in_bad_fork() -> bool", lambda: device.memory.in_bad_fork),
         ("counts() -> str[]", lambda: [f"{name}={n}" for name, n in device.counts.items()]),
         ("random_count() -> int", lambda: device.random_kernels),

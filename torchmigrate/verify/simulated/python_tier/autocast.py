@@ -1,4 +1,4 @@
-"""torch.autocast on the device: each operator's policy is the one that torch's own header names for it."""
+"""torch.autocast on the device, with the policy for each operator that torch's own header lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Policy = Callable[..., Any]
 
 
 def register(device: str) -> list[Any]:
-    """Lasts as long as the libraries that are returned. FileNotFoundError where torch's wheel has no headers."""
+    """Register autocast for the device; it lasts as long as the libraries that are returned.
+
+    Raises FileNotFoundError if torch's wheel has no headers.
+    """
     everything, aten = Library("_", "IMPL"), Library("aten", "IMPL")
     everything.fallback(torch.library.fallthrough_kernel, _KEY)
     header = (Path(torch.__file__).parent / _HEADER).read_text(encoding="utf-8")
@@ -34,7 +37,7 @@ def register(device: str) -> list[Any]:
 
 
 def _operators(header: str, macro: str) -> list[str]:
-    r"""The macro's lines `_(conv2d) \` and `_(pow, Scalar) \`, as "conv2d" and "pow.Scalar"."""
+    r"""Return the operators of a macro: its lines `_(conv2d) \` and `_(pow, Scalar) \` as "conv2d" and "pow.Scalar"."""
     lines = re.search(rf"#define {macro}\(_\)((?:.*\\\n)+.*)", header)
     if lines is None:
         raise ValueError(f"torch {torch.__version__}: {_HEADER} does not define {macro}")
@@ -43,7 +46,10 @@ def _operators(header: str, macro: str) -> list[str]:
 
 
 def _eligible(value: Any, device: str) -> bool:
-    """cached_cast in ATen/autocast_mode.cpp: floating point on the device, but not float64."""
+    """Return whether autocast casts a value: floating point on the device, but not float64.
+
+    As in cached_cast in ATen/autocast_mode.cpp.
+    """
     return (
         isinstance(value, Tensor)
         and value.device.type == device
@@ -75,7 +81,7 @@ def _float32(device: str, op: Any) -> Policy:
 
 
 def _float32_result(device: str, op: Any) -> Policy:
-    """Not the arguments: the operator is told to compute in float32, unless it was told a dtype."""
+    """Make the operator compute in float32, unless a dtype is given; the arguments keep theirs."""
     names = [argument.name for argument in op._schema.arguments]
     position = names.index("dtype") if "dtype" in names else len(names)
 
@@ -90,7 +96,7 @@ def _float32_result(device: str, op: Any) -> Policy:
 
 
 def _norm(device: str, op: Any, target: Any, position: int) -> Policy:
-    """norm without a dtype becomes the one with it."""
+    """Call the variant of a norm that takes a dtype, for one that does not."""
 
     def norm(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
@@ -119,5 +125,5 @@ _POLICIES: dict[str, Callable[[str, Any], Policy]] = {
     "AT_FORALL_FP32_SET_OPT_DTYPE": _float32_result,
     "AT_FORALL_PROMOTE": _promote,
 }
-# AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE: operator -> the one that takes a dtype, after how many other arguments.
+# AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE: operator -> the variant with a dtype, and the number of arguments before it.
 _NORMS = {"norm.Scalar": ("norm.ScalarOpt_dtype", 2), "norm.ScalarOpt_dim": ("norm.ScalarOpt_dim_dtype", 4)}

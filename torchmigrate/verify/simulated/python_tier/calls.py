@@ -1,4 +1,4 @@
-"""What has to be known of an operator to run it, read off its schema and tags."""
+"""Run operators on the device: read their schemas, lower arguments to the CPU, raise results to the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .generators import Generators
 from .memory import CPU, Memory, as_strided, give, host_storage, host_view, is_simulated
 
 _CPU = torch._C.DispatchKey.CPU
-# Their CPU kernels read no bytes, and take over their argument's keys: they run on the device's tensors as they are.
+# The CPU kernels of these read no bytes, and keep their argument's dispatch keys: they run on device tensors directly.
 _METADATA = frozenset(
     {
         *("aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfold"),
@@ -29,28 +29,28 @@ _INDEXING = ("aten::index", "aten::_index_put_impl_", "aten::_unsafe_index")
 
 @dataclass(frozen=True)
 class Overload:
-    """One of an operator's overloads: "aten::add.Tensor". Sets hold names of arguments."""
+    """One overload of an operator, such as "aten::add.Tensor"; sets hold names of arguments."""
 
     name: str
     run: Callable[..., Any]
-    """On CPU tensors."""
+    """Runs the CPU kernel, on CPU tensors."""
     arguments: tuple[str, ...]
-    """The positional ones."""
+    """The positional arguments."""
     written: frozenset[str]
     out: frozenset[str]
     no_numbers: frozenset[str]
-    """Tensors for which Python may pass no number, though C++ may, and then it arrives here as one."""
+    """Tensor arguments for which Python may not pass a number; C++ may, and the number arrives here."""
     metadata: bool
     checked: bool
-    """torch checks that its tensors are on one device; else it does so itself, and may let a CPU scalar in."""
+    """Whether torch checks that all tensors are on one device; else the operator does, and may accept a CPU scalar."""
     indexing: bool
     random: bool
     takes_generator: bool
-    """By that name."""
+    """Whether there is an argument `generator`."""
 
     @classmethod
     def of(cls, op: Any, no_check: frozenset[str]) -> Overload:
-        """`op` is torch's OpOverload."""
+        """Read the overload `op`, an OpOverload of torch's."""
         name, arguments = op.name(), op._schema.arguments
         written = {a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write}
         return cls(
@@ -69,18 +69,18 @@ class Overload:
 
     @property
     def method(self) -> str:
-        """As torch names it in messages: "add"."""
+        """The operator's name in torch's messages: "add"."""
         return self.name.split("::")[1].split(".")[0]
 
 
 def overload(name: str) -> Any:
-    """torch's OpOverload of "conv2d" or "pow.Scalar"."""
+    """Return torch's OpOverload of "conv2d" or "pow.Scalar"."""
     operator, _, variant = name.partition(".")
     return getattr(getattr(torch.ops.aten, operator), variant or "default")
 
 
 def _cpu_kernel(op: Any, name: str) -> Callable[..., Any]:
-    # Called for a key that has no kernel of its own, but a composite, torch crashes.
+    # torch crashes if it is called for a key that has a composite and no kernel
     direct = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
     return functools.partial(op._op_dk, _CPU) if direct else op
 
@@ -93,7 +93,7 @@ def _no_numbers(name: str, arguments: Any) -> frozenset[str]:
 
 @dataclass
 class Device:
-    """Its name, memory and random numbers; what has run on it."""
+    """A simulated device: its name, memory and random numbers, and counts of what ran on it."""
 
     name: str
     memory: Memory
@@ -104,7 +104,7 @@ class Device:
     _overloads: dict[Any, Overload] = field(default_factory=dict)
 
     def kernel(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """The kernel of all operators that have none of their own."""
+        """Run an operator; the kernel of all operators that have none of their own."""
         overload = self._overloads.get(op)
         if overload is None:
             overload = self._overloads[op] = Overload.of(op, self.no_check)
@@ -114,7 +114,7 @@ class Device:
         try:
             return self._launch(overload, args, kwargs)
         except RuntimeError as error:
-            # Frames hold on to tensors, tracebacks to frames, and torch's backward thread to the last exception.
+            # frames keep tensors alive, tracebacks keep frames, and torch's backward thread keeps the last exception
             del args, kwargs
             raise error.with_traceback(None) from None
 
@@ -124,7 +124,7 @@ class Device:
         except RuntimeError as error:
             if not overload.out or "storage that is not resizable" not in str(error):
                 raise
-            # An out= argument of the wrong size: torch has warned, and would now give it other memory.
+            # an out= argument has the wrong size: torch has warned, and would now resize its memory
             return self._run(Call(self, overload, fresh_out=True), args, kwargs)
 
     def _run(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -150,20 +150,23 @@ class Device:
         return overload.run(*args, **kwargs)
 
     def is_mine(self, value: torch.device) -> bool:
-        """Whether this is the device. RuntimeError for another one of its type."""
+        """Return whether a torch.device is this one; raises RuntimeError for another index of its type."""
         return is_simulated(value, self.name)
 
 
 class Call:
-    """`fresh_out`: out= arguments are replaced even where they have elements."""
+    """One call of an operator.
+
+    `fresh_out`: out= arguments are replaced even if they have elements.
+    """
 
     def __init__(self, device: Device, overload: Overload, fresh_out: bool = False) -> None:
         self.device, self.overload, self.fresh_out = device, overload, fresh_out
-        self.pairs: list[tuple[Tensor, Tensor]] = []  # (device tensor, the CPU tensor over its bytes)
+        self.pairs: list[tuple[Tensor, Tensor]] = []  # (device tensor, CPU tensor over its bytes)
         self.storages: dict[int, tuple[torch.UntypedStorage, Tensor]] = {}
 
     def lower(self, value: Any, name: str) -> Any:
-        """An argument as the CPU's kernel takes it. RuntimeError or IndexError for a tensor of the wrong device."""
+        """Convert an argument for the CPU kernel; raises RuntimeError or IndexError for one on a wrong device."""
         if isinstance(value, Tensor):
             return self._lower_tensor(value, name)
         if isinstance(value, (list, tuple)):
@@ -177,7 +180,7 @@ class Call:
         return value
 
     def _number(self, value: complex) -> Tensor:
-        """Of the dtype that the number takes on beside the tensors seen so far."""
+        """Return a number as a tensor, of the dtype that it has beside the tensors lowered so far."""
         beside = [host for _, host in self.pairs]
         return torch.tensor(value, dtype=torch.result_type(beside[0], value) if beside else None)
 
@@ -188,14 +191,17 @@ class Call:
         for device, host in self.pairs:
             if device is tensor:
                 return host
-        # An empty out= argument is about to be resized, and our bytes belong to no allocator that could do so.
+        # An empty out= argument is about to be resized, and no allocator could resize our bytes.
         fresh = name in self.overload.out and (self.fresh_out or tensor.numel() == 0)
         host = torch.empty(0, dtype=tensor.dtype) if fresh else self._alias(tensor)
         self.pairs.append((tensor, host))
         return host
 
     def _alias(self, tensor: Tensor) -> Tensor:
-        """One CPU storage per device storage: so the kernels' own checks for overlap still work."""
+        """Return a CPU view of a device tensor, with one CPU storage per device storage.
+
+        The kernels' own checks for overlapping memory thus still work.
+        """
         storage = tensor.untyped_storage()
         known = self.storages.get(storage._cdata)
         if known is None:
@@ -203,11 +209,11 @@ class Call:
         return host_view(tensor, known[0])
 
     def _check(self, tensor: Tensor, name: str) -> None:
-        """A tensor of another device."""
+        """Raise the error that torch gives for a tensor on another device, unless the operator accepts it."""
         overload, here = self.overload, f"{self.device.name}:0"
         if tensor.is_cpu:
             if tensor.dim() == 0 and not overload.checked and name not in overload.written:
-                return  # a scalar that TensorIterator lets in
+                return  # TensorIterator accepts a CPU scalar
             if overload.indexing and name == "indices":
                 return  # CUDA takes CPU indices
             if overload.indexing and name == "self":
@@ -223,7 +229,7 @@ class Call:
         )
 
     def write_back(self) -> None:
-        """out= arguments that the kernel resized, or that were replaced."""
+        """Give out= arguments that the kernel resized, or that were replaced, their new memory."""
         for device, host in self.pairs:
             if _placed(host) == _placed(device):
                 continue
@@ -233,12 +239,12 @@ class Call:
                 give(device, device, host.storage_offset(), host.size(), host.stride())
 
     def _base(self, host: Tensor) -> Tensor | None:
-        """The argument whose bytes these are."""
+        """Return the argument that owns the bytes of a CPU tensor, or None."""
         address = host.untyped_storage()._cdata
         return next((tensor for storage, tensor in self.storages.values() if storage._cdata == address), None)
 
     def raise_(self, result: Any) -> Any:
-        """What the kernel returned, on the device: an argument itself, a view of one, or the result's own bytes."""
+        """Convert a result for the device: an argument itself, a view of one, or the result's own bytes."""
         if isinstance(result, Tensor):
             return self._raise_tensor(result)
         if isinstance(result, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Random numbers: the device has a stream of its own, drawn by CPU generators that pass for the device's."""
+"""Random numbers: the device's own stream, drawn by CPU generators that present themselves as the device's."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class _Kind(type(_Base)):  # type: ignore[misc]
 
 
 class DeviceGenerator(_Base):
-    """A CPU generator that says it is the device's."""
+    """A CPU generator whose `device` is the simulated one."""
 
     owner: Generators
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where its numbers are drawn."""
+        """The simulated device."""
         return torch.device(self.owner.device, 0)
 
     def clone_state(self) -> DeviceGenerator:
-        """Another one, at the same place of the same stream."""
+        """Return another generator at the same place of the same stream."""
         made = self.owner.make()
         made.set_state(self.get_state())
         return made
@@ -49,10 +49,11 @@ def _remade(device: str, state: torch.Tensor) -> Any:
 
 
 class Generators:
-    """The default one, and those that the program makes.
+    """The device's default generator, and those that the program makes.
 
-    torch hands a kernel another Python object than the program's, so they are told from the CPU's by the address of
-    what is in both."""
+    torch passes another Python object to a kernel than the program's, so the device's generators are recognised by the
+    address of the C++ object in both.
+    """
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -60,19 +61,19 @@ class Generators:
         self.default = self.make()
 
     def make(self) -> DeviceGenerator:
-        """torch.Generator(this device)."""
+        """Make a generator, as torch.Generator(this device) does."""
         made = DeviceGenerator("cpu")
         made.owner = self
         self._known[_identity(made)] = made
         return made
 
-    def of(self, index: int) -> DeviceGenerator:
-        """The device's default one. RuntimeError for a device that is not there."""
+    def default_of(self, index: int) -> DeviceGenerator:
+        """Return the device's default generator; raises RuntimeError for an index other than 0."""
         is_simulated(torch.device(self.device, index), self.device)
         return self.default
 
     def checked(self, generator: _Base) -> _Base:
-        """RuntimeError for a generator of the CPU."""
+        """Return the generator, or raise RuntimeError if it is one of the CPU's."""
         if _identity(generator) not in self._known:
             raise RuntimeError(
                 f"Expected a '{self.device}' device type for generator but found '{generator.device.type}'"
@@ -80,7 +81,7 @@ class Generators:
         return generator
 
     def install(self) -> None:
-        """torch.Generator makes the device's as well."""
+        """Replace torch.Generator by a class that also makes the device's generators."""
 
         def new(cls: Any, device: Any = "cpu") -> Any:
             return self.make() if is_simulated(torch.device(device), self.device) else _Base(device)
@@ -89,7 +90,7 @@ class Generators:
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[None]:
-        """In here the CPU's default generator continues the device's stream: for kernels that take no generator."""
+        """Let the CPU's default generator continue the device's stream, for kernels that take no generator."""
         saved = torch.default_generator.get_state()
         torch.default_generator.set_state(self.default.get_state())
         try:

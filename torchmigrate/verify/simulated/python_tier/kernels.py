@@ -1,4 +1,4 @@
-"""The kernels that cannot be the CPU's on the same bytes, and where all of them are registered."""
+"""Register all kernels, and implement those that cannot be the CPU's on the same bytes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from .calls import Device, overload
 from .memory import give, host_bytes, host_storage, host_view
 
 _KEY = "PrivateUse1"
-# Composites of torch that pick a kernel which only a backend's own build has: the CPU's kernel is taken whole.
+# torch's composites of these pick a kernel that only a backend's own build has; so the CPU's kernel runs as one step
 _WHOLE = ("convolution", "convolution_backward")
 
 
 def register(device: Device) -> list[Any]:
-    """They last as long as the libraries that are returned."""
+    """Register the kernels; they last as long as the libraries that are returned."""
     everything, aten = Library("_", "IMPL"), Library("aten", "IMPL")
     everything.fallback(device.kernel, _KEY)
     for name, kernel in Kernels(device).by_name().items():
         aten.impl(name, kernel, _KEY)
-    # Structured ones too would come by a composite, which takes memory for the result and then calls the out= variant.
+    # Structured operators would run as a composite, which allocates the result and then calls the out= variant; run the
+    # CPU's kernel as one step instead.
     for name in (*_WHOLE, *(name.split("::")[1] for name in sorted(facts().structured))):
         aten.impl(name, functools.partial(device.kernel, overload(name)), _KEY)
     memory = device.memory
@@ -35,13 +36,13 @@ def register(device: Device) -> list[Any]:
 
 
 class Kernels:
-    """Memory and copies. Named and called as the operators are."""
+    """The kernels for memory and copies, named and called as the operators are."""
 
     def __init__(self, device: Device) -> None:
         self.device, self.memory = device, device.memory
 
     def by_name(self) -> dict[str, Callable[..., Any]]:
-        """Under the overloads' names."""
+        """Return the kernels by their overloads' names."""
         kernels: dict[str, Callable[..., Any]] = {
             "empty.memory_format": self.empty,
             "empty_strided": self.empty_strided,
@@ -65,12 +66,12 @@ class Kernels:
         return counted
 
     def empty(self, size: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any) -> Tensor:
-        """Poison, contiguous in `memory_format`."""
+        """Return a tensor full of poison, contiguous in `memory_format`."""
         self._check(options)
         return self.memory.empty(size, dtype or torch.get_default_dtype(), memory_format=memory_format)
 
     def empty_strided(self, size: Any, stride: Any, *, dtype: Any = None, **options: Any) -> Tensor:
-        """Poison."""
+        """Return a tensor full of poison."""
         self._check(options)
         return self.memory.empty(size, dtype or torch.get_default_dtype(), stride)
 
@@ -81,7 +82,7 @@ class Kernels:
             self.device.is_mine(options["device"])
 
     def resize_(self, tensor: Tensor, size: Any, *, memory_format: Any = None) -> Tensor:
-        """In place where the bytes suffice; else the first ones move to new memory."""
+        """Resize in place if the bytes suffice; otherwise move the existing bytes to new memory."""
         wanted = torch.empty(
             size, dtype=tensor.dtype, device="meta", memory_format=memory_format or torch.contiguous_format
         )
@@ -93,17 +94,20 @@ class Kernels:
         return give(tensor, source, offset, wanted.size(), wanted.stride())
 
     def copy_(self, to: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-        """Between the host and the device, or within the device; done when it returns."""
+        """Copy between the host and the device, or within the device; the copy is complete on return."""
         self._host(to).copy_(self._host(source))
         return to
 
     def copy_from(self, source: Tensor, to: Tensor, non_blocking: bool = False) -> Tensor:
-        """copy_ with its arguments the other way round."""
+        """Copy with the arguments of `copy_` in the other order."""
         return self.copy_(to, source)
 
     def to_copy(self, tensor: Tensor, *, device: Any = None, non_blocking: bool = False, **options: Any) -> Tensor:
-        """What `tensor.to()` comes down to. For a copy that does not block, torch's own takes pinned memory from an
-        allocator that only C++ can give it."""
+        """Copy a tensor to another dtype or device; `tensor.to()` calls this.
+
+        For a copy that does not block, torch's own kernel takes pinned memory from an allocator that only C++ can
+        provide.
+        """
         host: Tensor = torch.ops.aten._to_copy(self._host(tensor), **{**options, "pin_memory": None})
         if device is None or self.device.is_mine(device):
             return self.memory.take(host)

@@ -1,4 +1,4 @@
-"""CPU tensors over the device's bytes, and what is changed of a device tensor without touching them."""
+"""The memory of a device simulated in Python: its allocator and statistics, and CPU tensors over its bytes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CPU = torch._C.DispatchKey.CPU
 
 
 def host_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """A CPU storage over the bytes of the device's, which has to outlive it."""
+    """Return a CPU storage over the bytes of a device storage, which has to outlive it."""
     construct: Any = torch._C._construct_storage_from_data_pointer
     made: torch.UntypedStorage = construct(storage.data_ptr(), CPU, storage.nbytes())
     return made
 
 
 def host_view(tensor: Tensor, storage: torch.UntypedStorage) -> Tensor:
-    """The device tensor's elements in that CPU storage."""
+    """Return the device tensor's elements as a tensor over that CPU storage."""
     host = torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
     if tensor.is_conj():
         host = host.conj()
@@ -34,12 +34,12 @@ def host_view(tensor: Tensor, storage: torch.UntypedStorage) -> Tensor:
 
 
 def host_bytes(storage: torch.UntypedStorage) -> Tensor:
-    """All of the device storage's bytes."""
+    """Return all bytes of the device storage as a CPU tensor."""
     return torch.empty(0, dtype=torch.uint8).set_(host_storage(storage))
 
 
 def as_strided(tensor: Tensor, like: Tensor) -> Tensor:
-    """A view of the device tensor with the shape, the strides and the offset of `like`."""
+    """Return a view of the device tensor with the shape, the strides and the offset of `like`."""
     view: Tensor = torch.ops.aten.as_strided.default._op_dk(
         _CPU, tensor, like.size(), like.stride(), like.storage_offset()
     )
@@ -47,7 +47,7 @@ def as_strided(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def give(tensor: Tensor, source: Tensor, offset: Any, size: Any, stride: Any) -> Tensor:
-    """`tensor` has `source`'s storage from now on."""
+    """Make `tensor` use the storage of `source` from now on."""
     changed: Tensor = torch.ops.aten.set_.source_Storage_storage_offset._op_dk(
         _CPU, tensor, source.untyped_storage(), offset, size, stride
     )
@@ -55,7 +55,7 @@ def give(tensor: Tensor, source: Tensor, offset: Any, size: Any, stride: Any) ->
 
 
 def is_simulated(device: torch.device, name: str) -> bool:
-    """Whether it is the simulated device. RuntimeError for another one of its type: there is but one."""
+    """Return whether this is the simulated device; raises RuntimeError for another index of its type."""
     if device.type != name:
         return False
     if device.index not in (None, 0):
@@ -66,10 +66,10 @@ def is_simulated(device: torch.device, name: str) -> bool:
 
 
 POISON = 0x7F
-"""Each byte of fresh memory: a read of what was never written shows."""
+"""The value of each byte of fresh memory, so that reads of unwritten memory show."""
 
-_EXTENSION = 12  # DLDeviceType in dlpack.h (github.com/dmlc/dlpack): kDLExtDev, which is torch's PrivateUse1
-_DEVICE_TYPE_AT = 8  # bytes into a DLManagedTensor, whose first member is a pointer
+_EXTENSION = 12  # kDLExtDev of DLDeviceType in dlpack.h (github.com/dmlc/dlpack): torch's PrivateUse1
+_DEVICE_TYPE_AT = 8  # offset in a DLManagedTensor, whose first member is a pointer
 _WRITABLE = 0x200  # PyBUF_WRITE
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -87,7 +87,7 @@ class Stat:
     freed: int = 0
 
     def change(self, by: int) -> None:
-        """Bytes or blocks that came (positive) or went."""
+        """Count bytes or blocks that were allocated (positive) or freed (negative)."""
         self.current += by
         self.peak = max(self.peak, self.current)
         if by > 0:
@@ -96,13 +96,13 @@ class Stat:
             self.freed -= by
 
     def as_dict(self) -> dict[str, dict[str, int]]:
-        """Per pool, of which there is one."""
+        """Return the statistic by pool; there is one pool."""
         return {"all": dict(vars(self))}
 
 
 @dataclass
 class Memory:
-    """Of one device; `capacity` in bytes."""
+    """The memory of one device; `capacity` in bytes."""
 
     device: str
     capacity: int
@@ -112,7 +112,7 @@ class Memory:
     ooms: int = 0
     pinned: set[int] = field(default_factory=set)
     in_bad_fork: bool = False
-    """A device that has been used does not survive a fork."""
+    """Whether this process was forked after the device was used, which makes the device unusable."""
     _used: bool = False
     _live: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
 
@@ -124,7 +124,7 @@ class Memory:
         self.in_bad_fork = self._used
 
     def empty(self, size: Any, dtype: torch.dtype, stride: Any = None, memory_format: Any = None) -> Tensor:
-        """A device tensor full of poison. torch.OutOfMemoryError beyond the capacity."""
+        """Return a device tensor full of poison; raises torch.OutOfMemoryError beyond the capacity."""
         self.check(_span(size, stride) * dtype.itemsize)
         if stride is not None:
             host = torch.empty_strided(size, stride, dtype=dtype)
@@ -135,7 +135,7 @@ class Memory:
         return self.take(host)
 
     def check(self, wanted: int) -> None:
-        """torch.OutOfMemoryError where `wanted` more bytes do not fit; RuntimeError in a bad fork."""
+        """Raise torch.OutOfMemoryError if `wanted` more bytes do not fit; RuntimeError in a bad fork."""
         if self.in_bad_fork:
             raise RuntimeError(
                 f"Cannot re-initialize {self.device.upper()} in forked subprocess. To use {self.device.upper()} with "
@@ -150,7 +150,7 @@ class Memory:
             )
 
     def take(self, host: Tensor) -> Tensor:
-        """The CPU tensor's own bytes, as a tensor on the device: nobody else may hold on to them."""
+        """Turn a CPU tensor into a device tensor with the same bytes; nobody else may use the CPU tensor."""
         nbytes = host.untyped_storage().nbytes()
         self.check(nbytes)
         self._count(nbytes, 1)
@@ -160,23 +160,23 @@ class Memory:
         return tensor
 
     def pin(self, host: Tensor) -> Tensor:
-        """A pinned copy."""
+        """Return a pinned copy."""
         copy = host.clone(memory_format=torch.contiguous_format)
         address = copy.data_ptr()
         self.pinned.add(address)
         return self._watched(copy, functools.partial(self.pinned.discard, address))
 
     def empty_cache(self) -> None:
-        """Gives back what is reserved and not in use."""
+        """Give back memory that is reserved and not in use."""
         self.reserved.change(self.bytes.current - self.reserved.current)
 
     def reset_peaks(self) -> None:
-        """Peaks start anew at what is in use."""
+        """Reset peaks to what is in use."""
         for stat in (self.bytes, self.blocks, self.reserved):
             stat.peak = stat.current
 
     def reset_accumulated(self) -> None:
-        """The sums of all that came and went start anew."""
+        """Reset the sums of all allocations and deallocations."""
         self.ooms = 0
         for stat in (self.bytes, self.blocks, self.reserved):
             stat.allocated = stat.freed = 0
@@ -189,7 +189,7 @@ class Memory:
             self.reserved.change(self.bytes.current - self.reserved.current)
 
     def _watched(self, host: Tensor, on_free: Callable[[], None]) -> Tensor:
-        """The same elements; `on_free` is called when nobody has them any more."""
+        """Return a tensor of the same elements; `on_free` is called when its memory is no longer used."""
         storage = host.untyped_storage()
         count = storage.nbytes() // host.itemsize
         if count == 0:
@@ -208,7 +208,7 @@ class Memory:
 
 
 def _size_text(nbytes: int) -> str:
-    """As c10/cuda/CUDACachingAllocator.cpp's format_size."""
+    """Return a size in words, as format_size of c10/cuda/CUDACachingAllocator.cpp."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if nbytes >= unit:
             return f"{nbytes / unit:.2f} {name}"
@@ -216,7 +216,7 @@ def _size_text(nbytes: int) -> str:
 
 
 def _span(size: Sequence[int], stride: Sequence[int] | None) -> int:
-    """How many elements lie between the first and the last one."""
+    """Return how many elements a tensor spans, from the first to the last."""
     if 0 in size:
         return 0
     if stride is None:

@@ -1,4 +1,7 @@
-"""torch.Stream and torch.Event: all is done when a call returns, so streams order nothing, and an event is a time."""
+"""Streams, events and torch.accelerator in Python.
+
+Every call is complete when it returns: streams order nothing, and an event is a point in time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _thread = threading.local()
 
 
 class Event(torch._C.Event):
-    """torch.Event, timed here: torch's takes the time from a C++ guard, which a device in Python has not."""
+    """An event that measures time itself: torch.Event asks a C++ guard, which a device in Python lacks."""
 
     _enabled = False
     _recorded: float | None = None
@@ -32,21 +35,24 @@ class Event(torch._C.Event):
         return made
 
     def record(self, stream: Any = None) -> None:
-        """What was queued before is done already."""
+        """Record the current time; whatever was queued before is complete already."""
         self._recorded = time.perf_counter()
 
     def wait(self, stream: Any = None) -> None:
-        """Nothing to wait for, nor in query and synchronize."""
+        """Do nothing, as everything is complete."""
 
     def query(self) -> bool:
-        """Always done."""
+        """Return True, as everything is complete."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing, as everything is complete."""
 
     def elapsed_time(self, end_event: Any) -> float:
-        """In milliseconds. ValueError for events that were not recorded, or made without `enable_timing`."""
+        """Return the time between two events in milliseconds.
+
+        Raises ValueError for events that were not recorded, or made without `enable_timing`.
+        """
         if not (self._enabled and end_event._enabled):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._recorded is None or end_event._recorded is None:
@@ -56,7 +62,7 @@ class Event(torch._C.Event):
 
 
 class Stream(torch._C.Stream):
-    """torch.Stream, with a number of its own."""
+    """A stream with a number of its own."""
 
     def __new__(cls, device: Any = None, *, priority: int = 0, **data: int) -> Stream:
         name = torch._C._get_privateuse1_backend_name()
@@ -69,35 +75,35 @@ class Stream(torch._C.Stream):
 
     def __enter__(self) -> Any:
         _entered().append(current())
-        select(self)
+        set_current(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        select(_entered().pop())
+        set_current(_entered().pop())
 
     def record_event(self, event: Any = None) -> Event:
-        """`event`, or a new one, recorded."""
+        """Record `event`, or a new one, and return it."""
         recorded: Event = Event(self.device) if event is None else event
         recorded.record(self)
         return recorded
 
     def wait_event(self, event: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing, as everything is complete."""
 
 
 def default() -> Stream:
-    """The device's."""
+    """Return the device's default stream."""
     return Stream(stream_id=0, device_index=0, device_type=_KIND)
 
 
 def current() -> Stream:
-    """This thread's."""
+    """Return this thread's current stream."""
     stream: Stream | None = getattr(_thread, "stream", None)
     return default() if stream is None else stream
 
 
-def select(stream: Stream) -> None:
-    """Makes it this thread's current one."""
+def set_current(stream: Stream) -> None:
+    """Make a stream this thread's current one."""
     _thread.stream = stream
 
 
@@ -109,12 +115,12 @@ def _entered() -> list[Stream]:
 
 
 def install() -> None:
-    """torch.Stream and torch.Event are these from now on."""
+    """Replace torch.Stream and torch.Event by the classes of this module."""
     torch.Stream, torch.Event = Stream, Event  # type: ignore[misc, assignment]
 
 
 def install_in(module: types.ModuleType, device: str) -> None:
-    """torch.npu.Stream and torch.npu.Event: called as torch.cuda's are."""
+    """Set torch.npu.Stream and torch.npu.Event, which are called as torch.cuda's are."""
 
     class ModuleEvent(Event):
         def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
@@ -146,13 +152,13 @@ _DTYPES = (
 
 
 def install_accelerator(device: Device) -> None:
-    """Replaces them in torch._C, where torch.accelerator looks them up at each call."""
+    """Replace the functions of torch._C that torch.accelerator looks up at each call."""
     for name, function in {**_selection(device), **_memory(device)}.items():
         setattr(torch._C, f"_accelerator_{name}", function)
 
 
 def _select(device: Device, index: int) -> int:
-    """The one there is. RuntimeError for another; a negative one means: leave it."""
+    """Return the index of the only device; raises RuntimeError for another one. A negative index changes nothing."""
     if index >= 0:
         device.is_mine(torch.device(device.name, index))
     return 0
@@ -170,7 +176,7 @@ def _selection(device: Device) -> dict[str, Callable[..., Any]]:
         "exchangeDevice": select,
         "maybeExchangeDevice": select,
         "getStream": stream,
-        "setStream": select,
+        "setStream": set_current,
         "synchronizeDevice": lambda index: select(index) and None,
         "getDeviceCapability": lambda index: {"supported_dtypes": set(_DTYPES)},
     }
@@ -180,11 +186,11 @@ def _memory(device: Device) -> dict[str, Callable[..., Any]]:
     memory = device.memory
 
     def checked(answer: Callable[[], Any]) -> Callable[[int], Any]:
-        def of(index: int) -> Any:
+        def call(index: int) -> Any:
             _select(device, index)
             return answer()
 
-        return of
+        return call
 
     def statistics() -> dict[str, Any]:
         counted = {"allocated_bytes": memory.bytes, "active_bytes": memory.bytes, "requested_bytes": memory.bytes}

@@ -1,1 +1,1 @@
-"""What a verified program leaves for the report: its kernels, its failure, and where tensors came from."""
+"""The recorder of a verified program: counts of kernels, failures, suspects, and where tensors were made."""

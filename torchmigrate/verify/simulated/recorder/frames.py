@@ -1,4 +1,4 @@
-"""What a frame was doing: the expression that failed, and what names mean in it. None of its code is run for that."""
+"""Read frames of a traceback: the expression that failed, and the values of names in it; no code of them is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 MISSING: Any = object()
 _HELPER = "# torchmigrate-runtime"
 _INSTALLED = ("site-packages", "dist-packages")
-_LATER = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")  # not a compound statement's own
+# statements and expressions that a compound statement does not evaluate itself
+_LATER = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")  # where nn.Module.__getattr__ looks
 
 
@@ -23,7 +24,7 @@ class Entry(NamedTuple):
 
     frame: types.FrameType
     line: int
-    instruction: int  # offset of the bytecode
+    instruction: int  # byte offset in the code object's bytecode
 
     @property
     def file(self) -> str:
@@ -31,7 +32,7 @@ class Entry(NamedTuple):
 
 
 def is_own(file: str, project: str) -> bool:
-    """The project's own code: not a package installed under it, and not the helper that a migration puts there."""
+    """Return whether a file is the project's own code: neither an installed package nor our vendored helper."""
     path = os.path.realpath(file)
     inside = bool(project) and path.startswith(project + os.sep) and not set(_INSTALLED) & set(path.split(os.sep))
     return inside and not linecache.getline(path, 1).startswith(_HELPER)
@@ -39,7 +40,7 @@ def is_own(file: str, project: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def tree(file: str) -> ast.Module | None:
-    """A file's syntax tree; None if its source is not at hand."""
+    """Return a file's syntax tree, or None if its source is missing or does not parse."""
     try:
         lines = linecache.getlines(file)
         return ast.parse("".join(lines)) if lines else None
@@ -48,13 +49,16 @@ def tree(file: str) -> ast.Module | None:
 
 
 def statement_at(module: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost statement on that line."""
+    """Return the innermost statement on a line, or None."""
     holds = (n for n in ast.walk(module) if isinstance(n, ast.stmt) and n.lineno <= line <= (n.end_lineno or n.lineno))
     return max(holds, key=lambda statement: (statement.lineno, statement.col_offset), default=None)
 
 
 def failed_expression(entry: Entry) -> ast.AST | None:
-    """The call, operator or subscript that failed; before Python 3.11, which does not tell, the statement it is in."""
+    """Return the call, operator or subscript that failed.
+
+    Before Python 3.11, which does not record positions, return the statement.
+    """
     module = tree(entry.file)
     statement = None if module is None else statement_at(module, entry.line)
     positions = getattr(entry.frame.f_code, "co_positions", None)
@@ -69,7 +73,7 @@ def _span(node: ast.expr) -> tuple[int, int | None, int, int | None]:
 
 
 def readable(node: ast.AST, frame: types.FrameType) -> Iterator[tuple[str, Any]]:
-    """The text and value of each name, `a.b` and `a["b"]` of an expression; the longest that can be read."""
+    """Yield text and value of the names, `a.b` and `a["b"]` in an expression; of each the longest readable form."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         value = evaluate(node, frame)
         if value is not MISSING:
@@ -80,7 +84,7 @@ def readable(node: ast.AST, frame: types.FrameType) -> Iterator[tuple[str, Any]]
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts that are evaluated with it, and not in a body or a later call."""
+    """Yield the child nodes that are evaluated together with a node: not those in a body, nor in a lambda."""
     for name, value in ast.iter_fields(node):
         if isinstance(node, ast.Lambda) or (isinstance(node, ast.stmt) and name in _LATER):
             continue
@@ -88,7 +92,7 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def operands(node: ast.AST) -> list[ast.expr]:
-    """What an operator or a call works on."""
+    """Return the operands of an operator, or the arguments of a call."""
     if isinstance(node, (ast.BinOp, ast.Compare)):
         return [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
     if isinstance(node, ast.Call):
@@ -97,7 +101,10 @@ def operands(node: ast.AST) -> list[ast.expr]:
 
 
 def evaluate(node: ast.AST, frame: types.FrameType) -> Any:
-    """The value of `a`, `a.b`, `a["b"]` or a constant, or MISSING: no property, no __getattr__, no call is run."""
+    """Return the value of `a`, `a.b`, `a["b"]` or a constant, else MISSING.
+
+    Nothing of the program runs: no property, no __getattr__, no call.
+    """
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
@@ -105,12 +112,12 @@ def evaluate(node: ast.AST, frame: types.FrameType) -> Any:
     if isinstance(node, ast.Attribute):
         return attribute(evaluate(node.value, frame), node.attr)
     if isinstance(node, ast.Subscript):
-        return _item(evaluate(node.value, frame), evaluate(node.slice, frame))
+        return _evaluate_item(evaluate(node.value, frame), evaluate(node.slice, frame))
     return MISSING
 
 
 def parts(owner: Any) -> dict[Any, Any]:
-    """An instance's or module's own attributes; of an nn.Module its parameters, buffers and submodules too."""
+    """Return an object's own attributes; an nn.Module's parameters, buffers and submodules too."""
     if owner is MISSING:
         return {}
     try:
@@ -122,7 +129,7 @@ def parts(owner: Any) -> dict[Any, Any]:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """An attribute that is stored in the instance or, not as a descriptor, in its class; else MISSING."""
+    """Return an attribute stored in the instance, or in its class unless it is a descriptor; else MISSING."""
     own = parts(owner)
     if name in own:
         return own[name]
@@ -131,7 +138,7 @@ def attribute(owner: Any, name: str) -> Any:
     return MISSING if hasattr(type(found), "__get__") else found
 
 
-def _item(owner: Any, key: Any) -> Any:
+def _evaluate_item(owner: Any, key: Any) -> Any:
     if not isinstance(key, (str, int)):
         return MISSING
     if isinstance(owner, dict):

@@ -1,4 +1,8 @@
-"""A pytest plugin: the exceptions of failing tests, which pytest keeps to itself."""
+"""Write a report about this process: exceptions that ended it or that it caught, and the device's counts.
+
+Also a pytest plugin, for the exceptions of failing tests. PYTEST_DONT_REWRITE: pytest loads it as one after we have
+imported it.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,15 @@ from . import suspects
 
 
 def pytest_exception_interact(node: Any, call: Any) -> None:
-    """pytest's hook for an exception that a test did not expect."""
+    """Record an exception that a test did not expect; a hook that pytest calls."""
     remember(call.excinfo.value, f"in test {getattr(node, 'nodeid', '')}")
 
 
 def watch(ended: Callable[[BaseException | None], None], write: Callable[[], None]) -> bool:
-    """In a child: tells `ended` its exception, and calls `write` last of all. False where that is so already, or where
-    the process has no multiprocessing."""
+    """Call `ended` with the exception of a multiprocessing child, and `write` when it exits.
+
+    Return False if that is set up already, or if the process does not use multiprocessing.
+    """
     util: Any = sys.modules.get("multiprocessing.util")
     if util is None or hasattr(util._exit_function, "__wrapped__"):
         return False
@@ -44,7 +50,10 @@ def watch(ended: Callable[[BaseException | None], None], write: Callable[[], Non
 
 
 def _watch_printing(ended: Callable[[BaseException | None], None]) -> None:
-    """Of the exception that ends the child: nothing else of ours runs before multiprocessing prints it."""
+    """Call `ended` when multiprocessing prints the exception that ends the child.
+
+    From Python 3.13 on nothing else of ours runs before that.
+    """
     import traceback
     from multiprocessing.process import BaseProcess
 
@@ -65,13 +74,13 @@ _MOST = 20  # exceptions that one report holds
 
 
 class _Process:
-    """This process, from its start or from the fork that made it."""
+    """The report's state of this process, which began at its start or at the fork that made it."""
 
     def __init__(self, reports: str, project: str, facts: dict[str, str], inherited: dict[str, Any]) -> None:
         self.reports, self.project, self.facts = reports, project, facts
-        self.inherited = inherited  # statistics of the process it was forked from
+        self.inherited = inherited  # statistics of the process that it was forked from
         self.exception: dict[str, Any] | None = None
-        self.others: list[dict[str, Any]] = []  # did not end the process: in threads, workers, tests
+        self.others: list[dict[str, Any]] = []  # exceptions that did not end the process: in threads, workers, tests
         self.notes: list[str] = []
 
 
@@ -79,9 +88,9 @@ _process: _Process | None = None
 
 
 def install(settings: Settings) -> None:
-    """Reports on this process and those it forks, into `settings.reports`.
+    """Report on this process, and those that it forks, into `settings.reports`.
 
-    Once per process, before the program runs; torch need not be there, nor ever be imported.
+    Call it once per process, before the program runs; torch need not be imported, then or later.
     """
     global _process
     if _process is not None:
@@ -89,25 +98,25 @@ def install(settings: Settings) -> None:
     project = os.path.realpath(settings.project) if settings.project else ""
     facts = {"backend": settings.backend, "evidence": settings.evidence, "tier": settings.tier}
     _process = _Process(os.path.abspath(settings.reports), project, facts, {})
-    atexit.register(_at_exit)  # the first one registered runs last
+    atexit.register(_at_exit)  # handlers run in reverse order: ours runs last
     _watch_uncaught()
     _watch_sys_exit()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
     command = getattr(sys, "orig_argv", sys.argv)
-    if "--multiprocessing-fork" in command:  # its "spawn"; under "fork" and "forkserver" _after_fork does it
+    if "--multiprocessing-fork" in command:  # a child by "spawn"; for "fork" and "forkserver" _after_fork does the same
         import multiprocessing.util  # noqa: F401  about to be imported anyway
 
         _watch_children()
     if any(os.path.basename(word) in _PYTEST for word in command[:8]):
         plugins = os.environ.get("PYTEST_PLUGINS")
-        os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, f"{__package__}.failing_tests")))
+        os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, __name__)))
     if "torch" in sys.modules:
         torch_imported()
 
 
 def torch_imported() -> None:
-    """To be called once torch is there: sees what its threads and DataLoader workers pass on to another one."""
+    """Record exceptions that torch's threads and DataLoader workers pass on; call it once torch is imported."""
     wrapper = getattr(sys.modules.get("torch._utils"), "ExceptionWrapper", None)
     if wrapper is None or hasattr(wrapper.__init__, "__wrapped__"):
         return
@@ -122,18 +131,18 @@ def torch_imported() -> None:
 
 
 def remember(error: BaseException | None, where: str) -> None:
-    """An exception that does not end this process; `where` it was raised, in words."""
+    """Record an exception that does not end this process; `where` says in words where it was raised."""
     _add(error, where, ends=False)
 
 
 def note(text: str) -> None:
-    """A line for this process's report."""
+    """Add a line to this process's report."""
     if _process is not None and text not in _process.notes:
         _process.notes.append(text)
 
 
 def write() -> None:
-    """Writes this process's report, in place of one written before."""
+    """Write this process's report, in place of an earlier one."""
     with contextlib.suppress(Exception):
         if _process is not None and ("torch" in sys.modules or _process.exception or _process.others):
             _write(_process)
@@ -164,7 +173,7 @@ def _report(process: _Process) -> dict[str, Any]:
 
 
 def _statistics() -> dict[str, Any]:
-    """Of the device, from the start of the process or of the one it was forked from."""
+    """Return the device's counts since this process, or the one that it was forked from, started."""
     nothing: dict[str, Any] = {"kernels": None, "random_kernels": None, "operators": {}, "peak_bytes": []}
     if "torch" not in sys.modules:
         return nothing
@@ -178,7 +187,7 @@ def _statistics() -> dict[str, Any]:
 
 
 def _since(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """What was counted after a fork: the child has its parent's counters."""
+    """Return the counts since a fork: a child inherits its parent's counters."""
 
     def grown(key: str) -> Any:
         return now[key] if now[key] is None else now[key] - (before.get(key) or 0)
@@ -203,17 +212,17 @@ def _keep(make: Callable[[_Process], dict[str, Any]], where: str, ends: bool) ->
         _process.others = [*_process.others, record][:_MOST]
     elif not (record["type"] == "SystemExit" and _is_better(_process.exception)):
         _process.exception = record
-    write()  # now: a worker or rank of a failing program is often killed before it ends
+    write()  # at once: a worker or rank of a failing program is often killed before it exits
 
 
 def _is_better(record: dict[str, Any] | None) -> bool:
-    """Than the sys.exit that follows it: torch's and multiprocessing's children end by one."""
+    """Return whether a record says more than the sys.exit that follows: torch's children end by one."""
     return record is not None and (record["type"] != "SystemExit" or record["cause"] is not None)
 
 
 def _at_exit() -> None:
     if _process is not None and _process.exception is None:
-        # The program may have put another sys.excepthook in place of ours; pytest sets it for a failing test
+        # The program may have replaced our sys.excepthook; pytest sets sys.last_value for a failing test
         last = getattr(sys, "last_value", None)
         if isinstance(last, BaseException) and not _process.others:
             _add(last, "", ends=True)
@@ -235,7 +244,10 @@ def _watch_uncaught() -> None:
 
 
 def _watch_sys_exit() -> None:
-    """`sys.excepthook` never sees a SystemExit. (`raise SystemExit("text")` is not seen here either.)"""
+    """Record sys.exit with a status, which `sys.excepthook` never sees.
+
+    `raise SystemExit("text")` is not seen here either.
+    """
     leave = sys.exit
 
     @functools.wraps(leave)
@@ -262,7 +274,7 @@ _at_fork: dict[str, Any] = {}
 
 def _before_fork() -> None:
     global _at_fork
-    _at_fork = _statistics()  # here: in the child another thread's lock may be held for ever
+    _at_fork = _statistics()  # before the fork: in the child the lock of another thread may be held for ever
 
 
 def _after_fork() -> None:

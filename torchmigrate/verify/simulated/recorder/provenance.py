@@ -1,4 +1,4 @@
-"""Where a value was made: read from the project's source, for names in the frames of a traceback."""
+"""Find where a value was made: read the project's source for the names in the frames of a traceback."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _REGISTERS = ("register_buffer", "register_parameter")
 _MOVES = ("to", "cuda")
-_FURTHEST = 12  # steps from a name to the one it got its value from
+_FURTHEST = 12  # steps from a name to the one that it got its value from
 
 
 class Binding(NamedTuple):
-    """A statement that gives a name its value; `guard`: the `if` about CUDA that it stands under."""
+    """A statement that binds a name; `guard`: the `if` about CUDA around it, or None."""
 
     file: str
     line: int
@@ -28,8 +28,9 @@ class Binding(NamedTuple):
 
 
 def where(name: str, value: Any, entries: list[Entry], i: int, project: str) -> dict[str, Any]:
-    """`made`: {"file", "line"} of the assignment that very likely gave `name` its value in the i-th frame, or None.
+    """Return where a value was made, and the test for CUDA that it depends on.
 
+    `made`: {"file", "line"} of the assignment that very likely gave `name` its value in the i-th frame, or None.
     `guard`: {"file", "line", "test"} of a statement that binds or moves it only under a test for CUDA, or None.
     """
     search = _Search(value, entries, project)
@@ -41,35 +42,38 @@ def where(name: str, value: Any, entries: list[Entry], i: int, project: str) -> 
 
 
 class _Search:
-    """For one value. `guarded`: the binding under a test for CUDA that was met on the way."""
+    """A search for the binding of one value.
+
+    `guarded`: the last binding under a test for CUDA that was met on the way.
+    """
 
     def __init__(self, value: Any, entries: list[Entry], project: str) -> None:
-        self.values, self.entries, self.project = [value], entries, project  # then containers that hold it
+        self.values, self.entries, self.project = [value], entries, project  # the value, then containers that hold it
         self.guarded: Binding | None = None
         self.steps = _FURTHEST
 
     def name_or_part(self, node: ast.expr, i: int) -> Binding | None:
-        """Of `a`, `a.b` or `a["b"]`; of the whole where the part's own cannot be found."""
+        """Return the binding of `a`, `a.b` or `a["b"]`; if a part has none, the binding of its owner."""
         self.steps -= 1
         if self.steps < 0:
             return None
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
-        found = self._bound(ast.unparse(node), i)
+        found = self._find_binding(ast.unparse(node), i)
         if found is not None or isinstance(node, ast.Name):
             return found
-        in_class = self._attribute(node, i) if isinstance(node, ast.Attribute) else None
+        in_class = self._find_attribute(node, i) if isinstance(node, ast.Attribute) else None
         return in_class or self.name_or_part(node.value, i)
 
-    def _attribute(self, node: ast.Attribute, i: int) -> Binding | None:
+    def _find_attribute(self, node: ast.Attribute, i: int) -> Binding | None:
         owner = evaluate(node.value, self.entries[i].frame)
         if owner is MISSING or isinstance(owner, types.ModuleType):
             return None
         bodies = ((file, body) for file, body in _class_bodies(type(owner)) if is_own(file, self.project))
-        return self._last([b for file, body in bodies for b in _attribute_bindings(file, body, node.attr)])
+        return self._last_binding([b for file, body in bodies for b in _attribute_bindings(file, body, node.attr)])
 
-    def _bound(self, name: str, i: int) -> Binding | None:
-        """By an assignment to just that, in this function or around it, or as its parameter."""
+    def _find_binding(self, name: str, i: int) -> Binding | None:
+        """Return the binding of exactly this text, in the function or around it, or as a parameter."""
         entry = self.entries[i]
         module = tree(entry.file)
         if module is None:
@@ -77,67 +81,72 @@ class _Search:
         scopes = _scopes(module, entry.line)
         for scope in scopes:
             inner = scope is scopes[0]
-            found = self._last(list(_bindings(entry.file, scope, name)), entry.line if inner else None)
+            found = self._last_binding(list(_bindings(entry.file, scope, name)), entry.line if inner else None)
             if found is not None:
-                return self._through(found, i)
+                return self._follow(found, i)
             if inner and isinstance(scope, _FUNCTIONS) and name in _parameters(scope):
-                return self._argument(scope, name, i)
+                return self._find_argument(scope, name, i)
         return None
 
-    def _last(self, bindings: list[Binding], line: int | None = None) -> Binding | None:
-        """The last one before a line. One under a test for CUDA may not have been run: it is kept apart."""
+    def _last_binding(self, bindings: list[Binding], line: int | None = None) -> Binding | None:
+        """Return the last binding before a line.
+
+        A binding under a test for CUDA may not have run: it goes to `guarded` instead.
+        """
         earlier = bindings
-        if line is not None:  # in a loop it may stand further down
+        if line is not None:  # if nothing is bound earlier, the function may be a loop that binds it further down
             earlier = [b for b in bindings if b.line < line] or [b for b in bindings if b.line == line] or bindings
         guarded = [b for b in earlier if b.guard is not None and not _spans(b.guard, line)]
         self.guarded = guarded[-1] if guarded else self.guarded
         plain = [b for b in earlier if b not in guarded]
         return plain[-1] if plain else None
 
-    def _through(self, binding: Binding, i: int) -> Binding | None:
-        """`mask = self.mask`, `x, y = batch`, `for x in batches`: where that one was made."""
+    def _follow(self, binding: Binding, i: int) -> Binding | None:
+        """Follow a binding whose value has a name itself: `mask = self.mask`, `x, y = batch`, `for x in batches`."""
         source = MISSING if binding.value is None else evaluate(binding.value, self.entries[i].frame)
         if isinstance(source, (list, tuple, dict)):
             self.values.append(source)
-        further = self.name_or_part(binding.value, i) if binding.value is not None and self._is_it(source) else None
+        further = (
+            self.name_or_part(binding.value, i) if binding.value is not None and self._is_searched(source) else None
+        )
         return further or binding
 
-    def _is_it(self, value: Any) -> bool:
+    def _is_searched(self, value: Any) -> bool:
         return any(value is each for each in self.values)
 
-    def _argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, i: int) -> Binding | None:
-        """A parameter's value: the argument in the project's next frame outward that is the very same object."""
+    def _find_argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, i: int) -> Binding | None:
+        """Return the binding of a parameter's value: of the argument in the project's next outer frame."""
         outward = (j for j in range(i - 1, -1, -1) if is_own(self.entries[j].file, self.project))
         j = next(outward, None)
         call = None if j is None else failed_expression(self.entries[j])
         if j is None or call is None:
             return None
         for text, value in readable(call, self.entries[j].frame):
-            if self._is_it(value):
+            if self._is_searched(value):
                 return self.name_or_part(ast.parse(text, mode="eval").body, j)
-        argument = _passed(call, function, name)
-        return None if argument is None else self._passed_on(argument, j)
+        argument = _argument_for(call, function, name)
+        return None if argument is None else self._find_source(argument, j)
 
-    def _passed_on(self, argument: ast.expr, j: int) -> Binding | None:
+    def _find_source(self, argument: ast.expr, j: int) -> Binding | None:
         entry = self.entries[j]
-        if evaluate(argument, entry.frame) is not MISSING:  # a container that holds it
+        if evaluate(argument, entry.frame) is not MISSING:  # a container that holds the value
             return self.name_or_part(argument, j)
         return Binding(entry.file, argument.lineno, argument, None)
 
 
 def _scopes(module: ast.Module, line: int) -> list[ast.AST]:
-    """The functions around a line, innermost first, then the module."""
+    """Return the functions around a line, innermost first, then the module."""
     around = [n for n in ast.walk(module) if isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or 0)]
     return [*sorted(around, key=lambda function: -function.lineno), module]
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    told = function.args
-    return [argument.arg for argument in (*told.posonlyargs, *told.args, *told.kwonlyargs)]
+    arguments = function.args
+    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
-def _passed(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    """The argument of a call that becomes that parameter, if the call can be told from its shape."""
+def _argument_for(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+    """Return the argument of the first call in `node` that becomes the parameter; None if that is unclear."""
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
     if not calls:
         return None
@@ -149,7 +158,7 @@ def _passed(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, nam
 
 
 def _walk(node: ast.AST, guard: ast.If | None = None) -> Iterator[tuple[ast.AST, ast.If | None]]:
-    """A scope's own statements and expressions, each with the `if` about CUDA whose body it stands in."""
+    """Yield a scope's own statements and expressions, each with the `if` about CUDA in whose body it stands."""
     for field, value in ast.iter_fields(node):
         about_cuda = isinstance(node, ast.If) and field == "body" and _CUDA.search(ast.unparse(node.test))
         inside = node if about_cuda and isinstance(node, ast.If) else guard
@@ -161,7 +170,10 @@ def _walk(node: ast.AST, guard: ast.If | None = None) -> Iterator[tuple[ast.AST,
 
 
 def _bindings(file: str, scope: ast.AST, name: str) -> Iterator[Binding]:
-    """In the order of the source. Moves in place (`model.to(device)`) count only if they are under a test for CUDA."""
+    """Yield a scope's bindings of a name in the order of the source.
+
+    Moves in place (`model.to(device)`) count only under a test for CUDA.
+    """
     for node, guard in _walk(scope):
         if guard is not None and isinstance(node, ast.Call) and _moves(node, name):
             yield Binding(file, node.lineno, None, guard)
@@ -181,7 +193,7 @@ def _moves(call: ast.Call, name: str) -> bool:
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """What a node binds, and the expression that it gets, or is taken out of."""
+    """Yield each target that a node binds, with the expression that it gets or is taken from."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
@@ -195,7 +207,7 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 
 
 def _attribute_bindings(file: str, body: ast.ClassDef, name: str) -> Iterator[Binding]:
-    """`self.name = ...` and self.register_buffer("name", ...) in any method."""
+    """Yield the bindings of an attribute in a class: `self.name = ...` and self.register_buffer("name", ...)."""
     for method in ast.walk(body):
         if not isinstance(method, _FUNCTIONS):
             continue
@@ -215,7 +227,7 @@ def _registers(call: ast.Call, name: str) -> bool:
 
 
 def _class_bodies(kind: type) -> Iterator[tuple[str, ast.ClassDef]]:
-    """Of a class and its bases, as far as their source is at hand."""
+    """Yield the definitions of a class and its bases, as far as their source is available."""
     for base in type.__dict__["__mro__"].__get__(kind):
         file = getattr(sys.modules.get(base.__module__), "__file__", None)
         module = tree(file) if file else None

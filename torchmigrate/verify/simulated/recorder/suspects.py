@@ -1,4 +1,4 @@
-"""The tensors that took part in what failed, and those of them that are where they should not be."""
+"""Record exceptions with the tensors that took part, and find the suspects: those on an unexpected device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from . import provenance
 from .frames import MISSING, Entry, evaluate, failed_expression, is_own, operands, parts, readable
 
-_MOST = 2000  # tensors found in one expression
-_VISITED = 5000  # objects looked at for that
-_WIDTH = 500  # of one container
+_MOST = 2000  # tensors taken from one expression
+_VISITED = 5000  # objects visited while looking for them
+_WIDTH = 500  # items visited of one container
 _LISTED, _SUSPECTED, _OUTWARD = 20, 5, 8
 
 
@@ -32,7 +32,7 @@ _LONGEST_EXPRESSION = 200  # characters
 _MOST_FRAMES = 100  # at each end of a traceback
 
 
-_DEEPEST_CONTAINER = 3  # containers and objects inside one another; modules to any depth
+_DEEPEST_CONTAINER = 3  # levels of containers and objects; modules count no level
 _WIDE = ("float64", "complex128")
 _SAYS_WIDE = re.compile(r"float64|double|fp64", re.IGNORECASE)
 _WANTS_HOST = re.compile(
@@ -44,7 +44,7 @@ _OFF_DEVICE = ("cpu", "meta", "numpy")
 
 
 class Found(NamedTuple):
-    """A tensor, generator or array: what it is called in the frame, and the variable it was found through."""
+    """A tensor, generator or array, with its text in the frame and the variable through which it was found."""
 
     name: str
     root: str
@@ -52,17 +52,18 @@ class Found(NamedTuple):
 
 
 def find(entries: list[Entry], message: str, project: str) -> dict[str, Any]:
-    """`expression` and `tensors` of the project's innermost frame; `suspects`: of those, its callers' or torch's own.
+    """Find the tensors of the failed expression in the project's innermost frame, and the suspects.
 
-    Each as name, device ("numpy" for an array), dtype ("torch.Generator" for a generator), shape; a suspect also with
-    the file and line of its frame, where it was `made`, and `guard`: the statement that would have put it elsewhere.
-    `parts` is the number of tensors, where a whole module or container is suspected. `dtype` is "" where not known.
+    `expression` and `tensors` are of that frame; `suspects` of that frame, its callers or torch's own. Each tensor has
+    a name, device ("numpy" for an array), dtype ("torch.Generator" for a generator, "" if not known) and shape; a
+    suspect also has the file and line of its frame, where it was `made`, and `guard`: the statement that would have put
+    it elsewhere. `parts` is the number of tensors if a whole module or container is suspected.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not entries:
         return {"expression": None, "tensors": [], "suspects": []}
     try:
-        with torch._C.DisableTorchFunctionSubclass():  # a tensor subclass's code stays out of it
+        with torch._C.DisableTorchFunctionSubclass():  # keeps the code of tensor subclasses from running
             return _find(entries, message, project)
     except Exception:
         return {"expression": None, "tensors": [], "suspects": []}
@@ -75,8 +76,8 @@ def _find(entries: list[Entry], message: str, project: str) -> dict[str, Any]:
     inner = found.get(last) or list(_tensors_at(entries[last]))
     listed = found[own[0]] if own else inner
     return {
-        "expression": _text(entries[own[0]]) if own else None,
-        "tensors": [_described(each) for each in listed[:_LISTED]],
+        "expression": _source_text(entries[own[0]]) if own else None,
+        "tensors": [_describe(each) for each in listed[:_LISTED]],
         "suspects": _suspects(entries, found, inner, message, project),
     }
 
@@ -84,19 +85,22 @@ def _find(entries: list[Entry], message: str, project: str) -> dict[str, Any]:
 def _suspects(
     entries: list[Entry], found: dict[int, list[Found]], inner: list[Found], message: str, project: str
 ) -> list[dict[str, Any]]:
-    """In order: what the innermost frame holds, by the project's name; in the project's own frames, innermost first."""
+    """Return the suspects of the innermost frame under the project's names, else those of the project's frames."""
     last, here = len(entries) - 1, next(iter(found), None)
-    # Inside a module or container there may be something on the CPU that has nothing to do with it: later
+    # variables first: a tensor inside a module or container may be on the CPU for good reason
     named = {} if here is None else {here: [each for each in found[here] if each.name == each.root]}
-    suspects = _known_as(_odd(inner, message), found) or _first_odd(named, inner, message)
-    if not suspects and here is not None and (unnamed := _unnamed(entries[here], message)):
+    suspects = _find_in_project(_find_odd(inner, message), found) or _first_odd(named, inner, message)
+    if not suspects and here is not None and (unnamed := _find_unnamed(entries[here], message)):
         return [unnamed]
-    suspects = suspects or _first_odd(found, inner, message) or [(last, each) for each in _odd(inner, message)]
-    return [_suspect(*group, entries, project) for group in _grouped(suspects, {last: inner, **found})]
+    suspects = suspects or _first_odd(found, inner, message) or [(last, each) for each in _find_odd(inner, message)]
+    return [_suspect(*group, entries, project) for group in _group_by_variable(suspects, {last: inner, **found})]
 
 
-def _unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
-    """The one operand that has no name, as in `self.embed(torch.arange(3))`, where all that have one are in order."""
+def _find_unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
+    """Return the operand without a name, as in `self.embed(torch.arange(3))`, if there is exactly one.
+
+    It is asked for once all operands with names are in order.
+    """
     node = failed_expression(entry)
     unnamed = [each for each in operands(node) if _is_unnamed(each, entry.frame)] if node else []
     if len(unnamed) != 1 or not _SAYS_CPU.search(message):
@@ -113,13 +117,13 @@ def _unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
 
 
 def _is_unnamed(node: ast.expr, frame: types.FrameType) -> bool:
-    """And made of nothing that is on the device."""
+    """Return whether an operand cannot be read without running code, and uses no tensor on the device."""
     values = [value for _, value in readable(node, frame)]
     on_device = any(_is_tensor(value) and str(value.device) not in _OFF_DEVICE for value in values)
     return evaluate(node, frame) is MISSING and not on_device
 
 
-def _text(entry: Entry) -> str | None:
+def _source_text(entry: Entry) -> str | None:
     node = failed_expression(entry)
     compound = isinstance(node, ast.stmt) and hasattr(node, "body")  # before Python 3.11
     if node is None or compound:
@@ -127,8 +131,8 @@ def _text(entry: Entry) -> str | None:
     return ast.unparse(node)[:_LONGEST_EXPRESSION]
 
 
-def _known_as(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int, Found]]:
-    """What the innermost frame, which may be torch's, holds: as the project calls it."""
+def _find_in_project(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int, Found]]:
+    """Return the tensors of the innermost frame, which may be torch's, under the project's names for them."""
     names = ((i, known) for each in odd for i in found for known in found[i] if known.value is each.value)
     return list({id(known.value): (i, known) for i, known in reversed(list(names))}.values())[::-1]
 
@@ -136,32 +140,38 @@ def _known_as(odd: list[Found], found: dict[int, list[Found]]) -> list[tuple[int
 def _first_odd(found: dict[int, list[Found]], inner: list[Found], message: str) -> list[tuple[int, Found]]:
     for i, tensors in found.items():
         inside = {id(each.value) for each in tensors}
-        odd = [(i, each) for each in _odd([*tensors, *inner], message) if id(each.value) in inside]
+        odd = [(i, each) for each in _find_odd([*tensors, *inner], message) if id(each.value) in inside]
         if odd:
             return odd
     return []
 
 
-def _odd(tensors: list[Found], message: str) -> list[Found]:
-    """Those that explain the message; a number (a tensor without dimensions) may be on the CPU."""
-    shown = [(each, _described(each)) for each in tensors]
+def _find_odd(tensors: list[Found], message: str) -> list[Found]:
+    """Return the tensors that explain the message; one without dimensions, a number, may be on the CPU."""
+    shown = [(each, _describe(each)) for each in tensors]
     if _SAYS_WIDE.search(message):
-        return [each for each, it in shown if it["dtype"].rpartition(".")[2] in _WIDE]
+        return [each for each, described in shown if described["dtype"].rpartition(".")[2] in _WIDE]
     if "generator" in message:
-        return [each for each, it in shown if it["dtype"] == "torch.Generator"]
-    devices = Counter(it["device"] for _, it in shown if it["device"] not in _OFF_DEVICE)
+        return [each for each, described in shown if described["dtype"] == "torch.Generator"]
+    devices = Counter(described["device"] for _, described in shown if described["device"] not in _OFF_DEVICE)
     if _WANTS_HOST.search(message):
-        return [each for each, it in shown if it["device"] in devices]
+        return [each for each, described in shown if described["device"] in devices]
     if devices or "device" in message:
-        on_host = [(each, it) for each, it in shown if it["device"] == "cpu" and it["dtype"] != "torch.Generator"]
+        on_host = [
+            (each, described)
+            for each, described in shown
+            if described["device"] == "cpu" and described["dtype"] != "torch.Generator"
+        ]
         if on_host:
-            return [each for each, it in on_host if it["shape"]] or [each for each, _ in on_host]
+            return [each for each, described in on_host if described["shape"]] or [each for each, _ in on_host]
     usual = max(devices, key=lambda device: devices[device], default="")
-    return [each for each, it in shown if it["device"] in devices and it["device"] != usual]
+    return [each for each, described in shown if described["device"] in devices and described["device"] != usual]
 
 
-def _grouped(suspects: list[tuple[int, Found]], found: dict[int, list[Found]]) -> list[tuple[int, Found, int]]:
-    """One for all tensors of a variable, if all of them are where the suspects are."""
+def _group_by_variable(
+    suspects: list[tuple[int, Found]], found: dict[int, list[Found]]
+) -> list[tuple[int, Found, int]]:
+    """Merge all tensors of a variable into one suspect if all of them are on the same device."""
     groups: dict[tuple[int, str], list[Found]] = {}
     for i, each in suspects:
         groups.setdefault((i, each.root), []).append(each)
@@ -176,10 +186,10 @@ def _grouped(suspects: list[tuple[int, Found]], found: dict[int, list[Found]]) -
 
 def _suspect(i: int, each: Found, count: int, entries: list[Entry], project: str) -> dict[str, Any]:
     place = {"file": entries[i].file, "line": entries[i].line, "parts": count}
-    return {**_described(each), **place, **provenance.where(each.name, each.value, entries, i, project)}
+    return {**_describe(each), **place, **provenance.where(each.name, each.value, entries, i, project)}
 
 
-def _described(each: Found) -> dict[str, Any]:
+def _describe(each: Found) -> dict[str, Any]:
     value, kind = each.value, type(each.value).__name__
     device = "numpy" if kind == "ndarray" else str(value.device)
     dtype = "torch.Generator" if kind == "Generator" else str(value.dtype)
@@ -193,9 +203,9 @@ def _tensors_at(entry: Entry) -> Iterator[Found]:
     seen: set[int] = set()
     values = ((text, value) for text, value in readable(node, entry.frame))
     found = (
-        Found(name, text, it)
+        Found(name, text, tensor)
         for text, value in values
-        for name, it in _tensors_in(text, value, _DEEPEST_CONTAINER, seen)
+        for name, tensor in _tensors_in(text, value, _DEEPEST_CONTAINER, seen)
     )
     yield from itertools.islice(found, _MOST)
 
@@ -240,13 +250,16 @@ _CAUSES = 5
 
 
 def of_exception(error: BaseException, project: str, causes: int = _CAUSES) -> dict[str, Any]:
-    """`cause`: the record of the exception it was raised "from", or "handling", as its `where` says; or None."""
+    """Return the record of an exception.
+
+    `cause`: the record of the exception it was raised "from" or while "handling", as that one's `where` says; or None.
+    """
     entries = list(_entries(error.__traceback__))
-    told, handled = error.__cause__, None if error.__suppress_context__ else error.__context__
+    raised_from, handled = error.__cause__, None if error.__suppress_context__ else error.__context__
     record = _record(type(error).__name__, _message(error), entries, project)
     if isinstance(error, SyntaxError) and error.filename:
         record["frames"].append({"file": error.filename, "line": error.lineno or 1, "function": "<module>"})
-    cause = _cause(told, "from", project, causes) or _cause(handled, "handling", project, causes)
+    cause = _cause(raised_from, "from", project, causes) or _cause(handled, "handling", project, causes)
     return {**record, "cause": cause}
 
 
@@ -255,7 +268,7 @@ def _cause(error: BaseException | None, where: str, project: str, causes: int) -
 
 
 def of_exit(status: Any, caller: FrameType, project: str) -> dict[str, Any]:
-    """sys.exit(status); its `cause` is the exception that was being handled."""
+    """Return the record of sys.exit(status); its `cause` is the exception that was being handled."""
     record = _record("SystemExit", _status(status), list(_stack(caller)), project)
     return {**record, "cause": _cause(sys.exc_info()[1], "handling", project, _CAUSES)}
 
@@ -290,7 +303,7 @@ def _entries(traceback: TracebackType | None) -> Iterator[Entry]:
 
 
 def _stack(frame: FrameType | None) -> Iterator[Entry]:
-    """Outermost first."""
+    """Yield a frame and its callers, outermost first."""
     if frame is not None:
         yield from _stack(frame.f_back)
         yield Entry(frame, frame.f_lineno, frame.f_lasti)

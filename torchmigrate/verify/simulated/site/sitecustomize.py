@@ -1,4 +1,7 @@
-"""On a verified program's PYTHONPATH: each of its Python processes starts here, then with its own sitecustomize."""
+"""Start the simulation in each Python process of a verified program, then run its own sitecustomize.
+
+This file's folder is on the program's PYTHONPATH.
+"""
 
 import importlib
 import importlib.util
@@ -20,13 +23,13 @@ def _start() -> None:
     startup = importlib.import_module("torchmigrate_simulated.startup")
     try:
         startup.prepare()
-    except ValueError as error:  # Python would print a traceback, and run the program without what it was to see
+    except ValueError as error:  # Python would print a traceback, and run the program without the simulated device
         print(f"torchmigrate: {error}", file=sys.stderr, flush=True)
         os._exit(3)
 
 
 def _chain() -> None:
-    """Python runs the first sitecustomize that it finds, which is this one: the next one has its turn too."""
+    """Run the program's own sitecustomize: Python imports only the first one on the path, which is this file."""
     own = os.path.dirname(os.path.abspath(__file__))
     for folder in sys.path:
         path = os.path.join(folder or ".", "sitecustomize.py")

@@ -1,1 +1,1 @@
-"""What a simulated device puts in the place of torch's compiled parts."""
+"""Replacements for torch's compiled parts on simulated devices, mostly for the C++ tier."""

@@ -1,6 +1,7 @@
-"""SyncBatchNorm's kernels, which only accelerators have: batch norm in parts, between which the processes talk.
+"""The kernels of SyncBatchNorm, which only accelerators have: batch norm in steps, between which processes communicate.
 
-Formulas of aten/src/ATen/native/cuda/Normalization.cuh; `x` is [N, C, ...], statistics are [C], float32 or wider.
+The formulas are those of aten/src/ATen/native/cuda/Normalization.cuh. `x` is [N, C, ...]; statistics are [C], in
+float32 or wider.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from torch import Tensor
 from . import operators
 
 Library: Any = torch.library.Library  # untyped in torch
-KEYS = ("CUDA", "XPU", "PrivateUse1")  # MPS has none
+KEYS = ("CUDA", "XPU", "PrivateUse1")  # dispatch keys of the backends that have these kernels; MPS has none
 
 
 def register(dispatch_key: str) -> list[Any]:
-    """Registers them under `dispatch_key`; they last as long as the libraries that are returned."""
+    """Register the kernels under `dispatch_key`; they last as long as the libraries that are returned."""
     if dispatch_key not in KEYS:
         return []
     operators.hide(sys.modules[__name__])
@@ -29,7 +30,7 @@ def register(dispatch_key: str) -> list[Any]:
 
 
 def stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """(mean, 1 / sqrt(variance + eps)) of this process's part."""
+    """Return mean and 1 / sqrt(variance + eps) of this process's part of the batch."""
     var, mean = torch.var_mean(_wide(x), _others(x), correction=0)
     return mean, torch.rsqrt(var + eps)
 
@@ -44,7 +45,11 @@ def gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The whole's, from each process's [processes, C] and how many values it had; updates the running ones in place."""
+    """Combine the statistics of all processes into those of the whole batch: (mean, 1 / sqrt(variance + eps)).
+
+    `mean` and `invstd` are [processes, C]; `counts`: values per channel of each process. The running statistics are
+    updated in place.
+    """
     n = counts.to(mean.dtype).unsqueeze(1)
     total = n.sum()
     mean_all = (mean * n).sum(0) / total
@@ -57,7 +62,7 @@ def gather_stats_with_counts(
 
 
 def elemt(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float) -> Tensor:
-    """x normalized, in its own dtype and memory format."""
+    """Return `x` normalized, in its own dtype and memory format."""
     y = (_wide(x) - _along(mean, x)) * _along(invstd, x)
     y = y if weight is None else y * _along(weight, x)
     y = y if bias is None else y + _along(bias, x)
@@ -74,7 +79,10 @@ def backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """(sum of grad, sum of grad * (x - mean), weight's gradient, bias's gradient) of this process's part."""
+    """Return the sums of this process's part.
+
+    They are: sum of grad, sum of grad * (x - mean), the weight's gradient, the bias's gradient.
+    """
     dy = _wide(grad)
     sum_dy, sum_dy_xmu = dy.sum(_others(x)), (dy * (_wide(x) - _along(mean, x))).sum(_others(x))
     dtype = mean.dtype if weight is None else weight.dtype
@@ -91,7 +99,7 @@ def backward_elemt(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """x's gradient, from the whole's sums."""
+    """Return the gradient of `x` from the sums over the whole batch."""
     total = count.sum()
     slope = _along(invstd**2 * sum_dy_xmu / total, x)
     dx = (_wide(grad) - _along(sum_dy / total, x) - (_wide(x) - _along(mean, x)) * slope) * _along(invstd, x)

@@ -1,4 +1,4 @@
-"""torch.cuda.FloatTensor and its kin: torch has the classes in every build, and marks CUDA's as not available."""
+"""The parts of `torch._C` that a CUDA or XPU build has: streams, events, memory, device properties, NVTX ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import distributed, unsupported
 
 
 def install(profile: Profile, count: int) -> None:
-    """Puts `torch._C._cuda_*` (or `_xpu_*`) in place for `count` devices. Of torch, `torch._C` is there already."""
+    """Set `torch._C._cuda_*` (or `_xpu_*`) for `count` devices; of torch, only `torch._C` is loaded yet."""
     import torch
 
     C: Any = torch._C
@@ -22,7 +22,7 @@ def install(profile: Profile, count: int) -> None:
 
 
 def _common(C: Any, profile: Profile, count: int) -> dict[str, Any]:
-    """What both backends have, under the backend's prefix. Devices are indices."""
+    """Return the functions and classes of both backends, under the backend's prefix; devices are indices."""
     kind = profile.backend
     fractions = [1.0] * count
     functions = {
@@ -82,7 +82,7 @@ def _stream_data(stream: Any) -> tuple[int, int, int]:
 
 def _stream_base(C: Any, kind: str) -> type:
     def new(cls: Any, priority: int = 0, **data: int) -> Any:
-        if "stream_ptr" in data:  # torch.cuda.ExternalStream
+        if "stream_ptr" in data:  # as torch.cuda.ExternalStream passes it
             data = {"stream_id": data["stream_ptr"], "device_index": C._accelerator_getDeviceIndex(), "device_type": 1}
         if data:
             return C.Stream.__new__(cls, **data)
@@ -103,13 +103,16 @@ def _event_base(C: Any, kind: str) -> type:
 
 
 def timed(event: Any, enable_timing: bool) -> Any:
-    """An event of a subclass of torch.Event, for `elapsed_time`."""
+    """Prepare an event of a subclass of torch.Event for `elapsed_time`."""
     event.enable_timing = enable_timing
     return event
 
 
 def elapsed_time(start: Any, end: Any) -> float:
-    """Milliseconds; torch.Event's own takes no event of a subclass. ValueError in torch's words."""
+    """Return the time between two events in milliseconds; raises ValueError in torch's words.
+
+    torch.Event's own method does not accept events of a subclass.
+    """
     if not (start.enable_timing and end.enable_timing):
         raise ValueError("Both events must be created with argument 'enable_timing=True'.")
     if not (start.event_id and end.event_id):
@@ -149,7 +152,7 @@ def _cuda(C: Any, profile: Profile) -> dict[str, Any]:
     }
 
 
-# Memory pools of one's own: refused in torch's words for a build without them.
+# private memory pools are refused as in a build of torch without them
 _POOLS = (
     "_XPUMemPool",
     "_xpu_XPUAllocator",
@@ -163,7 +166,7 @@ def _xpu(C: Any, profile: Profile) -> dict[str, Any]:
     from torch._utils import _dummy_type
 
     return {
-        "_xpu_getStreamFromExternal": lambda handle, i: (handle, i, 12),  # DeviceType::XPU
+        "_xpu_getStreamFromExternal": lambda handle, i: (handle, i, 12),  # 12 is DeviceType::XPU
         "_xpu_synchronize": C._accelerator_synchronizeDevice,
         "_xpu_getMemoryInfo": C._accelerator_getMemoryInfo,
         "_xpu_getArchFlags": lambda: "",
@@ -175,7 +178,7 @@ def _xpu(C: Any, profile: Profile) -> dict[str, Any]:
 
 
 class NoGraph:
-    """torch.cuda.CUDAGraph, torch.xpu.XPUGraph: refused, in the words of cudaErrorNotSupported."""
+    """torch.cuda.CUDAGraph and torch.xpu.XPUGraph, refused in the words of cudaErrorNotSupported."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         import torch
@@ -184,7 +187,7 @@ class NoGraph:
 
 
 class SimulatedProperties:
-    """torch.cuda.get_device_properties(): no hardware's; says that it is simulated."""
+    """The result of torch.cuda.get_device_properties(): of no real hardware, marked as simulated."""
 
     major, minor = 8, 0
     multi_processor_count = 64
@@ -213,31 +216,31 @@ class SimulatedProperties:
 
 
 class Ranges(threading.local):
-    """torch._C._nvtx. Depths count from 0 in each thread."""
+    """The module torch._C._nvtx; depths count from 0 in each thread."""
 
     def __init__(self) -> None:
         self.depth = 0
         self.last = 0
 
     def rangePushA(self, message: str) -> int:
-        """The depth of the range that starts."""
+        """Start a range and return its depth."""
         self.depth += 1
         return self.depth - 1
 
     def rangePop(self) -> int:
-        """The depth of the range that ends; -2, as NVTX says, where none is open."""
+        """End a range and return its depth; -2, as NVTX returns, if none is open."""
         if self.depth == 0:
             return -2
         self.depth -= 1
         return self.depth
 
     def rangeStartA(self, message: str) -> int:
-        """A handle for rangeEnd."""
+        """Return a handle for rangeEnd."""
         self.last += 1
         return self.last
 
     def rangeEnd(self, handle: int) -> None:
-        """Nothing to do."""
+        """Do nothing: ranges are not recorded."""
 
     def markA(self, message: str) -> None:
-        """Nothing to do."""
+        """Do nothing: marks are not recorded."""

@@ -1,6 +1,6 @@
-"""Kernels that consist of other operators: what torch asks of every accelerator, and has no composite for.
+"""Kernels composed of other operators, for operators that torch expects every accelerator to implement.
 
-Both tiers register them; each step then runs as an operator of its own on the simulated device.
+Both tiers register them. Each step then runs as an operator of its own on the simulated device.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from . import operators
 
 Library: Any = torch.library.Library  # untyped in torch
 
-# Libraries whose Autograd key torch.library can name (_dispatch_key_set_from_string knows no AutogradMTIA).
+# dispatch keys whose Autograd key torch.library can name; _dispatch_key_set_from_string has no AutogradMTIA
 _WITH_AUTOGRAD = ("CUDA", "XPU", "MPS")
 
 
 def register(dispatch_key: str, device_type: str) -> list[torch.library.Library]:
-    """Registers them under `dispatch_key` ("PrivateUse1", "MPS", ...), and lets storages be made on `device_type`.
+    """Register the kernels under `dispatch_key` ("PrivateUse1", "MPS", ...), and allow storages on `device_type`.
 
     The registrations last as long as the libraries that are returned.
     """
@@ -30,7 +30,7 @@ def register(dispatch_key: str, device_type: str) -> list[torch.library.Library]
     for name, kernel in _kernels(dispatch_key).items():
         library.impl(name, kernel, dispatch_key)
     if dispatch_key in _WITH_AUTOGRAD:
-        # Composite in torch, so that autograd sees its steps: ours has to be found at the same place.
+        # torch's own is a composite whose steps autograd sees; ours must be found for the same key
         library.impl("scaled_dot_product_attention", attention, f"Autograd{dispatch_key}")
     allow_storages(device_type)
     return [library]
@@ -47,7 +47,8 @@ def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
     if dispatch_key == "PrivateUse1":
         kernels["_has_compatible_shallow_copy_type"] = compatible
     else:
-        # For a type of torch's own, its composite asks a table of kernels, which a wheel without that backend has not.
+        # for torch's own device types its composite reads a table of kernels, which is empty in a wheel without that
+        # backend
         kernels["scaled_dot_product_attention"] = attention
     if dispatch_key == "MPS":
         kernels["_scaled_dot_product_attention_math_for_mps"] = (
@@ -60,13 +61,16 @@ def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
 
 
 def compatible(self: Tensor, source: Tensor) -> bool:
-    """Whether `self.data = source` is possible: as with the types that torch knows, and torch_npu, a dense tensor takes
-    one of the CPU or the device, so that nn.Module.to() changes the parameters that an optimizer has already."""
+    """Return whether `self.data = source` is possible.
+
+    As with torch's own types and torch_npu, a dense tensor accepts one of the CPU or the device. nn.Module.to() thus
+    changes parameters in place, and an optimizer that holds them stays valid.
+    """
     return self.layout == source.layout and (self.layout == torch.strided or self.device == source.device)
 
 
-# The fused recurrent cells: aten/src/ATen/native/cuda/RNN.cu. Gates are [batch, gates * hidden], states
-# [batch, hidden]; what the workspace holds is between a cell and its backward.
+# Fused recurrent cells, after aten/src/ATen/native/cuda/RNN.cu. Gates are [batch, gates * hidden], states [batch,
+# hidden]; the workspace passes values from a cell to its backward.
 
 
 def lstm_cell(
@@ -76,7 +80,10 @@ def lstm_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(hy, cy, workspace); gates in the order input, forget, cell, output; the workspace holds them activated."""
+    """Return (hy, cy, workspace).
+
+    Gates are in the order input, forget, cell, output; the workspace holds them activated.
+    """
     gates = input_gates + hidden_gates
     for bias in (input_bias, hidden_bias):
         if bias is not None:
@@ -90,7 +97,10 @@ def lstm_cell(
 def lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients of the gates, of `cx` and, with biases, of each bias. Both outputs' gradients may be absent."""
+    """Return the gradients of the gates, of `cx` and, with biases, of each bias.
+
+    The gradient of either output may be absent.
+    """
     i, f, g, o = workspace.chunk(4, 1)
     tanh_cy = cy.tanh()
     grad_hy = torch.zeros_like(cy) if grad_hy is None else grad_hy
@@ -116,8 +126,11 @@ def gru_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(hy, workspace); gates in the order reset, update, new; the workspace holds them activated, then hx, and the
-    hidden part of `new` before it is reset."""
+    """Return (hy, workspace).
+
+    Gates are in the order reset, update, new. The workspace holds them activated, then hx, and the hidden part of `new`
+    before the reset gate.
+    """
     input_gates = input_gates if input_bias is None else input_gates + input_bias
     hidden_gates = hidden_gates if hidden_bias is None else hidden_gates + hidden_bias
     input_r, input_z, input_n = input_gates.chunk(3, 1)
@@ -130,7 +143,7 @@ def gru_cell(
 def gru_cell_backward(
     grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Gradients of the input's gates, of the hidden ones, of `hx` and, with biases, of the two biases."""
+    """Return the gradients of the input gates, the hidden gates, `hx` and, with biases, of the two biases."""
     r, z, n, hx, hidden_n = workspace.chunk(5, 1)
     grad_n = grad_hy * (1 - z) * (1 - n**2)
     grad_z = grad_hy * (hx - n) * _sigmoid_slope(z)
@@ -156,10 +169,11 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """scaled_dot_product_attention by its composite, as where no fused kernel applies.
+    """Compute scaled_dot_product_attention by its composite, as torch does if no fused kernel applies.
 
-    A boolean mask, True where to look, becomes one that is added (convert_boolean_attn_mask in
-    aten/src/ATen/native/transformers/attention.cpp)."""
+    A boolean mask, True for positions to attend to, becomes an additive one (convert_boolean_attn_mask in
+    aten/src/ATen/native/transformers/attention.cpp).
+    """
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         added = torch.zeros_like(attn_mask, dtype=query.dtype)
         attn_mask = added.masked_fill_(attn_mask.logical_not(), float("-inf"))
@@ -170,15 +184,16 @@ def attention(
 
 
 def allow_storages(device_type: str) -> None:
-    """torch.UntypedStorage(n, device=device_type): the bytes are taken from a tensor.
+    """Let torch.UntypedStorage(n, device=device_type) work, by taking the bytes from a tensor.
 
-    torch's constructor knows the devices that its wheel is built for; on one simulated in Python it crashes."""
+    torch's constructor knows only the devices that its wheel is built for; on one simulated in Python it crashes.
+    """
     original: Any = torch.UntypedStorage.__new__
 
     def new(cls: Any, *args: Any, device: Any = None, **options: Any) -> Any:
         if device is None or torch.device(device).type != device_type:
             return original(cls, *args, **({} if device is None else {"device": device}), **options)
-        content = args[0] if args else 0  # a size, or a sequence of bytes
+        content = args[0] if args else 0  # either a size or a sequence of bytes
         size = content if isinstance(content, int) else len(content)
         storage = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
         return storage if isinstance(content, int) else storage.copy_(original(cls, content))

@@ -1,4 +1,4 @@
-"""What each backend's Python lacks on a CPU build: repairs, and the torch.npu that an NPU's own package would bring."""
+"""Adapt torch's Python code to simulated devices: repairs for a CPU build, torch.npu, and torch.cuda's tensor types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _torch() -> Any:
 
 
 def name_it(settings: Settings) -> None:
-    """Backends out of torch's tree take the PrivateUse1 type under their own name."""
+    """Register a backend outside torch's tree: rename PrivateUse1, and install its module and package."""
     if not settings.profile.in_tree:
         torch = _torch()
         torch.utils.rename_privateuse1_backend(settings.backend)
@@ -33,7 +33,7 @@ def name_it(settings: Settings) -> None:
 
 
 def _package(name: str, attribute: str, module: types.ModuleType) -> None:
-    """torch_npu, which a program for NPUs imports; in place of one that is installed, which finds no device."""
+    """Install a module like torch_npu, in place of an installed one, which would find no device."""
     package = types.ModuleType(name, "Simulated by torchmigrate.")
     package.__spec__ = importlib.machinery.ModuleSpec(name, None)
     setattr(package, attribute, module)
@@ -41,7 +41,7 @@ def _package(name: str, attribute: str, module: types.ModuleType) -> None:
 
 
 def patch(settings: Settings) -> None:
-    """In-tree backends: what else says that they are not there."""
+    """Repair what else in torch shows that an in-tree backend is missing."""
     repair = {"mps": _mps, "xpu": _xpu, "cuda": _cuda, "mtia": _mtia}.get(settings.backend)
     if repair:
         repair(settings)
@@ -62,8 +62,10 @@ def _no_metal(*args: Any) -> Any:
 
 
 def _xpu(settings: Settings) -> None:
-    """On the CPU torch's LSTM asks oneDNN, whose stub has no entry for XPU: kept from it, unlike other kernels, which
-    would then give other last digits than on the other devices."""
+    """Keep LSTM on the CPU from using oneDNN, whose stub has no entry for XPU.
+
+    Other kernels keep oneDNN: without it their last digits would differ from those on the other devices.
+    """
     torch = _torch()
     plain = torch._VF.lstm
 
@@ -85,7 +87,7 @@ def _cuda(settings: Settings) -> None:
 
 
 def _storages() -> None:
-    """torch.UntypedStorage's methods for CUDA's memory, which a CPU build has not."""
+    """Add the methods of torch.UntypedStorage for CUDA memory, which a CPU build lacks."""
     torch = _torch()
     resize = torch.UntypedStorage.resize_
 
@@ -101,7 +103,7 @@ def _storages() -> None:
 
 
 def _mtia(settings: Settings) -> None:
-    """What the hooks of an MTIA device would give as Python objects."""
+    """Set the functions of torch._C that an MTIA build answers through its hooks."""
     torch = _torch()
     C, accelerator = torch._C, torch.accelerator
 
@@ -124,7 +126,7 @@ def _mtia(settings: Settings) -> None:
 
 
 def module_of(settings: Settings) -> types.ModuleType:
-    """torch.npu: torch.cuda's names, as torch_npu has them."""
+    """Return the module torch.npu, with torch.cuda's names, as torch_npu has them."""
     torch = _torch()
     module = types.ModuleType(f"torch.{settings.backend}")
     names = {**_everywhere(torch.accelerator), **_device_names(torch, settings), **_random_names(torch, settings)}
@@ -172,7 +174,7 @@ def _device_names(torch: Any, settings: Settings) -> dict[str, Any]:
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "_initialized": True,  # torch.utils.checkpoint keeps the random numbers of such a device only
+        "_initialized": True,  # torch.utils.checkpoint saves the random state only if this is true
         "_is_in_bad_fork": lambda: torch.ops.torchmigrate_simulated.in_bad_fork(),
         "_lazy_init": lambda: None,
         "init": lambda: None,
@@ -182,7 +184,7 @@ def _device_names(torch: Any, settings: Settings) -> dict[str, Any]:
         "device": device,
         "Event": Event,
         "Stream": Stream,
-        "stream": lambda stream: stream or contextlib.nullcontext(),  # a torch.Stream is its own context
+        "stream": lambda stream: stream or contextlib.nullcontext(),  # a torch.Stream is a context manager itself
         "default_stream": lambda where=None: torch.Stream(
             stream_id=0, device_index=_index(torch, where), device_type=20
         ),
@@ -215,17 +217,19 @@ def _random_names(torch: Any, settings: Settings) -> dict[str, Any]:
 
 
 def _index(torch: Any, where: Any) -> int:
-    """None and a device without an index: the current one."""
+    """Return the index of a device; for None or a device without an index, the current one."""
     index = where if where is None or isinstance(where, int) else torch.device(where).index
     return torch.accelerator.current_device_index() if index is None else index
 
 
 def allow_tensor_types() -> None:
-    """Takes the mark off. All else is torch's own: the constructors, isinstance(), torch.set_default_tensor_type().
+    """Make torch.cuda.FloatTensor and the other CUDA tensor types usable.
 
-    The mark is `is_cuda` of PyTensorType in torch/csrc/tensor/python_tensor.cpp, which only the refusals read; what
-    Python sees as `torch.cuda.FloatTensor.is_cuda` stays as it was. Where torch has changed that struct, the classes
-    stay refused."""
+    torch marks them as unavailable in a CPU build; constructors, isinstance() and torch.set_default_tensor_type() work
+    once the mark is removed. The mark is `is_cuda` of PyTensorType in torch/csrc/tensor/python_tensor.cpp, which only
+    the refusals read. Python still sees `torch.cuda.FloatTensor.is_cuda` as True. If torch changes that struct, the
+    types stay refused.
+    """
     import torch
 
     known: Any = torch
@@ -238,9 +242,10 @@ def allow_tensor_types() -> None:
 
 
 def _mark(cpu: Any, cuda: Any) -> int:
-    """Its distance in bytes from the class's start, 0 if it is not found.
+    """Return the offset in bytes of the mark in the class object, 0 if it is not found.
 
-    It is behind pointers to the dtype and the layout, which are behind a PyTypeObject (408 bytes in Python 3.11)."""
+    It follows pointers to the dtype and the layout, which follow a PyTypeObject (408 bytes in Python 3.11).
+    """
     for offset in range(320, 464, ctypes.sizeof(ctypes.c_void_p)):
         words = (ctypes.c_void_p * 2).from_address(id(cuda) + offset)
         if list(words) == [id(cuda.dtype), id(cuda.layout)]:
@@ -251,6 +256,6 @@ def _mark(cpu: Any, cuda: Any) -> int:
 
 
 def _show_as_cuda(kind: Any, classes: frozenset[Any]) -> None:
-    (attributes,) = gc.get_referents(kind.__dict__)  # a static type's, which Python does not let one set
+    (attributes,) = gc.get_referents(kind.__dict__)  # the attributes of a static type, which Python does not let us set
     attributes["is_cuda"] = property(lambda cls: cls in classes)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))

@@ -1,6 +1,7 @@
-"""What torch.nn.DataParallel and torch.cuda.nccl call in `torch._C` of a CUDA build: copies between the devices.
+"""Communication between simulated devices: DataParallel, torch.cuda.nccl, and torch.distributed's process groups.
 
-As torch/csrc/cuda/comm.cpp and python_comm.cpp. Devices are indices, -1 the CPU; results are on the simulated devices.
+The first part follows torch/csrc/cuda/comm.cpp and python_comm.cpp: devices are indices, -1 is the CPU, and results are
+on the simulated devices. The second part puts gloo in the place of nccl, xccl and hccl.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """Name in `torch._C` -> function. Other backends have none of them, so that DataParallel fails there as it does."""
+    """Return functions by their names in `torch._C`, for CUDA.
+
+    Other backends have none of them, so DataParallel fails there as on a real device.
+    """
     made = (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out)
     nccl = (all_reduce, reduce, all_gather, reduce_scatter)
     return {
@@ -31,7 +35,7 @@ def functions() -> dict[str, Callable[..., Any]]:
 
 
 def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
-    """One per device; the first is `tensor` itself if that is on a device, which then has to be the first."""
+    """Copy a tensor to each device; if it is on a device, that must be the first, and the first result is `tensor`."""
     if not tensor.is_cuda:
         return [_copy(tensor, i) for i in devices]
     if tensor.get_device() != devices[0]:
@@ -40,7 +44,7 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
 
 
 def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Into tensors of the same size."""
+    """Copy a tensor into tensors of the same size."""
     for i, each in enumerate(out):
         if not each.is_cuda:
             wrong = f"output tensor at index {i} has device '{each.device}'"
@@ -51,7 +55,10 @@ def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
-    """Per device; on the first the tensors themselves, elsewhere new ones, each with its own version counter."""
+    """Copy tensors to each device; the first device keeps the tensors themselves.
+
+    Each copy has its own version counter.
+    """
     if any(tensor.get_device() != devices[0] for tensor in tensors):
         raise RuntimeError("All tensors must be on devices[0]: " + str(devices[0]))
     return [list(tensors), *([_copy(tensor.detach(), i).contiguous() for tensor in tensors] for i in devices[1:])]
@@ -60,7 +67,7 @@ def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffe
 def scatter(
     tensor: Tensor, devices: Sequence[int], chunk_sizes: Sequence[int] | None, dim: int, streams: Any
 ) -> list[Tensor]:
-    """Chunks along `dim`, each copied on its stream; fewer than devices where the tensor is too short."""
+    """Copy chunks along `dim` to the devices, each on its stream; a short tensor gives fewer chunks than devices."""
     if chunk_sizes is None:
         chunks = tensor.chunk(len(devices), dim)
     elif sum(chunk_sizes) != tensor.size(dim):
@@ -70,16 +77,16 @@ def scatter(
         )
     else:
         chunks = tensor.split_with_sizes(list(chunk_sizes), dim)
-    return [_moved(chunk, devices[i], streams and streams[i]) for i, chunk in enumerate(chunks)]
+    return [_copy_on_stream(chunk, devices[i], streams and streams[i]) for i, chunk in enumerate(chunks)]
 
 
-def _moved(chunk: Tensor, device: int, stream: Any) -> Tensor:
+def _copy_on_stream(chunk: Tensor, device: int, stream: Any) -> Tensor:
     with stream or contextlib.nullcontext():
         return chunk.to(f"cuda:{device}", non_blocking=True)
 
 
 def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int, streams: Any) -> Sequence[Tensor]:
-    """Into tensors whose sizes along `dim` sum to the tensor's."""
+    """Copy chunks into tensors whose sizes along `dim` sum to the tensor's."""
     total = sum(each.size(dim) for each in out)
     if total != tensor.size(dim):
         raise RuntimeError(f"Total size of the outputs along dim {dim} is {total}, the tensor's is {tensor.size(dim)}")
@@ -89,7 +96,7 @@ def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int, streams: Any) -
 
 
 def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:
-    """One tensor, on the current device where no destination is given."""
+    """Concatenate tensors on the destination, or on the current device if that is None."""
     import torch
 
     if not tensors:
@@ -103,7 +110,7 @@ def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tens
 
 
 def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
-    """Into a tensor of the right size."""
+    """Concatenate tensors into a tensor of the right size."""
     if out.size(dim) != sum(tensor.size(dim) for tensor in tensors):
         raise RuntimeError(f"Expected out tensor to have size {sum(t.size(dim) for t in tensors)} at dim {dim}")
     return out.copy_(gather(tensors, dim, out.get_device()))
@@ -113,11 +120,11 @@ def _copy(tensor: Tensor, device: int) -> Tensor:
     return tensor.to(f"cuda:{device}", non_blocking=True, copy=True)
 
 
-# NCCL in one process: torch.cuda.nccl has checked that there is one tensor per device. Its constants of reductions:
-_REDUCTIONS = {0: "add", 1: "mul", 2: "maximum", 3: "minimum"}  # ncclRedOp_t
+# NCCL in one process. torch.cuda.nccl has checked that there is one tensor per device.
+_REDUCTIONS = {0: "add", 1: "mul", 2: "maximum", 3: "minimum"}  # values of ncclRedOp_t
 
 
-def _reduced(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
+def _reduce(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
     import torch
 
     total, *rest = (tensor.to(device) for tensor in tensors)
@@ -127,26 +134,26 @@ def _reduced(tensors: Sequence[Tensor], op: int, device: Any) -> Tensor:
 
 
 def all_reduce(inputs: Sequence[Tensor], outputs: Sequence[Tensor], op: int, streams: Any, comms: Any) -> None:
-    """torch.cuda.nccl.all_reduce."""
-    for output, total in zip(outputs, [_reduced(inputs, op, output.device) for output in outputs]):
+    """Implement torch.cuda.nccl.all_reduce."""
+    for output, total in zip(outputs, [_reduce(inputs, op, output.device) for output in outputs]):
         output.copy_(total)
 
 
 def reduce(inputs: Sequence[Tensor], output: Tensor, root: int, op: int, streams: Any, comms: Any) -> None:
-    """torch.cuda.nccl.reduce."""
-    output.copy_(_reduced(inputs, op, output.device))
+    """Implement torch.cuda.nccl.reduce."""
+    output.copy_(_reduce(inputs, op, output.device))
 
 
 def all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor], streams: Any, comms: Any) -> None:
-    """torch.cuda.nccl.all_gather."""
+    """Implement torch.cuda.nccl.all_gather."""
     for output in outputs:
         output.view(-1).copy_(gather([each.flatten() for each in inputs], 0, output.get_device()))
 
 
 def reduce_scatter(inputs: Sequence[Tensor], outputs: Sequence[Tensor], op: int, streams: Any, comms: Any) -> None:
-    """torch.cuda.nccl.reduce_scatter."""
+    """Implement torch.cuda.nccl.reduce_scatter."""
     for i, output in enumerate(outputs):
-        output.copy_(_reduced(inputs, op, output.device).flatten().chunk(len(outputs))[i].view_as(output))
+        output.copy_(_reduce(inputs, op, output.device).flatten().chunk(len(outputs))[i].view_as(output))
 
 
 LIBRARIES = {"cuda": "nccl", "xpu": "xccl", "npu": "hccl"}
@@ -155,19 +162,22 @@ _ends_gently: list[Any] = []
 
 
 def offer(settings: Settings) -> None:
-    """Just before torch.distributed's modules run, which look in torch._C for the libraries of its build."""
+    """Offer the backend's library in torch._C, where torch.distributed's modules look for those of the build.
+
+    Call it just before they run.
+    """
     import torch._C._distributed_c10d as c10d
 
     library = LIBRARIES.get(settings.backend)
     if library in _IN_TREE:
         name = _IN_TREE[library]
         setattr(c10d, name, _process_group(c10d, name, library, settings.backend))
-        c10d._DEFAULT_PG_NCCL_TIMEOUT = timedelta(minutes=10)  # as torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp
+        c10d._DEFAULT_PG_NCCL_TIMEOUT = timedelta(minutes=10)  # as in torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp
     _watch_groups(c10d, settings.backend)
 
 
 def register(settings: Settings) -> None:
-    """Just after torch.distributed.distributed_c10d has run: the library that an NPU's own package would register."""
+    """Register hccl, as an NPU's own package would; call it just after torch.distributed.distributed_c10d has run."""
     import torch._C._distributed_c10d as c10d
     from torch.distributed.distributed_c10d import Backend
 
@@ -179,18 +189,18 @@ def register(settings: Settings) -> None:
 
 
 def staged(c10d: Any, library: str, device: str, store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """A c10d Backend by that name for the device's tensors. Blocks until all ranks have come, as gloo does."""
+    """Return a c10d Backend of that name for the device's tensors; blocks until all ranks have joined, as gloo does."""
     import torch
 
     gloo = c10d.ProcessGroupGloo(store, rank, size, timeout=timeout)
-    carrier = c10d.ProcessGroup(store, rank, size)  # only to get into C++ and back
+    carrier = c10d.ProcessGroup(store, rank, size)  # only to pass gloo into C++ and get the backend back
     carrier._register_backend(torch.device("cpu"), c10d.ProcessGroup.BackendType.GLOO, gloo)
     torch.ops.torchmigrate_simulated.stage(carrier.boxed(), library)
     return carrier._get_backend(torch.device(device))
 
 
 def _process_group(c10d: Any, name: str, library: str, device: str) -> type:
-    """The class torch.distributed.ProcessGroupNCCL (or XCCL), as far as programs use it."""
+    """Return the class torch.distributed.ProcessGroupNCCL (or XCCL), as far as programs use it."""
 
     class Named(type):
         def __instancecheck__(cls, thing: Any) -> bool:
@@ -210,7 +220,7 @@ def _process_group(c10d: Any, name: str, library: str, device: str) -> type:
 
 
 def _watch_groups(c10d: Any, simulated: str) -> None:
-    """Each group's libraries pass through here as it is made."""
+    """Watch process groups being made: gloo shall take CUDA tensors, and finish before the process ends."""
     import torch
 
     register_backend = c10d.ProcessGroup._register_backend
@@ -220,14 +230,16 @@ def _watch_groups(c10d: Any, simulated: str) -> None:
             _ends_gently.append(atexit.register(_let_gloo_finish))
         register_backend(self, device, kind, backend)
         if device.type == simulated == "cuda" and isinstance(backend, c10d.ProcessGroupGloo):
-            # as a CUDA build's gloo takes CUDA tensors
+            # the gloo of a CUDA build takes CUDA tensors
             torch.ops.torchmigrate_simulated.stage(self.boxed(), "gloo")
 
     c10d.ProcessGroup._register_backend = _register_backend
 
 
 def _let_gloo_finish() -> None:
-    """Threads of gloo drop a collective's tensors some time after it; without an interpreter that ends the process.
+    """Wait until gloo's threads have dropped their tensors, which they do some time after a collective.
 
-    (In torch itself; a loaded machine, as where several devices are simulated, makes it likely.)"""
+    Dropping one after the interpreter has gone kills the process. The race is torch's own; a busy machine makes it
+    likely.
+    """
     time.sleep(0.1)

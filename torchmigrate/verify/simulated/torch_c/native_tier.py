@@ -1,4 +1,4 @@
-"""The C++ tier: loads the built library before torch's Python runs, and configures it afterwards."""
+"""The C++ tier: load the built library before torch's Python code runs, and configure it afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _BEFORE_OURS = ("libtorch_global_deps.so", "libtorch_cpu.so", "libtorch.so")
 
 
 def start(settings: Settings) -> None:
-    """Before `import torch`, which caches the backends' hooks that it finds. BuildError; RuntimeError from C++."""
+    """Load the library before `import torch`, which caches the backend hooks that it finds.
+
+    Raises BuildError, or RuntimeError from C++.
+    """
     torch = torch_folder()
     for name in _BEFORE_OURS:
         if (torch / "lib" / name).exists():
@@ -30,7 +33,10 @@ def start(settings: Settings) -> None:
 
 
 def _library(torch: Path) -> Path:
-    """Found once per program: child processes take it from the environment, if they run the same torch."""
+    """Return the library's path, built once per program.
+
+    Child processes take it from the environment if they run the same torch.
+    """
     known = os.environ.get("TORCHMIGRATE_LIBRARY", "")
     if f"simulated-{torch_version(torch)}-" not in known or not os.path.exists(known):
         known = os.environ["TORCHMIGRATE_LIBRARY"] = str(library())
@@ -38,12 +44,12 @@ def _library(torch: Path) -> Path:
 
 
 def bind(settings: Settings) -> None:
-    """Just before torch.cuda or torch.xpu runs."""
+    """Set the backend's names in torch._C; call it just before torch.cuda or torch.xpu runs."""
     c_module.install(settings.profile, settings.count)
 
 
 def configure(settings: Settings) -> Any:
-    """After `import torch`: hands the backend's rules to C++. Returns torch.ops.torchmigrate_simulated."""
+    """Pass the backend's rules to C++ after `import torch`; return torch.ops.torchmigrate_simulated."""
     import torch
 
     from .operators import facts
@@ -72,7 +78,7 @@ def _unqualified(names: frozenset[str]) -> list[str]:
     return sorted(name.split("::")[1] for name in names)
 
 
-# c10::ScalarType (torch/headeronly/core/ScalarType.h), in its order.
+# the members of c10::ScalarType (torch/headeronly/core/ScalarType.h), in order
 _SCALAR_TYPES = """
     uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32
     bfloat16 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 float8_e5m2 float8_e4m3fn float8_e5m2fnuz

@@ -1,4 +1,4 @@
-"""Keeps torch.compile out of the kernels that are written in Python: they run beneath the code that it has compiled."""
+"""Facts about torch's operators, read from native_functions.yaml, and a way to hide kernels from torch.compile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import torch
 
 
 def hide(*modules: types.ModuleType) -> None:
-    """TorchDynamo runs their functions, and what these call, as they are. It is not imported: that takes seconds."""
+    """Let TorchDynamo skip the functions of these modules, and the functions that they call.
+
+    They run beneath code that it has compiled. torch._dynamo itself is not imported: that takes seconds.
+    """
     frames: Any = torch._C._dynamo.eval_frame
     as_it_is = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
     for module in modules:
@@ -44,60 +47,64 @@ _CPU_ON_MPS = ("embedding_renorm_", "linalg_svd", "linalg_svd.U", "col2im", "ups
 
 @dataclass(frozen=True)
 class Facts:
-    """Names are the dispatcher's: "aten::add.Tensor", "aten::mm"."""
+    """Sets of operators, by the dispatcher's names: "aten::add.Tensor", "aten::mm"."""
 
     all: frozenset[str]
-    """Every operator that torch registers from its list, those that torchgen derives (`autogen:`) included."""
+    """All operators that torch registers from its list, including those that torchgen derives (`autogen:`)."""
     no_check: frozenset[str]
-    """`device_check: NoCheck`: the operator itself decides which devices go together, and may let a CPU scalar in."""
+    """`device_check: NoCheck`: the operator itself checks devices, and may accept a CPU scalar."""
     missing_on_mps: frozenset[str]
-    """The CPU and CUDA have a kernel, MPS has none, and no composite of other operators stands in. Structured
-    functional and in-place variants have no kernel of their own: they call the out= one, whose name is then here, as
-    it is in a Mac's error."""
+    """Operators with kernels for the CPU and CUDA, none for MPS, and no composite.
+
+    Structured functional and in-place variants have no kernel of their own: they call the out= variant, whose name is
+    then listed here, and is in the error on a Mac.
+    """
     structured: frozenset[str]
-    """The functional and in-place variants that call an out= one: each is a composite on every backend."""
+    """Functional and in-place variants that call an out= variant: composites on every backend."""
     missing_on_sparse_mps: frozenset[str]
-    """The same of sparse COO tensors: a kernel for SparseCPU and SparseCUDA, none for SparseMPS, and no composite."""
+    """The same for sparse COO tensors: a kernel for SparseCPU and SparseCUDA, none for SparseMPS, no composite."""
     structured_missing_on_mps: frozenset[str]
-    """Of `structured`, those whose out= variant is missing there, which is what they call and what the error names."""
+    """Members of `structured` whose out= variant MPS lacks; the error names that variant."""
     on_sparse_cuda: frozenset[str]
-    """Kernels of their own for CUDA's sparse COO tensors, where a composite would do something else."""
+    """Operators with a kernel for CUDA's sparse COO tensors beside a composite that would do something else."""
     on_sparse_mps: frozenset[str]
-    """The same for MPS's."""
+    """The same for MPS's sparse COO tensors."""
     cpu_on_mps: frozenset[str]
-    """What aten/src/ATen/mps/MPSFallback.mm runs on the CPU without being asked, with a warning. A simulated MPS has to
-    take these whole: `linalg_svd` works on a Mac, while `_linalg_svd.U`, to which it comes down on other devices, is
-    missing there, so that `svdvals` fails."""
+    """Operators that aten/src/ATen/mps/MPSFallback.mm runs on the CPU unasked, with a warning.
+
+    A simulated MPS has to take these whole: `linalg_svd` works on a Mac, while `_linalg_svd.U`, which it calls on other
+    devices, is missing there, so that `svdvals` fails.
+    """
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """One `- func:` of the list."""
+    """One `- func:` entry of the list."""
 
     name: str
     derived: tuple[str, ...]
     checked: bool
     delegate: str
-    """The out= variant that does the work of a structured one, "" if it does its own."""
+    """The out= variant that does the work of a structured operator; "" if the operator does its own."""
     kernels: frozenset[str]
 
     @property
     def composite(self) -> bool:
-        """Whether other operators stand in where a backend has no kernel."""
+        """Whether a composite of other operators is used on backends without a kernel."""
         return any(key.startswith("CompositeE") or key == "CompositeImplicitAutograd" for key in self.kernels)
 
     def missing(self, prefix: str = "") -> bool:
-        """On MPS; `prefix` "Sparse": for its sparse COO tensors."""
+        """Return whether MPS lacks the operator; with `prefix` "Sparse", for sparse COO tensors."""
         has_kernel = {f"{prefix}CPU", f"{prefix}CUDA"} <= self.kernels and f"{prefix}MPS" not in self.kernels
         return has_kernel and not self.composite and not self.delegate and self.name not in _CPU_ON_MPS
 
 
 @functools.cache
 def facts() -> Facts:
-    """What the installed torch says. FileNotFoundError where its wheel came without torchgen's files."""
+    """Return the facts of the installed torch; raises FileNotFoundError if its wheel has no torchgen files."""
     entries = list(_entries(_path().read_text(encoding="utf-8")))
     registered = set(torch._C._dispatch_get_all_op_names())
-    # torchgen checks no devices in the variants that it derives: the operator they call does.
+    # in variants that torchgen derives, the operator that they call checks devices
     derived = _names(name for entry in entries for name in entry.derived)
     missing = {entry.name for entry in entries if entry.missing()}
     return Facts(
@@ -114,7 +121,7 @@ def facts() -> Facts:
 
 
 def _path() -> Path:
-    # Beside torch, without an import of torchgen: what its __init__ needs is not ours to say.
+    # next to torch, without importing torchgen, whose own dependencies may be missing
     path = Path(torch.__file__).parent.parent / _LIST
     if not path.is_file():
         raise FileNotFoundError(f"torch {torch.__version__} came without its list of operators: {path}")
@@ -129,7 +136,7 @@ def _entries(text: str) -> Iterator[_Entry]:
     for block in text.split("\n- func: ")[1:]:
         fields = _fields(block.splitlines()[1:])
         kernels = {key.strip() for line in fields.get("dispatch", [])[1:] for key in line.split(":")[0].split(",")}
-        if "ufunc_inner_loop" in fields:  # torchgen writes these two kernels itself (UFUNC_DISPATCH_KEYS)
+        if "ufunc_inner_loop" in fields:  # torchgen generates these two kernels itself (UFUNC_DISPATCH_KEYS)
             kernels |= {"CPU", "CUDA"}
         yield _Entry(
             name=block.split("(", 1)[0],
@@ -141,7 +148,7 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 def _fields(lines: list[str]) -> dict[str, list[str]]:
-    """Field -> its own value, then the lines one level below it; comments are left out."""
+    """Return each field's value followed by the lines one level below it; comments are left out."""
     fields: dict[str, list[str]] = {}
     last: list[str] = []
     for line in lines:

@@ -1,6 +1,6 @@
-"""Names of `torch._C` that lead to CUDA's and XPU's libraries and drivers, of which a simulated device has none.
+"""Names of `torch._C` that need CUDA's or XPU's libraries and drivers, which a simulated device lacks.
 
-Settings keep what they are given and change nothing; what would have to reach a driver is refused in CUDA's words.
+Settings are stored and change nothing; whatever would have to reach a driver is refused in CUDA's words.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, Callable
 
-# (getter, setter, value at first)
+# (getter, setter, initial value)
 _SETTINGS = (
     ("_cuda_get_sync_debug_mode", "_cuda_set_sync_debug_mode", 0),
     ("_cuda_get_cudnn_benchmark_limit", "_cuda_set_cudnn_benchmark_limit", 10),
@@ -52,7 +52,7 @@ _REFUSED = (
 
 
 def names(kind: str) -> dict[str, Any]:
-    """Those of one backend, "cuda" or "xpu", to be set in torch._C."""
+    """Return the names of one backend, "cuda" or "xpu", to be set in torch._C."""
     every: dict[str, Any] = {
         **{name: refused(name) for name in _REFUSED},
         **dict.fromkeys(_QUIET, lambda *args, **options: None),
@@ -80,7 +80,7 @@ def _cuda() -> dict[str, Any]:
 
 
 def _raw_memory() -> dict[str, Any]:
-    """torch.cuda.caching_allocator_alloc and _delete: addresses of device memory."""
+    """Return torch.cuda.caching_allocator_alloc and _delete, which work on addresses of device memory."""
     kept: dict[int, Any] = {}
 
     def alloc(size: int, stream: int) -> int:
@@ -105,7 +105,7 @@ def _setting(getter: str, setter: str, value: Any) -> dict[str, Any]:
 
 
 def refused(name: str) -> Callable[..., Any]:
-    """What takes the place of torch._C's `name`."""
+    """Return a function that refuses every call, to be set as torch._C's `name`."""
 
     def refuse(*args: Any, **options: Any) -> Any:
         import torch
