@@ -36,6 +36,7 @@ RULE = {
     "fixer": "The Python function that finds and rewrites: `device/tensor_cuda`, `hazard/mps:sparse`.",
     "on": "What the fixer is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
     "literals": "Of these a file must hold one, or the rule is not asked. Else they follow from what it looks for.",
+    "literals-from": "A table whose names are such words, too.",
     "rewrite": "An expression and what it becomes. The first that matches counts.",
     "case": "A test, and the first one the documentation's example.",
     "files": "Which files a rule about text reads: globs of the end of a path.",

@@ -6,7 +6,7 @@ import difflib
 import re
 import string
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from torchmigrate.rules.model import (
     pattern_key,
 )
 from torchmigrate.torch_api.backends import BACKENDS
+from torchmigrate.torch_api.libraries import CUDA_ONLY
 from torchmigrate.torch_api.names import SPEC
 
 Place = tuple[str, int, str]  # a table's name, its index among tables of that name, and a key in it
@@ -174,7 +175,7 @@ class Reader:
             guards=data.get("guards", ""),
             fixer=data.get("fixer"),
             on=on,
-            literals=tuple(data.get("literals", ())),
+            literals=(*data.get("literals", ()), *LITERALS.get(data.get("literals-from", ""), ())),
             rewrites=rewrites,
             cases=tuple(self.case(c, i, bool(patterns)) for i, c in enumerate(data.get("case", ()))),
             where=where,
@@ -249,6 +250,8 @@ class Reader:
         return Case(table["title"], table["before"], table.get("after"), *flags, self.number(*line), *more)
 
 
+# the tables whose names a rule takes with `literals-from`
+LITERALS: Mapping[str, Collection[str]] = {"cuda-only libraries": CUDA_ONLY}
 _BACKENDS = strings(member(BACKENDS, "backend"))
 _END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob for the end of a path
 _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
@@ -260,7 +263,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
         "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING,
-        "on": strings(), "literals": strings(),
+        "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {

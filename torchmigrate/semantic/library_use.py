@@ -33,10 +33,11 @@ def is_for_devices(module: SemanticModel) -> bool:
 @query
 def uses_torch(module: SemanticModel) -> bool:
     """Whether the file imports torch, something built on it, or a module of the project."""
+    known = BUILT_ON_TORCH.union(module.facts.settings.torch_libraries)
     for bindings in module.scopes.module.names.values():
         for binding in bindings:
             name = binding.qualified or ""
-            if name.split(".")[0] in BUILT_ON_TORCH or (binding.local and _is_local(module, binding.local)):
+            if name.split(".")[0] in known or (binding.local and _is_local(module, binding.local)):
                 return True
     nested = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
     return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in nested)
