@@ -115,7 +115,7 @@ def query(answer: Callable[Concatenate[SemanticModel, P], R]) -> Callable[Concat
 
     @wraps(answer)
     def ask(module: SemanticModel, *args: P.args, **kwargs: P.kwargs) -> R:
-        key: Hashable = (answer, args)
+        key: Hashable = (answer, args, *kwargs.items())
         if key not in module.answers:
             module.answers[key] = answer(module, *args, **kwargs)
         return module.answers[key]  # type: ignore[return-value]
