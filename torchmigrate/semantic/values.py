@@ -11,7 +11,6 @@ from torchmigrate.syntax.scope import Scope
 
 Given = list[tuple[ast.expr, ast.stmt]]  # each value with the statement that gives it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
-_BLOCKS = ("body", "orelse", "finalbody")
 
 
 def given_before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | None:
@@ -27,11 +26,9 @@ def _before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | No
         return None
     if any(isinstance(n, ast.NamedExpr) and n.target.id == name for n in ast.walk(statement)):
         return None
-    for block in (getattr(up, field, None) or [] for field in _BLOCKS):
-        if statement in block:
-            found = _last(block[: block.index(statement)], name)
-            if found != []:
-                return found
+    found = _last(module.blocks.before(statement), name)
+    if found != []:
+        return found
     return _before(module, name, up) if isinstance(up, _OUTWARD) else None
 
 

@@ -18,6 +18,7 @@ from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
+from torchmigrate.syntax.blocks import leaves_block, skips_test
 from torchmigrate.torch_api.names import BACKEND
 
 _TITLE = {"mps": "MPS", "xpu": "XPU", "npu": "NPU", "hpu": "HPU", "mtia": "MTIA"}
@@ -37,8 +38,6 @@ _ASKED = {
     "is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported", "device_count", "get_arch_list", "amp",
     "memory", "random", "streams", "profiler", "event", "is_built", "is_macos_or_newer", "is_macos13_or_newer",
 }  # fmt: skip
-_LEAVES = (ast.Raise, ast.Continue, ast.Break)
-_ENDS = re.compile(r"^(\w+\.)*(_?exit|quit|skip|skipTest)\(")
 
 
 def other_backend(site: RuleContext) -> Iterator[Finding]:
@@ -92,7 +91,7 @@ def _is_asked_for(module: SemanticModel, node: ast.AST, kind: str) -> bool:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
                 if named.search(name) or any(_asks(module, d, named) for d in up.decorator_list):
                     return True
-        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in _before(up, below)):
+        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in module.blocks.before(below)):
             return True
         below = up
     return False
@@ -108,11 +107,6 @@ def _is_rung(module: SemanticModel, up: ast.AST) -> bool:
     return isinstance(up, ast.IfExp) and portable_expression(module, up)
 
 
-def _before(owner: ast.AST, statement: ast.stmt) -> list[ast.stmt]:
-    blocks = (getattr(owner, name, None) for name in ("body", "orelse", "finalbody"))
-    return next((b[: b.index(statement)] for b in blocks if isinstance(b, list) and statement in b), [])
-
-
 def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str]) -> bool:
     """`if not mps: return`, `assert mps`, or a choice of the device that ends the function."""
     match statement:
@@ -120,7 +114,7 @@ def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str])
             return _asks(module, test, named)
         case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
             return _asks(module, test, named) or _chooses(test)
-        case ast.If(test, [*_, last]) if isinstance(last, _LEAVES) or _ENDS.search(ast.unparse(last)):
+        case ast.If(test, body) if leaves_block(body) or skips_test(body):
             return _asks(module, test, named)
     return False
 
