@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
 from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of
@@ -175,16 +176,16 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
 
 
 PORTABLE = "a ladder that is portable already"
-_OTHERS = re.compile(
-    r"\b(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+"
-    r"|\b(?i:macos|darwin)\b"
+_OTHER = re.compile(  # a word that is about another accelerator
+    r"^(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator|(?i:macos|darwin))$"
+    r"|is_(mps|xpu|npu|rocm|hip)|_(mps|xpu|npu|hip)$|(mps|xpu|npu)_\w"
 )
 
 
 @query
 def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
     """Whether a test asks for another accelerator, itself or by the names that it reads."""
-    if _OTHERS.search(module.text(test)):
+    if _names_others(module, test):
         return True
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
@@ -197,7 +198,13 @@ def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
 @query
 def _stands_for_others(module: SemanticModel, name: str, scope: Scope) -> bool:
     values = (b.value for b in scope.names[name] if b.value is not None)
-    return any(_OTHERS.search(module.text(value)) for value in values)
+    return any(_names_others(module, value) for value in values)
+
+
+@query
+def _names_others(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a name or a string in this code is about another accelerator."""
+    return any(map(_OTHER.search, words_in(module, node)))
 
 
 def portable_chain(module: SemanticModel, node: ast.If) -> bool:
@@ -260,6 +267,6 @@ def _others(module: SemanticModel, first: ast.stmt) -> dict[str, list[ast.stmt]]
     found: dict[str, list[ast.stmt]] = {}
     for node in module.blocks.place(first)[0]:
         name = _chosen(module, node) if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) else None
-        if name and len(found.get(name, [])) < 2 and _OTHERS.search(module.text(node)):
+        if name and len(found.get(name, [])) < 2 and _names_others(module, node):
             found.setdefault(name, []).append(node)
     return found
