@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import children
 
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
 _COUNT = {"torch.cuda.device_count", "torch.accelerator.device_count"}
 _ASKS = {"is_available", "is_accelerated", "is_nvidia"}  # of the helper's: True only on an accelerator
-_BLOCKS = ("body", "orelse", "finalbody")
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _DEEP = 5  # flags of flags
 
 
@@ -42,19 +41,10 @@ def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
                 before = values[: values.index(below)]
                 if any(_implies(module, value, isinstance(op, ast.And)) for value in before):
                     return True
-        if isinstance(below, ast.stmt) and any(_settles(module, s) for s in _earlier(up, below)):
+        if isinstance(below, ast.stmt) and any(_settles(module, s) for s in module.blocks.before(below)):
             return True
         below = up
     return False
-
-
-def _earlier(owner: ast.AST, statement: ast.stmt) -> Sequence[ast.stmt]:
-    """The statements of the same block that ran before."""
-    for name in _BLOCKS:
-        block = getattr(owner, name, None)
-        if isinstance(block, list) and statement in block:
-            return block[: block.index(statement)]
-    return ()
 
 
 def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
@@ -62,7 +52,7 @@ def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
     match statement:
         case ast.Assert(test):
             return _implies(module, test, True)
-        case ast.If(test, [*_, last], []) if isinstance(last, _LEAVES):
+        case ast.If(test, body, []) if leaves_block(body):
             return _implies(module, test, False)
     return False
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
+from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 
@@ -113,29 +115,15 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
     region.covered += _whole(module, body)
     region.covered.append(module.span(node.test))
     contrary = node.body if negated else node.orelse
-    if _leaves(contrary):
-        region.refusal = refuses(contrary)
+    if leaves_block(contrary):
+        region.refusal = ends_program(contrary)
         region.covered += _after(module, node)
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and (isinstance(body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)) or _exits(body[-1]))
-
-
-def _exits(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and (chain_of(call.func) or "") in ("exit", "quit", "sys.exit", "os._exit")
-
-
-def refuses(body: list[ast.stmt]) -> bool:
-    """Whether a branch ends the program (or the function, by an exception)."""
-    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
-
-
 def _after(module: SemanticModel, node: ast.stmt) -> list[Span]:
-    block, at = blocks(module)[node]
+    block, at = module.blocks.place(node)
     return _whole(module, block[at + 1 : at + 2], block[-1])
 
 
@@ -188,16 +176,16 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
 
 
 PORTABLE = "a ladder that is portable already"
-_OTHERS = re.compile(
-    r"\b(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+"
-    r"|\b(?i:macos|darwin)\b"
+_OTHER = re.compile(  # a word that is about another accelerator
+    r"^(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator|(?i:macos|darwin))$"
+    r"|is_(mps|xpu|npu|rocm|hip)|_(mps|xpu|npu|hip)$|(mps|xpu|npu)_\w"
 )
 
 
 @query
 def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
     """Whether a test asks for another accelerator, itself or by the names that it reads."""
-    if _OTHERS.search(module.text(test)):
+    if _names_others(module, test):
         return True
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
@@ -210,7 +198,13 @@ def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
 @query
 def _stands_for_others(module: SemanticModel, name: str, scope: Scope) -> bool:
     values = (b.value for b in scope.names[name] if b.value is not None)
-    return any(_OTHERS.search(module.text(value)) for value in values)
+    return any(_names_others(module, value) for value in values)
+
+
+@query
+def _names_others(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a name or a string in this code is about another accelerator."""
+    return any(map(_OTHER.search, words_in(module, node)))
 
 
 def portable_chain(module: SemanticModel, node: ast.If) -> bool:
@@ -247,7 +241,7 @@ def portable_beside(module: SemanticModel, statement: ast.stmt) -> bool:
         return False
     while True:
         owner, name = module.parent(branch), _chosen(module, branch)
-        others = _others(module, blocks(module)[branch][0][0]).get(name, []) if name else []
+        others = _others(module, module.blocks.place(branch)[0][0]).get(name, []) if name else []
         if any(other is not branch for other in others):
             return True
         if not isinstance(owner, ast.If):
@@ -271,16 +265,8 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
 def _others(module: SemanticModel, first: ast.stmt) -> dict[str, list[ast.stmt]]:
     """The statements of a block that choose another accelerator, by what they set; two of each are enough."""
     found: dict[str, list[ast.stmt]] = {}
-    for node in blocks(module)[first][0]:
+    for node in module.blocks.place(first)[0]:
         name = _chosen(module, node) if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) else None
-        if name and len(found.get(name, [])) < 2 and _OTHERS.search(module.text(node)):
+        if name and len(found.get(name, [])) < 2 and _names_others(module, node):
             found.setdefault(name, []).append(node)
     return found
-
-
-@query
-def blocks(module: SemanticModel) -> dict[ast.stmt, tuple[list[ast.stmt], int]]:
-    """The block that each statement stands in, and where."""
-    owners = dict.fromkeys(module.parent(s) for s in module.scopes.statements)
-    lists = (getattr(owner, name, []) for owner in owners for name in ("body", "orelse", "finalbody"))
-    return {statement: (block, at) for block in lists for at, statement in enumerate(block)}

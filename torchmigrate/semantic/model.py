@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source, comments
 from torchmigrate.syntax import scope
+from torchmigrate.syntax.blocks import Blocks
 from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
 
@@ -46,6 +47,11 @@ class SemanticModel:
         for node in found:
             found += children(node)
         return found
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The block of each statement."""
+        return Blocks(self.scopes)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.scopes.parent.get(node)

@@ -9,7 +9,8 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.semantic.references import words_in
+from torchmigrate.syntax.resolver import chain_of, is_same, last_name, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope
 
 Seen = set[object]  # names, attributes and functions that are followed already
@@ -39,8 +40,18 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
         kinds = _followed(module, [(node, scope)], set())
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return next(iter(kinds))
-    called = ast.unparse(node).rpartition(".")[2].lower() if _user_classes(module) else ""
+    called = _called(module, node).lower() if _user_classes(module) else ""
     return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
+
+
+def _called(module: SemanticModel, node: ast.expr) -> str:
+    """The words that a receiver goes by: its name or attribute, the function that makes it, the item that it is."""
+    match node:
+        case ast.Call(func):
+            return _called(module, func)
+        case ast.Subscript(value, item):
+            return " ".join((_called(module, value), *sorted(words_in(module, item))))
+    return last_name(node)
 
 
 @query
@@ -73,11 +84,18 @@ def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
 
 
 def _asks_for(test: ast.expr, node: ast.expr) -> bool:
-    text = ast.unparse(test)
-    if "isinstance(" not in text and "is_tensor(" not in text:
-        return False
-    name = re.escape(ast.unparse(node))
-    return re.search(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)", text) is not None
+    """Whether a test, or a part of it, asks whether `node` is an object of torch's."""
+    return any(isinstance(call, ast.Call) and _is_type_test(call, node) for call in ast.walk(test))
+
+
+def _is_type_test(call: ast.Call, node: ast.expr) -> bool:
+    match call:
+        case ast.Call(ast.Name("isinstance"), [asked, kinds]):
+            kind = leading_chain(kinds.elts[0] if isinstance(kinds, ast.Tuple) and kinds.elts else kinds) or ""
+            return kind.startswith(("torch.", "nn.")) and is_same(asked, node)
+        case ast.Call(ast.Attribute(ast.Name("torch"), "is_tensor"), [asked]):
+            return is_same(asked, node)
+    return False
 
 
 @query
@@ -87,14 +105,9 @@ def _could_be_user(module: SemanticModel, called: str) -> bool:
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
         if any(word in called for word in words):
             return True
-        if name in module.source.text and name in _words(module):  # cheap first
+        if name in module.source.text and name in words_in(module, module.tree):  # cheap first
             return True
     return False
-
-
-@query
-def _words(module: SemanticModel) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", module.source.text))
 
 
 def _kinds(module: SemanticModel, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Answer]:

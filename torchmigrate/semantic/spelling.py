@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.project.helper_file import ProjectHelper
 from torchmigrate.semantic.model import query
+from torchmigrate.semantic.references import mentions
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import Binding
 
@@ -54,7 +55,9 @@ def _by_spelling(module: SemanticModel) -> Mapping[str, str]:
 
 def asks_accelerator(module: SemanticModel, for_what: str = "") -> bool:
     """Whether the file already uses `torch.accelerator` (or the given attribute of it)."""
-    return any(f"{torch}.accelerator{for_what}" in module.source.text for torch in ("torch", spelled(module)["torch"]))
+    if "accelerator" not in module.source.text:
+        return False
+    return any(mentions(module, f"{torch}.accelerator{for_what}") for torch in ("torch", spelled(module)["torch"]))
 
 
 def _bound_as(module: SemanticModel, test: Callable[[str], bool]) -> str | None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.scope import Scope
 
 Given = list[tuple[ast.expr, ast.stmt]]  # each value with the statement that gives it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
-_BLOCKS = ("body", "orelse", "finalbody")
 
 
 def given_before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | None:
     """Only by plain assignments, alone or in all arms of an `if`."""
-    if re.search(rf"\b(global|nonlocal)\b[^\n]*\b{name}\b", module.source.text):
-        return None
-    return _before(module, name, statement)
+    return None if name in _declared(module) else _before(module, name, statement)
+
+
+@query
+def _declared(module: SemanticModel) -> frozenset[str]:
+    """The names that any function of the file declares global or nonlocal."""
+    declarations = (s for s in module.scopes.statements if isinstance(s, (ast.Global, ast.Nonlocal)))
+    return frozenset(name for declaration in declarations for name in declaration.names)
 
 
 def _before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | None:
@@ -27,11 +30,9 @@ def _before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | No
         return None
     if any(isinstance(n, ast.NamedExpr) and n.target.id == name for n in ast.walk(statement)):
         return None
-    for block in (getattr(up, field, None) or [] for field in _BLOCKS):
-        if statement in block:
-            found = _last(block[: block.index(statement)], name)
-            if found != []:
-                return found
+    found = _last(module.blocks.before(statement), name)
+    if found != []:
+        return found
     return _before(module, name, up) if isinstance(up, _OUTWARD) else None
 
 

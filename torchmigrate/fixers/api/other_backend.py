@@ -20,7 +20,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.blocks import leaves_block, skips_test
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.names import BACKEND
 
@@ -41,8 +41,6 @@ _ASKED = {
     "is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported", "device_count", "get_arch_list", "amp",
     "memory", "random", "streams", "profiler", "event", "is_built", "is_macos_or_newer", "is_macos13_or_newer",
 }  # fmt: skip
-_LEAVES = (ast.Raise, ast.Continue, ast.Break)
-_ENDS = ("exit", "_exit", "quit", "skip", "skipTest")
 _CUDA = re.compile("cuda|accelerator", re.I)
 
 
@@ -96,7 +94,7 @@ def _is_asked_for(module: SemanticModel, node: ast.AST, kind: str) -> bool:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
                 if named.search(name) or any(_asks(module, d, named) for d in up.decorator_list):
                     return True
-        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in _before(up, below)):
+        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in module.blocks.before(below)):
             return True
         below = up
     return False
@@ -126,11 +124,6 @@ def _is_rung(module: SemanticModel, up: ast.AST) -> bool:
     return isinstance(up, ast.IfExp) and portable_expression(module, up)
 
 
-def _before(owner: ast.AST, statement: ast.stmt) -> list[ast.stmt]:
-    blocks = (getattr(owner, name, None) for name in ("body", "orelse", "finalbody"))
-    return next((b[: b.index(statement)] for b in blocks if isinstance(b, list) and statement in b), [])
-
-
 def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str]) -> bool:
     """Return whether a statement is like `if not mps: return` or `assert mps`, or chooses the device and ends the
     function."""
@@ -139,18 +132,12 @@ def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str])
             return _asks(module, test, named)
         case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
             return _asks(module, test, named) or _names(module, test, _CHOICE)
-        case ast.If(test, [*_, last]) if isinstance(last, _LEAVES) or _ends(last):
+        case ast.If(test, body) if leaves_block(body) or skips_test(body):
             return _asks(module, test, named)
     return False
 
 
 _CHOICE = re.compile("cuda|device")
-
-
-def _ends(statement: ast.stmt) -> bool:
-    """Return whether a statement ends the program or a test: `sys.exit()`, `self.skipTest(...)`."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and (chain_of(call.func) or "").rpartition(".")[2] in _ENDS
 
 
 # ---- the findings

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.guard_regions import refuses
 from torchmigrate.semantic.model import SemanticModel, query, unparsed
+from torchmigrate.syntax.blocks import ends_program
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import Binding
 
@@ -101,7 +101,7 @@ def _refuses(site: RuleContext) -> bool:
         case ast.Assert():
             return up.test is node and not negated
         case ast.If() if up.test is node:
-            return refuses(up.body if negated else up.orelse)
+            return ends_program(up.body if negated else up.orelse)
     return False
 
 
