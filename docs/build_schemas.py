@@ -34,6 +34,7 @@ RULE = {
     "blocks": "A finding keeps a test for CUDA around it as it is.",
     "fixer": "The Python function that finds and rewrites: `device/tensor_cuda`, `hazard/mps:sparse`.",
     "on": "What the fixer is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
+    "since": "Names of `on` that need no finding from a torch release on, each with that release.",
     "literals": "Of these a file must hold one, or the rule is not asked. Else they follow from what it looks for.",
     "rewrite": "An expression and what it becomes. The first that matches counts.",
     "case": "A test, and the first one the documentation's example.",
@@ -138,7 +139,7 @@ def rule_schema() -> Json:
         found[key]["minItems"] = 1
     matches = [{"required": [key]} for key in ("rewrite", "fixer", "pattern")]
     return _schema("A rule of torchmigrate", "<pack>/<rule>.toml; the path is its name.", found,
-        required=["summary", "safety", "why"], dependencies={"on": ["fixer"], "fixer": ["on"]},
+        required=["summary", "safety", "why"], dependencies={"on": ["fixer"], "fixer": ["on"], "since": ["on"]},
         anyOf=matches, **{"if": {"required": ["pattern"]}, "then": _about_text(), "else": _about_python()})  # fmt: skip
 
 
@@ -152,7 +153,7 @@ def _about_text() -> Json:
     case = {"properties": {"case": {"items": {"required": ["file"]}}}}
     either = {"anyOf": [{"required": ["match"]}, {"required": ["files"]}]}
     without_files = {"properties": {"pattern": {"items": either}}}
-    of_python = dict.fromkeys(("fixer", "on", "rewrite", "blocks"), False)
+    of_python = dict.fromkeys(("fixer", "on", "since", "rewrite", "blocks"), False)
     return {
         "properties": {"safety": {"const": "display"}, **of_python},
         "allOf": [case, {"anyOf": [{"required": ["files"]}, {"required": ["where"]}]}],

@@ -52,13 +52,6 @@ def _is_off(call: ast.Call) -> bool:
     )
 
 
-# the first release whose list has an MPS kernel, where a later one than 2.13 was read
-_SINCE = {
-    "torch.linalg.eigh": "2.14", "torch.linalg.eigvalsh": "2.14", "torch.linalg.svdvals": "2.14",
-    "torch.linalg.matrix_rank": "2.14", "torch.linalg.cond": "2.14", "torch.nuclear_norm": "2.14",
-    "torch.nn.functional.ctc_loss": "2.14", "torch.nn.CTCLoss": "2.14", "torch.poisson": "2.14",
-    "torch.distributions.Poisson": "2.14", "torch.geqrf": "2.14", "torch.take": "2.15", ".put_": "2.15",
-}  # fmt: skip
 _FACTORIES = {"torch.logspace"}
 
 
@@ -69,7 +62,7 @@ def mps_operator(site: RuleContext) -> Iterator[Finding]:
     if site.qualified is None and not uses_torch(site.module):
         return
     name = site.qualified or (f".{site.ref.attr}" if isinstance(site.ref, ast.Attribute) else "")
-    since = _SINCE.get(name)
+    since = site.rule.since.get(name)
     if (since and site.module.facts.torch_at_least(f">={since}")) or _needs_none(site, name, call):
         return
     when = f"before torch {since}" if since else "as of torch 2.13"
