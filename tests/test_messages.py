@@ -57,6 +57,7 @@ ELSEWHERE = (
     ("config/config_file.py", "larger than", "test_config.py", "larger than 2,000,000 bytes"),
     ("config/config_file.py", "so it was not read", "test_config.py", "takes more than 0.2 seconds"),
     ("config/config_file.py", "thousands of digits", "test_config.py", "thousands of digits"),
+    ("rules/reader.py", "`since` has", "test_pack.py", "`since` has 'torch.y'"),
     ("rules/reader.py", "`files` {error}", "test_build_files.py", "at most 4 `**`"),
     ("base/lock.py", "is writing to this project", "test_hostile.py", "is writing to this project"),
     ("rules/reader.py", "takes too long to read", "test_hostile.py", "packs/own/one.toml:1: "),
