@@ -43,6 +43,7 @@ _GUARDED = {
 # is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
 _MAY_FORK = re.compile(rb"multiprocessing|fork|CUDA_VISIBLE_DEVICES")  # a file without these does not
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
+_COMMENT = re.compile(rb"#[^\r\n]*")
 _ASKED = re.compile(rb"\bis_available\b")
 _OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
 
@@ -120,8 +121,13 @@ def _called(
         return _GUARDED[name]
     if name == "device" and _is_moved(module, call):
         return _OR_CPU if _defines_to(module) else _MOVE
-    asks_anew = name.startswith("device") and name not in _TOTAL and not _ASKED.search(span.before)
+    asks_anew = name.startswith("device") and name not in _TOTAL and not _asked_before(span)
     return None if asks_anew and _forks(module) else _ANYWHERE.get(name)
+
+
+def _asked_before(span: Written) -> bool:
+    """Whether the code that stood there asked for a device itself."""
+    return _ASKED.search(_COMMENT.sub(b"", span.before)) is not None
 
 
 @query
