@@ -96,6 +96,11 @@ class SemanticModel:
         old = self.source.utf8[edit.start : edit.end]
         return b"#" in old and any(comment not in edit.text for comment in comments(old.decode(errors="replace")))
 
+    def holds_comment(self, node: ast.AST) -> bool:
+        """Whether a comment stands within an expression."""
+        text = self.text(node)
+        return "#" in text and bool(comments(f"({text}\n)"))
+
     def island(self, node: ast.AST) -> Expression | None:
         """`node` parsed by LibCST, or None where it does not come out as it went in."""
         from torchmigrate.syntax.expression import Expression
@@ -127,11 +132,3 @@ def query(answer: Callable[Concatenate[SemanticModel, P], R]) -> Callable[Concat
         return module.answers[key]  # type: ignore[return-value]
 
     return ask  # type: ignore[return-value]
-
-
-@query
-def unparsed(module: SemanticModel, node: object) -> str:
-    """`ast.unparse` of a node."""
-    import ast
-
-    return ast.unparse(node)  # type: ignore[arg-type]
