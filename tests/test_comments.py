@@ -76,3 +76,35 @@ def _difference(plain: Told, now: Told) -> str:
     if plain[0] != now[0]:
         return f"gives\n{now[0]}\ninstead of\n{plain[0]}"
     return f"more {[f for f in now[1] if f not in plain[1]]}, less {[f for f in plain[1] if f not in now[1]]}"
+
+
+# code, and a comment that once changed what is said of it
+PAIRS = {
+    "a comparison, and an old default": (
+        'def fast(backend):\n    if backend == "nccl":\n        return True\n',
+        'the old default: backend = "nccl"',
+    ),
+    "a string, and a device that it once was": ('MODE = "cuda"\n', "was once given to x.to(MODE)"),
+    "a capability, and a plan": (
+        "import torch\n\n\ndef flash():\n    major, _ = torch.cuda.get_device_capability()\n    return major >= 8\n",
+        "TODO: look at torch.version.hip one day",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "comment"), PAIRS.values(), ids=list(PAIRS))
+def test_what_comments_once_decided(code: str, comment: str, rules: DispatchTable) -> None:
+    assert told(code, rules, False, comment) == told(code, rules, False)
+
+
+def test_a_kept_capability_is_reported_beside_a_comment(rules: DispatchTable) -> None:
+    code, comment = PAIRS["a capability, and a plan"]
+    assert "hazard/capability" in [found[0] for found in told(code, rules, False, comment)[1]]
+
+
+def test_what_is_no_comment_still_decides(rules: DispatchTable) -> None:
+    """The same words as code."""
+    compared, capability = PAIRS["a comparison, and an old default"][0], PAIRS["a capability, and a plan"][0]
+    assert told(f'{compared}config = dict(backend="nccl")\n', rules, False)[0].count("accel.dist_backend()") == 1
+    asked = told(f"{capability}print(torch.version.hip)\n", rules, False)[1]
+    assert "hazard/capability" not in [found[0] for found in asked]
