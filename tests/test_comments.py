@@ -1,4 +1,4 @@
-"""A comment never changes a decision, whatever it says."""
+"""Comments change no decision, whatever they say: they add no finding, take none away and make no fix safe."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from conftest import module
 
+from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.fixers import registry
+from torchmigrate.rewriting.rewrite import inspect
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule
@@ -78,33 +81,59 @@ def _difference(plain: Told, now: Told) -> str:
     return f"more {[f for f in now[1] if f not in plain[1]]}, less {[f for f in plain[1] if f not in now[1]]}"
 
 
-# code, and a comment that once changed what is said of it
-PAIRS = {
-    "a comparison, and an old default": (
-        'def fast(backend):\n    if backend == "nccl":\n        return True\n',
-        'the old default: backend = "nccl"',
-    ),
-    "a string, and a device that it once was": ('MODE = "cuda"\n', "was once given to x.to(MODE)"),
-    "a capability, and a plan": (
-        "import torch\n\n\ndef flash():\n    major, _ = torch.cuda.get_device_capability()\n    return major >= 8\n",
-        "TODO: look at torch.version.hip one day",
-    ),
-}
+CAPABILITY = "def f():\n    major, _ = torch.cuda.get_device_capability()\n    return major >= 8"
+# the code, and a comment that a search of the text would take for code
+PAIRS = [
+    ('def f(backend):\n    if backend == "nccl":\n        return True', 'the old default: backend = "nccl"'),
+    (CAPABILITY, "TODO: look at torch.version.hip one day"),
+    ('MODE = "cuda"', "was once given to x.to(MODE)"),
+    ('MODE = "cuda"', "device = MODE"),
+    ("x = torch.load(f)", "torch.accelerator.is_available() is another way"),
+    ("x.to(rank)", "torch.accelerator.device_count()"),
+    ("n = torch.cuda.device_count()\nx = a", "y = b // n"),
+    ("n = torch.cuda.device_count()\nx = a % n", "nprocs=n"),
+    ("if x.is_cuda:\n    x = x.cuda()", "x.is_cuda = True"),
+    ('class A:\n    device: str = field(default="cuda")', "read off A.device"),
+    ('def f(device="cuda"):\n    return torch.zeros(1, device=device)', "device is None"),
+    ("if torch.cuda.is_available():\n    x = x.cuda()", "not src.gpu.psamask_forward(x)"),
+    ("if torch.cuda.is_available():\n    x = x.cuda()  # roi_align.forward_cuda(x)", "correlation_cuda.forward(x)"),
+    ("if torch.cuda.is_available() and x:  # not for mps\n    x = x.cuda()", "mps"),
+    ("def f(data):\n    x = [1.0]\n    return torch.cuda.FloatTensor(x)", "global x"),
+]
 
 
-@pytest.mark.parametrize(("code", "comment"), PAIRS.values(), ids=list(PAIRS))
-def test_what_comments_once_decided(code: str, comment: str, rules: DispatchTable) -> None:
-    assert told(code, rules, False, comment) == told(code, rules, False)
+def found(text: str, rules: DispatchTable) -> list[tuple[object, ...]]:
+    it = module(f"import torch\nfrom dataclasses import field\n{text}\n", mentions_cuda=True)
+    return [_said(finding) for finding in inspect(it, rules, it.facts)]
 
 
-def test_a_kept_capability_is_reported_beside_a_comment(rules: DispatchTable) -> None:
-    code, comment = PAIRS["a capability, and a plan"]
-    assert "hazard/capability" in [found[0] for found in told(code, rules, False, comment)[1]]
+def _said(finding: Finding) -> tuple[object, ...]:
+    edits = tuple((e.start, e.end, e.text) for e in finding.fix.edits) if finding.fix else ()
+    return finding.rule, finding.start, finding.status, finding.safety, finding.message, edits
 
 
-def test_what_is_no_comment_still_decides(rules: DispatchTable) -> None:
-    """The same words as code."""
-    compared, capability = PAIRS["a comparison, and an old default"][0], PAIRS["a capability, and a plan"][0]
-    assert told(f'{compared}config = dict(backend="nccl")\n', rules, False)[0].count("accel.dist_backend()") == 1
-    asked = told(f"{capability}print(torch.version.hip)\n", rules, False)[1]
-    assert "hazard/capability" not in [found[0] for found in asked]
+@pytest.mark.parametrize(("code", "comment"), PAIRS)
+def test_a_comment_changes_no_decision(code: str, comment: str, rules: DispatchTable) -> None:
+    assert found(f"{code}\n# {comment}", rules) == found(code, rules)
+    assert found(f'{code}\n"""\n{comment}\n"""', rules) == found(code, rules)
+
+
+def test_a_comment_in_a_test_is_no_part_of_it(rules: DispatchTable) -> None:
+    plain = "if (torch.cuda.is_available()\n{}\n    and x):\n    x = x.cuda()"
+    without, commented = (found(plain.format(" " * 10 + note), rules) for note in ("#          ", "# or on mps"))
+    assert without == commented
+
+
+@pytest.mark.parametrize("name", ["Net", "Generator"])
+def test_a_class_in_a_comment_is_no_receiver(name: str, rules: DispatchTable) -> None:
+    facts = {"mentions_cuda": True, "cuda_classes": frozenset({"Generator"})}
+    it = module(f"import torch\n# {name}\ndef f(x):\n    x.cuda()\n", **facts)
+    assert [f.message for f in inspect(it, rules, it.facts)] == ["`.cuda()` moves to CUDA and to nothing else"]
+
+
+def test_the_same_words_decide_as_code(rules: DispatchTable) -> None:
+    chosen = 'config = dict(backend="nccl")\nfast = config["backend"] == "nccl"'
+    assert told(chosen, rules, False)[0].count("accel.dist_backend()") == 1
+    for code, expected in ((CAPABILITY, True), (f"{CAPABILITY}\nprint(torch.version.hip)", False)):
+        names = [found[0] for found in told(f"import torch\n{code}", rules, False)[1]]
+        assert ("hazard/capability" in names) is expected

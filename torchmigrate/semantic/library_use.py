@@ -1,4 +1,4 @@
-"""Which libraries a file uses: torch, and those that run on NVIDIA's devices alone."""
+"""Libraries that a file uses: torch, and libraries that run on NVIDIA's devices alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CUDA_ONLY
 
 
 def first_call(module: SemanticModel, names: Collection[str]) -> ast.Call | None:
-    """The first call in the file of one of these qualified names."""
+    """Return the first call in the file of one of these qualified names."""
     return _first_call(module, frozenset(names))
 
 
@@ -25,7 +25,7 @@ def _first_call(module: SemanticModel, names: frozenset[str]) -> ast.Call | None
 
 
 def is_for_devices(module: SemanticModel) -> bool:
-    """Whether the project speaks of CUDA, or did before it was migrated: then it has the helper."""
+    """Whether the project mentions CUDA, or has the helper because it mentioned CUDA before it was migrated."""
     facts = module.facts
     return facts.mentions_cuda or any(path.endswith(f"/{facts.helper}.py") for path in facts.files)
 
@@ -47,13 +47,13 @@ def _is_local(module: SemanticModel, local: tuple[int, str, str]) -> bool:
 
 
 def is_imported(module: SemanticModel) -> bool:
-    """Whether another file of the project imports this one: then its top level must not probe (T14)."""
+    """Whether another file of the project imports this one. Its top level must not ask for a device then."""
     path = str(module.path)
     return bool(module.facts.index.importers.get(path)) or path.endswith("__init__.py")
 
 
 def _imported_names(module: SemanticModel) -> set[str]:
-    """Names that this file imports from libraries that run on NVIDIA's devices alone, or from a compiled `*_cuda`."""
+    """Return the names that the file imports from libraries for NVIDIA's devices alone, or from a compiled `*_cuda`."""
     return {
         name
         for scope in module.scopes
@@ -70,7 +70,7 @@ _PACKAGE = re.compile(r"(onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b")  # a
 
 
 class Uses:
-    """Where a file calls what runs on NVIDIA's devices alone."""
+    """The places where a file uses libraries or compiled kernels that run on NVIDIA's devices alone."""
 
     def __init__(self, module: SemanticModel) -> None:
         may_be_bound = _MAY_BE_BOUND.search(module.source.utf8) is not None
@@ -79,14 +79,16 @@ class Uses:
         self._names = Inside(map(module.span, _uses_of(module, names) if names else ()))
 
     def find(self, region: GuardRegion) -> int | None:
-        """The first such call in a region, if there is one; what refuses to run without CUDA may name them."""
+        """Return the offset of the first such use in a region, or None.
+
+        The code after a refusal to run without CUDA may use the imported names."""
         asked = (self._bound,) if region.refusal else (self._bound, self._names)
         found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
         return min(found, default=None)
 
 
 def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
-    """The functions of compiled kernels that the file calls, and the packages for NVIDIA's devices that it names:
+    """Yield the functions of compiled kernels that the file calls, and the packages for NVIDIA's devices that it names:
     `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`, `src.gpu.psamask_forward(...)`."""
     for node in module.nodes:
         match node:
@@ -105,7 +107,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def _uses_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
-    """Where the file imports, binds or reads one of these names."""
+    """Yield the nodes where the file imports, binds or reads one of these names."""
     for node in module.nodes:
         match node:
             case ast.Name(name) | ast.arg(name) | ast.keyword(name):
