@@ -1,4 +1,4 @@
-"""`torch.autocast("cuda", ...)`, `torch.amp.autocast`, `GradScaler("cuda")`, `custom_fwd(device_type="cuda")`.
+"""Fixers for autocast, gradient scalers and `custom_fwd`, and for other classes of CUDA that the helper has.
 
 Only the device type changes. Off CUDA these calls were disabled, and `autocast("cpu")` would be enabled, so the
 helper's type is "cuda" on the CPU as well (T7, T8). torch goes on choosing the dtype and the enabled state.
@@ -75,7 +75,8 @@ def _default_scaler(site: RuleContext, call: ast.Call) -> Finding:
 
 
 def _decorator(site: RuleContext, name: str) -> Iterator[Finding]:
-    """Replace a decorator. The helper's asks for the device when the method runs, not when its class is made."""
+    """Replace `custom_fwd` or `custom_bwd`. The helper's decorators ask for the device when the method runs, not when
+    its class is made."""
     for given in ("$$rest", "cast_inputs=$inputs"):
         first = f'device_type="cuda", {given}' if given == "$$rest" else f'{given}, device_type="cuda"'
         found = site.rewrite(f"{site.qualified}({first})", f"accel.{name}({given})")

@@ -18,7 +18,8 @@ from torchmigrate.torch_api.names import PROVIDER
 
 
 def saved_program(site: RuleContext) -> Iterator[Finding]:
-    """Report `torch.jit.load` and `torch.export.load`, which load to the device that a program was saved on."""
+    """Report `torch.jit.load`, `torch.export.save` and `torch.export.load`: a program keeps the device on which it was
+    saved."""
     call, module = site.call, site.module
     if call is None or not (call.args or call.keywords) or any(k.arg is None for k in call.keywords):
         return

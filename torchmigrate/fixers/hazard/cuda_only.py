@@ -38,7 +38,7 @@ _CALLED = {
     "nccl.is_available",
 }
 
-_CHOSEN = ("mps", "xpu", "npu")  # the other module is there for the CPU
+_CHOSEN = ("mps", "xpu", "npu")  # without the CPU, which the other module is for
 
 
 def cuda_namespace(site: RuleContext) -> Iterator[Finding]:

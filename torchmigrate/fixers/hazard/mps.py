@@ -13,7 +13,7 @@ from torchmigrate.fixers.hazard.float64 import on_cpu
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in, words_in
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, is_same
 
 _DROPS = re.compile("[Dd]rop_?([Oo]ut|[Pp]ath)|^(rand_like|randn_like|rrelu|RReLU)$")
 
@@ -167,16 +167,16 @@ def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
     elif isinstance(first, ast.Attribute):
         attribute = first
         assigned = (s for s in module.scopes.statements if isinstance(s, ast.Assign))
-        given = [s.value for s in assigned if any(_is_same(target, attribute) for target in s.targets)]
+        given = [s.value for s in assigned if any(_assigns(target, attribute) for target in s.targets)]
         first = given[0] if len(given) == 1 else None
     return first if isinstance(first, ast.Call) else None
 
 
-def _is_same(target: ast.expr, attribute: ast.Attribute) -> bool:
-    """Return whether a target is this attribute of the same object, as far as it is spelled the same."""
+def _assigns(target: ast.expr, attribute: ast.Attribute) -> bool:
+    """Return whether a target is this attribute of the same object, by its spelling."""
     if not isinstance(target, ast.Attribute) or target.attr != attribute.attr:
         return False
-    return ast.dump(target.value) == ast.dump(attribute.value)
+    return is_same(target.value, attribute.value)
 
 
 _CUDA_ALONE = {
