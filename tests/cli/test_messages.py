@@ -66,6 +66,7 @@ ELSEWHERE = (
     ("config/config_file.py", "larger than", "config/test_config_file.py", "larger than 2,000,000 bytes"),
     ("config/config_file.py", "so it was not read", "config/test_config_file.py", "takes more than 0.2 seconds"),
     ("config/config_file.py", "thousands of digits", "config/test_config_file.py", "thousands of digits"),
+    ("rules/reader.py", "`since` has", "rules/test_packs.py", "`since` has 'torch.y'"),
     ("rules/reader.py", "`files` {error}", "textcheck/test_build_files.py", "at most 4 `**`"),
     ("base/lock.py", "is writing to this project", "cli/test_hostile_project.py", "is writing to this project"),
     ("rules/reader.py", "takes too long to read", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),

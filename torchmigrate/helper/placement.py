@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torchmigrate.project.import_graph import ASIDE, Import, ImportIndex, Use, i
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import import_statement
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.resolver import chain_of
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
@@ -83,11 +85,22 @@ def _has_siblings(index: ImportIndex, own: list[Import], directory: str) -> bool
 
 
 def _runs_itself(index: ImportIndex, path: str) -> bool:
+    """Whether a file is a script: it asks for `__main__`, or reads a command line."""
     try:
         raw = index.read(path)
-    except OSError:
+        has_sign = any(sign in raw for sign in (b"__main__", b"argparse", b"argv"))
+        return has_sign and any(map(_is_of_script, ast.walk(ast.parse(raw))))
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return False
-    return any(sign in raw for sign in (b"__main__", b"argparse", b"sys.argv"))
+
+
+def _is_of_script(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant("__main__"):
+            return True
+        case ast.alias(name) | ast.Name(name) | ast.ImportFrom(str(name)) if "argparse" in name:
+            return True
+    return isinstance(node, ast.Attribute) and chain_of(node) == "sys.argv"
 
 
 def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: list[Use]) -> bool:

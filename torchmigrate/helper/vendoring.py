@@ -19,6 +19,7 @@ from torchmigrate.project.helper_file import ProjectHelper, is_ours, is_untouche
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.resolver import chain_of
 
 if TYPE_CHECKING:
     from torchmigrate.semantic.model import SemanticModel
@@ -133,7 +134,7 @@ def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) ->
     except (SyntaxError, ValueError):
         return ""  # told by whoever applies them
     for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-        theirs = used.get(ast.unparse(call.func), "") if isinstance(call.func, (ast.Name, ast.Attribute)) else ""
+        theirs = used.get(chain_of(call.func) or "", "")
         parameters = own.offers.get(theirs)
         if parameters is not None and not _takes(parameters, call):
             return f"`{own.name}.{theirs}` does not take the arguments of `{ast.unparse(call)}`"

@@ -17,7 +17,9 @@ from torchmigrate.semantic import library_use
 from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Around, Inside, Span
+from torchmigrate.syntax.resolver import last_name
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -111,15 +113,14 @@ def _keeps(finding: Finding) -> bool:
     return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
 
 
-_NVIDIA = re.compile(r"\bis_nvidia\(\)|\btorch\.version\.cuda\b|\bget_device_capability\(")
-_DENIES = re.compile(r"\bnot\b(?! None)|\bis None\b|==|!=")
-_MPS = re.compile(r"\b(is_)?mps\b")
+_MAY_ASK_NVIDIA = re.compile(rb"is_nvidia|version|get_device_capability")  # a file without these does not
+_MPS = {"mps", "is_mps"}
 
 
 def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str]:
     """The findings without a fix that ask for what is done, each with the reason to leave it alone."""
     open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
-    nvidia = _behind_nvidia(module) if open_ones and _NVIDIA.search(module.source.text) else ()
+    nvidia = _behind_nvidia(module) if open_ones and _MAY_ASK_NVIDIA.search(module.source.utf8) else ()
     mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()
     beside = Around((span, "beside a test for MPS") for span in mps)
     behind = Around((span, "behind a test for NVIDIA's devices") for span in nvidia)
@@ -153,20 +154,41 @@ def _needs_nvidia(test: ast.expr) -> bool | None:
         case ast.BoolOp(op, values):
             wanted = isinstance(op, ast.And)
             return wanted if any(_needs_nvidia(value) is wanted for value in values) else None
-    text = ast.unparse(test)
-    return True if _NVIDIA.search(text) and not _DENIES.search(text) else None
+    below = list(ast.walk(test))
+    return True if any(map(_asks_nvidia, below)) and not any(map(_denies, below)) else None
+
+
+def _asks_nvidia(node: ast.AST) -> bool:
+    """`accel.is_nvidia()`, `torch.version.cuda`, `torch.cuda.get_device_capability(...)`."""
+    match node:
+        case ast.Call(func, args, keywords):
+            name = last_name(func)
+            return name == "get_device_capability" or (name == "is_nvidia" and not args and not keywords)
+        case ast.Attribute(ast.Attribute(value, "version"), "cuda"):
+            return last_name(value) == "torch"
+    return False
+
+
+def _denies(node: ast.AST) -> bool:
+    """Whether a part of a test may turn it round: `not`, `==`, `!=`, `is None`, but not `is not None`."""
+    if isinstance(node, ast.Compare):
+        for op, value in zip(node.ops, node.comparators, strict=True):
+            is_none = isinstance(value, ast.Constant) and value.value is None
+            if isinstance(op, (ast.Eq, ast.NotEq, ast.NotIn, ast.Is if is_none else ast.IsNot)):
+                return True
+    return isinstance(node, ast.Not)
 
 
 def _beside_mps(module: SemanticModel) -> Iterator[Span]:
     """Both branches of what asks for MPS, and what follows where one of them leaves: somebody thought of it."""
     for statement in _branches(module):
-        if _MPS.search(ast.unparse(statement.test)):
+        if not _MPS.isdisjoint(words_in(module, statement.test)):
             yield module.span(statement)
             region = GuardRegion()
             cover_branch(module, statement, True, region)
             cover_branch(module, statement, False, region)
             yield from region.covered
-    yield from (module.span(c) for c in _choices(module) if _MPS.search(ast.unparse(c.test)))
+    yield from (module.span(c) for c in _choices(module) if not _MPS.isdisjoint(words_in(module, c.test)))
 
 
 def _branches(module: SemanticModel) -> Iterator[ast.If | ast.While]:

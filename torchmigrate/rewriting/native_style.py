@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, mentions, strings_in, words_in
 from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
 from torchmigrate.source.edits import Around, Edit, flatten
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.scope import FUNCTIONS
 
 _TOTAL = ("is_available", "device_count")
 _TYPE = "torch.accelerator.current_accelerator().type"
@@ -39,8 +41,9 @@ _GUARDED = {
     "scaler_type": _TYPE,
 }
 # is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
-_FORKS = re.compile(rb"^[ \t]*(import|from)\b.*\bmultiprocessing\b|\bos\.fork\(|[\"']CUDA_VISIBLE_DEVICES[\"']", re.M)
+_MAY_FORK = re.compile(rb"multiprocessing|fork|CUDA_VISIBLE_DEVICES")  # a file without these does not
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
+_COMMENT = re.compile(rb"#[^\r\n]*")
 _ASKED = re.compile(rb"\bis_available\b")
 _OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
 
@@ -111,15 +114,45 @@ def _called(
 ) -> str | None:
     native = names.get(name)
     if native is not None:
-        compiled = bool(_SKIPPED.search(native)) and b"compile" in module.source.utf8
+        compiled = bool(_SKIPPED.search(native)) and _compiles(module)
         fits = _is_total(native) or (not compiled and is_guarded(module, call))
         return f"{native}()" if fits else None
     if name in _GUARDED and (asks or name != "device(0)") and is_guarded(module, call):
         return _GUARDED[name]
     if name == "device" and _is_moved(module, call):
-        return _OR_CPU if b"def to(" in module.source.utf8 else _MOVE
-    asks_anew = name.startswith("device") and name not in _TOTAL and not _ASKED.search(span.before)
-    return None if asks_anew and _FORKS.search(module.source.utf8) else _ANYWHERE.get(name)
+        return _OR_CPU if _defines_to(module) else _MOVE
+    asks_anew = name.startswith("device") and name not in _TOTAL and not _asked_before(span)
+    return None if asks_anew and _forks(module) else _ANYWHERE.get(name)
+
+
+def _asked_before(span: Written) -> bool:
+    """Whether the code that stood there asked for a device itself."""
+    return _ASKED.search(_COMMENT.sub(b"", span.before)) is not None
+
+
+@query
+def _compiles(module: SemanticModel) -> bool:
+    """Whether a name or a string of the file may be about torch.compile."""
+    return b"compile" in module.source.utf8 and any("compile" in word for word in words_in(module, module.tree))
+
+
+@query
+def _defines_to(module: SemanticModel) -> bool:
+    """Whether the file has a function or method of the name `to`."""
+    return any(isinstance(s, FUNCTIONS) and s.name == "to" for s in module.scopes.statements)
+
+
+@query
+def _forks(module: SemanticModel) -> bool:
+    """Whether the file forks processes or chooses the devices that CUDA sees."""
+    if not _MAY_FORK.search(module.source.utf8):
+        return False
+    imports = (s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+    return (
+        any("multiprocessing" in identifiers_in(module, statement) for statement in imports)
+        or mentions(module, "os.fork")
+        or "CUDA_VISIBLE_DEVICES" in strings_in(module, module.tree)
+    )
 
 
 def _index(call: ast.Call) -> str:

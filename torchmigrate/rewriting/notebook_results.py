@@ -18,6 +18,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import notebook
 from torchmigrate.source.edits import Edit, flatten
 from torchmigrate.source.notebook import Notebook, Unread
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import first_line
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _CD = re.compile(rb"%?cd\b")
-_PATHS = re.compile(rb"\bsys\.path\b")
 _SKIPS = re.compile(r"^\s*#\s*torchmigrate:\s*skip-file\b", re.M)
 HasWork = Callable[[bytes], bool]
 
@@ -114,18 +114,24 @@ def _moves(module: SemanticModel, book: Notebook) -> Iterator[int]:
         yield from (start for start, end in cell.masked if _CD.match(text[start - cell.start : end - cell.start]))
     if b"chdir" in module.source.utf8:
         calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
-        yield from (module.span(call)[0] for call in calls if module.text(call.func).endswith("chdir"))
+        yield from (module.span(call)[0] for call in calls if last_name(call.func).endswith("chdir"))
 
 
 def _imports(module: SemanticModel, book: Notebook, statements: list[str], first_use: int) -> Edit:
     """Before the first use, never in a cell that keeps its names to itself. A project's own helper may be found only
     once the cells have said where."""
-    if module.facts.own and _PATHS.search(book.source.utf8, 0, first_use):
+    if module.facts.own and _sets_paths(module, first_use):
         return _above(module, first_use, statements)
     added = import_edits.insertion(module, statements, first_use, before=True)
     while (inside := book.cell_at(added.start)).alone and inside is not book.cells[0]:
         added = import_edits.insertion(module, statements, inside.start - 1, before=True)
     return added
+
+
+def _sets_paths(module: SemanticModel, before: int) -> bool:
+    """Whether `sys.path` stands in the notebook before this byte."""
+    attributes = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "path")
+    return any(chain_of(n) == "sys.path" and module.span(n)[1] <= before for n in attributes)
 
 
 def _above(module: SemanticModel, offset: int, statements: list[str]) -> Edit:

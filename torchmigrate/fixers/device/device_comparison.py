@@ -14,6 +14,7 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.syntax.resolver import chain_of, last_name
 
 Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
 
@@ -44,15 +45,20 @@ def _asks_for_a_prefix(site: RuleContext) -> bool:
 
 def _is_flag(site: RuleContext, owner: ast.expr) -> bool:
     """`self.is_cuda = ...` is the project's own."""
-    text = ast.unparse(owner)
-    own = any(re.search(rf"\b{re.escape(text)}$", before) for before in _assigned_to(site.module))
-    return own or text in ("self", "args", "opt", "cfg", "config")
+    name = chain_of(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else None
+    if name is None:
+        return False
+    own = any(f".{given}".endswith(f".{name}") for given in _flagged(site.module))
+    return own or name in ("self", "args", "opt", "cfg", "config")
 
 
 @query
-def _assigned_to(module: SemanticModel) -> set[str]:
-    """What stands before each `.is_cuda = ...`, as far as names go."""
-    return {found[1] for found in re.finditer(r"([^\n=]{1,200})\.is_cuda\s*=[^=]", module.source.text)}
+def _flagged(module: SemanticModel) -> set[str]:
+    """The objects whose `is_cuda` the file sets, as dotted names."""
+    if "is_cuda" not in module.source.text:
+        return set()
+    flags = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "is_cuda")
+    return {chain for n in flags if isinstance(n.ctx, ast.Store) and (chain := chain_of(n.value))}
 
 
 def _string_test(site: RuleContext) -> Test | None:
@@ -90,11 +96,11 @@ def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool)
 
 def _is_type(subject: ast.expr) -> bool:
     """`device.type` and a variable such as `device_type`: no index can stand in these."""
-    return ast.unparse(subject).endswith("type")
+    return last_name(subject).endswith("type")
 
 
 def _is_plural(subject: ast.expr) -> bool:
-    return ast.unparse(subject).endswith("s")
+    return last_name(subject).endswith("s")
 
 
 def _is_device(subject: ast.expr) -> bool:

@@ -10,9 +10,11 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import words_in
+from torchmigrate.syntax.resolver import last_name
 
-_FLAG = re.compile(r"(not )?([\w.]+\.)?(use_|no_)?cuda")
-_OTHERS = re.compile(r"\b(is_)?(mps|xpu|npu|hpu|mlu|musa)\b|accelerator")
+_FLAGS = ("cuda", "use_cuda", "no_cuda")
+_OTHER = re.compile(r"^(is_)?(mps|xpu|npu|hpu|mlu|musa)$|accelerator")  # a word about another accelerator
 
 
 def device_idiom(site: RuleContext) -> Iterator[Finding]:
@@ -20,9 +22,8 @@ def device_idiom(site: RuleContext) -> Iterator[Finding]:
     assert isinstance(node, ast.IfExp)
     arms = _arms(site.module, node)
     if arms is None:
-        if _FLAG.fullmatch(ast.unparse(node.test)) and not any(
-            "cuda" in ast.unparse(side) for side in (node.body, node.orelse)
-        ):
+        names_cuda = (_names_cuda(site.module, side) for side in (node.body, node.orelse))
+        if last_name(_asked(node.test)) in _FLAGS and not any(names_cuda):
             yield site.left("a choice by a flag of the project's, neither side of which names CUDA")
         return
     cuda, other = arms
@@ -40,23 +41,35 @@ def device_idiom(site: RuleContext) -> Iterator[Finding]:
     yield site.replace(whole, device.as_device if typed else device.as_type)
 
 
+def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
+    return any("cuda" in word for word in words_in(module, node))
+
+
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
     """Whether all of it may go: no rung of a ladder that is portable already, and no comment inside."""
     arms = _arms(module, node) if isinstance(node, ast.IfExp) else None
-    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]) or "#" in module.text(node):
+    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]):
         return False
     above = (up for up in module.ancestors(node) if isinstance(up, ast.IfExp))
-    return not any(_OTHERS.search(ast.unparse(up.test)) for up in above)
+    return not module.holds_comment(node) and not any(_names_other(module, up.test) for up in above)
+
+
+def _names_other(module: SemanticModel, test: ast.expr) -> bool:
+    return any(map(_OTHER.search, words_in(module, test)))
 
 
 def _arms(module: SemanticModel, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
     """(if CUDA is there, if not), where the test asks for nothing else."""
-    test = node.test
-    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+    asked = _asked(node.test)
     if isinstance(asked, ast.Call) and module.resolve(asked.func) == "torch.cuda.is_available" and not asked.args:
         return (node.orelse, node.body) if negated else (node.body, node.orelse)
     return None
+
+
+def _asked(test: ast.expr) -> ast.expr:
+    """A test, or what is negated in it."""
+    return test.operand if isinstance(test, ast.UnaryOp) else test
 
 
 def _backend(node: ast.AST) -> object:

@@ -14,6 +14,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.resolver import is_same
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -43,14 +44,21 @@ def device_index(site: RuleContext) -> Iterator[Finding]:
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
     """Whether it stands in the body of an `if args.gpu is not None`."""
-    wanted = f"{ast.unparse(node)} is not None"
     below: ast.AST = node
     for up in module.ancestors(node):
         if isinstance(up, ast.If) and below in up.body:
             tests = up.test.values if isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And) else [up.test]
-            if any(ast.unparse(test) == wanted for test in tests):
+            if any(_is_given_by(test, node) for test in tests):
                 return True
         below = up
+    return False
+
+
+def _is_given_by(test: ast.expr, node: ast.expr) -> bool:
+    """Whether a test is `node is not None`."""
+    match test:
+        case ast.Compare(asked, [ast.IsNot()], [ast.Constant(None)]):
+            return is_same(asked, node)
     return False
 
 
@@ -103,15 +111,15 @@ def _is_none(node: ast.expr) -> bool:
 
 def device_id(site: RuleContext) -> Iterator[Finding]:
     barrier = site.qualified == "torch.distributed.barrier"
-    name, helper = ("device_ids", "accel.device_ids(") if barrier else ("device_id", "accel.output_device(")
+    name, helper = ("device_ids", "device_ids") if barrier else ("device_id", "output_device")
     given = next((k.value for k in site.call.keywords if k.arg == name), None) if site.call is not None else None
     if given is not None and not _stays(site, given, helper):
-        yield site.fix(wrapped(site.module, given, helper))
+        yield site.fix(wrapped(site.module, given, f"accel.{helper}("))
 
 
 def _stays(site: RuleContext, given: ast.expr, helper: str) -> bool:
     """None, the helper's, or a file that asks torch.accelerator and so is portable by its own means."""
     none = isinstance(given, ast.Constant) and given.value is None
-    ours = site.module.text(given).startswith(spell(helper, spelled(site.module)))
+    ours = isinstance(given, ast.Call) and helper_function(site.module, given.func) == helper
     native = site.module.facts.settings.style == "native"
     return none or ours or (not native and asks_accelerator(site.module))

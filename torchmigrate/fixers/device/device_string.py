@@ -13,9 +13,10 @@ from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.device.device_idiom import is_idiom
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
 from torchmigrate.semantic.library_use import uses_torch
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.semantic.spelling import spelled
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 
 _OWN_RULES = re.compile(
     r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
@@ -33,6 +34,7 @@ _FOREIGN = {
     "chainer", "onnxruntime", "taichi", "tvm", "warp",
 }  # fmt: skip
 # saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_TAKERS = ("device", "map_location")  # how parameters and variables for devices end
 _FORKS = ("torch.fork_rng", "device_type")
 # takes a device type, of those that it knows; "auto" would look for TPUs first
 _LIGHTNING = re.compile(r"(lightning|pytorch_lightning|lightning_fabric)\.(\w+\.)*(Trainer|Fabric)$")
@@ -227,7 +229,7 @@ def _assigned(site: RuleContext, whole: ast.AST, device: Device, up: ast.AST) ->
     targets = up.targets if isinstance(up, ast.Assign) else [up.target]  # type: ignore[attr-defined]
     target = next((t for t in targets if DEVICE_NAME.search(_target_name(t))), targets[0])
     name = _target_name(target)
-    if isinstance(target, ast.Subscript) and "environ" in ast.unparse(target.value):
+    if isinstance(target, ast.Subscript) and any("environ" in n for n in identifiers_in(site.module, target.value)):
         return
     if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(site, up):
         yield from device_defaults.dataclass_default(site, whole, device, up)
@@ -248,8 +250,30 @@ def _target_name(target: ast.expr) -> str:
 
 def _flows_to_device(site: RuleContext, name: str) -> bool:
     """Whether the name is handed to `.to(...)`, `device=` or `torch.device(...)` anywhere in the file."""
-    taken = rf"(\.to\(|device\s*=\s*|torch\.device\(|map_location\s*=\s*)(\w+\.)*{re.escape(name)}\b"
-    return bool(name) and bool(re.search(taken, site.module.source.text))
+    return name in _given_as_devices(site.module)
+
+
+@query
+def _given_as_devices(module: SemanticModel) -> set[str]:
+    """The names and attributes that the file gives where a device is taken: of `x.to(args.mode)` both."""
+    values = (value for node in module.nodes for value in _taken_as_device(node))
+    return {name for value in values for name in (leading_chain(value) or "").split(".")} - {""}
+
+
+def _taken_as_device(node: ast.AST) -> list[ast.expr]:
+    """The values that a call, an argument, a default or an assignment takes as a device."""
+    match node:
+        case ast.Call(ast.Attribute(_, name) as func, [first, *_]) if name == "to" or chain_of(func) == "torch.device":
+            return [first]
+        case ast.keyword(str(name), value) if name.endswith(_TAKERS):
+            return [value]
+        case ast.Assign(targets, value) if any(last_name(target).endswith(_TAKERS) for target in targets):
+            return [value]
+        case ast.arguments():
+            positional = zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False)
+            pairs = [*positional, *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+            return [value for arg, value in pairs if value is not None and arg.arg.endswith(_TAKERS)]
+    return []
 
 
 def _returned(site: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:

@@ -18,8 +18,10 @@ from torchmigrate.semantic.receiver import Kind, receiver_kind
 from torchmigrate.semantic.spelling import asks_accelerator, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.resolver import leading_chain
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
+_COMMENT = re.compile(rb"#[^\r\n]*")
 _CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
 
 
@@ -82,8 +84,8 @@ def _moved(site: RuleContext, named: dict[str, ast.expr], safety: Safety, messag
         edits += without_blocking(module, named["non_blocking"])
     if len(call.args) == 2:
         between = module.span(call.args[0])[1], module.span(call.args[1])[0]
-        if b"(" in module.source.utf8[slice(*between)]:
-            return None
+        if b"(" in _COMMENT.sub(b"", module.source.utf8[slice(*between)]):
+            return None  # the second argument stands in parentheses
         edits = _keyword_before(edits, between[1])
     return site.fix(edits, safety, message)
 
@@ -116,7 +118,7 @@ def _reference(site: RuleContext) -> Iterator[Finding]:
     """`x.cuda` without a call: a flag, unless it is handed on as a function."""
     up = site.parent
     value = getattr(site.ref, "value", site.ref)
-    root = ast.unparse(value).split(".")[0].lower()
+    root = (leading_chain(value) or "").partition(".")[0].lower()
     handed_on = isinstance(up, ast.Call) and site.ref in up.args
     if site.qualified or (handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root):
         yield site.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
