@@ -36,7 +36,7 @@ PROMISES = {
         "terminal",
     },
     "engine": {"fixtures", "invariants", "linear_time"},
-    "fixers": {"advice_already_followed", "default_tensor_type", "fixers", "left_alone"},
+    "fixers": {"advice_already_followed", "comments", "default_tensor_type", "fixers", "left_alone"},
     "fleet": {"fleet"},
     "formats": {"report_formats"},
     "helper": {"own_helper"},
