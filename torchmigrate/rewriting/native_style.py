@@ -1,8 +1,8 @@
-"""`--style native`: what this run wrote in the helper's words, said with torch.accelerator wherever that is the same.
+"""`--style native`: calls of the helper that this run wrote become torch.accelerator's where they mean the same.
 
 The one place that maps the helper's functions to torch's; rules add theirs by `native` in a `[[rewrite]]`. Measured on
-torch 2.13: all of torch.accelerator but `_TOTAL` raises on a machine without an accelerator, so the rest is native only
-where the code does not run there.
+torch 2.13: all functions of torch.accelerator but `_TOTAL` raise on a machine without an accelerator, so the others
+are native only in code that does not run there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A span of the new text that this run wrote, and what stood there."""
+    """A span of the new text that this run wrote, and the text that stood there before."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ def written(original: bytes, passes: Sequence[Sequence[Edit]]) -> Iterator[Writt
 
 
 def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTable) -> Iterator[Edit]:
-    """Edits to a migrated module, in each span that this run wrote."""
+    """Yield edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
     know_parents(module)
     found = list(_helpers(module, spans))
@@ -84,7 +84,8 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
 
 
 def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
-    """What this run wrote in the helper's words; not in f-strings, which hold no quotes before Python 3.12."""
+    """Yield the uses of the helper that this run wrote: node, function, span. Uses in f-strings stay, as f-strings
+    hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
     for node in module.nodes:
         own = helper_function(module, node)
@@ -95,7 +96,7 @@ def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[
 
 
 def _of_rules(module: SemanticModel, rules: DispatchTable) -> Mapping[str, str]:
-    """By the helper's name, what `[[rewrite]]` tables name as native, where the project's torch has it."""
+    """Return what `[[rewrite]]` tables name as native, by the helper's function, where the project's torch has it."""
     found = {}
     for rule in {rule.id: rule for handlers in rules.by_key.values() for rule, _ in handlers}.values():
         for rewrite in rule.rewrites:
@@ -105,7 +106,7 @@ def _of_rules(module: SemanticModel, rules: DispatchTable) -> Mapping[str, str]:
 
 
 def _is_total(native: str) -> bool:
-    """Whether it runs on a machine without an accelerator."""
+    """Whether native code runs on a machine without an accelerator."""
     return not native.startswith("torch.accelerator.") or native.endswith(_TOTAL)
 
 
@@ -126,7 +127,7 @@ def _called(
 
 
 def _asked_before(span: Written) -> bool:
-    """Whether the code that stood there asked for a device itself."""
+    """Whether the code that stood in the span asked for availability itself."""
     return _ASKED.search(_COMMENT.sub(b"", span.before)) is not None
 
 
@@ -156,7 +157,7 @@ def _forks(module: SemanticModel) -> bool:
 
 
 def _index(call: ast.Call) -> str:
-    """The arguments, of which none and index 0 have native forms."""
+    """Return the call's arguments as the tables here write them: none and index 0 have native forms."""
     match call:
         case ast.Call(_, [], []):
             return ""
@@ -166,7 +167,7 @@ def _index(call: ast.Call) -> str:
 
 
 def _is_moved(module: SemanticModel, node: ast.Call) -> bool:
-    """`x.to(device)`, which asks the driver at once anyway."""
+    """Whether a call is the device of `x.to(device)`, which asks the driver at once anyway."""
     up = module.parent(node)
     owner = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "device" else up
     moves = isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr == "to"
@@ -174,7 +175,7 @@ def _is_moved(module: SemanticModel, node: ast.Call) -> bool:
 
 
 def _enclosed(module: SemanticModel, node: ast.AST, text: str) -> str:
-    """In parentheses where the place would read it differently."""
+    """Return the text, in parentheses if the place would read it differently without them."""
     up = module.parent(node)
     is_open = isinstance(up, _OPEN) or (isinstance(up, ast.Call) and up.func is not node)
     return f"({text})" if re.search(r" (or|if) ", text) and not is_open else text

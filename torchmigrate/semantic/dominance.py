@@ -49,7 +49,8 @@ def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
-    """Whether what follows a statement runs only with an accelerator: `assert available`, `if not available: return`."""
+    """Whether what follows a statement runs only with an accelerator: `assert available`, `if not available:
+    exit()`."""
     match statement:
         case ast.Assert(test):
             return _implies(module, test, True)

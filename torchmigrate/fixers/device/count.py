@@ -45,7 +45,7 @@ def _used_so(site: RuleContext, name: str) -> bool:
 
 @query
 def _divisors(module: SemanticModel) -> set[str | None]:
-    """What the file divides by, and what it gives as `nprocs`."""
+    """Return the names that the file divides by, or gives as `nprocs`."""
     return {leading_chain(value) for node in module.nodes for value in _divided_by(node)}
 
 
@@ -64,7 +64,7 @@ def _divided_by(node: ast.AST) -> list[ast.expr]:
 
 @query
 def _ranges_that_start(module: SemanticModel) -> set[str | None]:
-    """The numbers that loops which start processes count to: `for rank in range(n): Popen(...)`."""
+    """Return the names of the numbers that loops which start processes count to: `for rank in range(n): Popen(...)`."""
     loops = (s for s in module.scopes.statements if isinstance(s, ast.For))
     return {chain_of(count) for loop in loops if (count := _counted(loop.iter)) and _starts_process(module, loop)}
 
@@ -130,7 +130,8 @@ def _target(site: RuleContext) -> str | None:
 
 @query
 def _of_variable(module: SemanticModel, name: str, owner: ast.AST | None) -> str | None:
-    """What the function (or the file, for a name of its top level) does with it, unless it asks whether it is 0."""
+    """Return what a count of 0 would do where the function (or the top level) reads the variable; None if the file
+    compares the variable."""
     if is_asked(module, name):
         return None
     found = (_meaning_at(module, statement, node) for statement, node in _loads(module).get((owner, name), []))
@@ -139,7 +140,7 @@ def _of_variable(module: SemanticModel, name: str, owner: ast.AST | None) -> str
 
 @query
 def _loads(module: SemanticModel) -> dict[tuple[ast.AST | None, str | None], list[tuple[ast.stmt, ast.expr]]]:
-    """Where each function (or the top level) reads each name."""
+    """Return the reads of each name in each function, and in the top level (None)."""
     found: dict[tuple[ast.AST | None, str | None], list[tuple[ast.stmt, ast.expr]]] = {}
     for statement in module.scopes.statements:
         owner = module.function(statement)
@@ -154,7 +155,7 @@ def _meaning(module: SemanticModel, node: ast.expr) -> str | None:
 
 
 def _meaning_at(module: SemanticModel, statement: ast.stmt, node: ast.expr) -> str | None:
-    """What 0 would do at this place."""
+    """Return what a count of 0 would do at this place, or None."""
     if isinstance(statement, ast.For) and _is_range_of(statement.iter, node):
         return _NOTHING if any(_starts_process(module, s) for s in statement.body) else None
     for up in ast.walk(statement):

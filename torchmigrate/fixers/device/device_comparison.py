@@ -1,6 +1,6 @@
 """Tests of a device type: `x.is_cuda`, `device == "cuda"`, `"cuda" in str(device)`, `device.type.startswith("cuda")`.
 
-Rewritten only together with something that they guard (guards.py): a bare `fused = device == "cuda"` may mean NVIDIA.
+They are rewritten only together with code that they guard: a bare `fused = device == "cuda"` may mean NVIDIA.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def device_comparison(site: RuleContext) -> Iterator[Finding]:
 
 
 def _asks_for_a_prefix(site: RuleContext) -> bool:
-    """`text.startswith("cuda")` of anything."""
+    """Whether the string is the argument of a `startswith`, of any object."""
     up = site.parent
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
 
 
 def _is_flag(site: RuleContext, owner: ast.expr) -> bool:
-    """`self.is_cuda = ...` is the project's own."""
+    """Whether `is_cuda` is an attribute of the project's own: `self.is_cuda = ...`."""
     name = chain_of(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else None
     if name is None:
         return False
@@ -54,7 +54,7 @@ def _is_flag(site: RuleContext, owner: ast.expr) -> bool:
 
 @query
 def _flagged(module: SemanticModel) -> set[str]:
-    """The objects whose `is_cuda` the file sets, as dotted names."""
+    """Return the objects whose `is_cuda` the file sets, as dotted names."""
     if "is_cuda" not in module.source.text:
         return set()
     flags = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "is_cuda")
@@ -95,7 +95,7 @@ def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool)
 
 
 def _is_type(subject: ast.expr) -> bool:
-    """`device.type` and a variable such as `device_type`: no index can stand in these."""
+    """Whether the subject is `device.type` or a variable such as `device_type`, which hold no index."""
     return last_name(subject).endswith("type")
 
 
@@ -104,7 +104,7 @@ def _is_plural(subject: ast.expr) -> bool:
 
 
 def _is_device(subject: ast.expr) -> bool:
-    """Whether a device, its type or its text is asked, and no message, name or backend (T20)."""
+    """Whether the subject is a device, its type or its text, and no message, name or backend."""
     match subject:
         case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
             return _is_device(inner)
@@ -114,7 +114,7 @@ def _is_device(subject: ast.expr) -> bool:
 
 
 def _asked(subject: ast.expr) -> tuple[str, str]:
-    """The subject's pattern; `str(x)`, `x.type` and `x.device.type` are asked through x itself."""
+    """Return the subject's pattern, and the object to ask: x for `str(x)`, `x.type` and `x.device.type`."""
     match subject:
         case ast.Call(ast.Name("str"), [_], []):
             return "str($x)", "$x"

@@ -1,4 +1,4 @@
-"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may gain a probe at import (T14)."""
+"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may ask for a device at import."""
 
 from __future__ import annotations
 
@@ -64,14 +64,15 @@ def _probes_at_import(module: SemanticModel) -> bool:
 
 
 def at_import_checked(site: RuleContext, node: ast.AST, template: str) -> Finding:
-    """Replace a value; unsafe where that would make importing the module ask for the device."""
+    """Replace a value. The fix is unsafe if importing the module would then ask for the device."""
     if runs_at_import(site, node) and not probes_already(site):
         return site.replace(node, template, Safety.UNSAFE, f"{site.rule.message}; {_AT_IMPORT}")
     return site.replace(node, template, Safety.SAFE)
 
 
 def option_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
-    """argparse evaluates where it is called; click options are decorators and take a function, which is lazy."""
+    """Yield the finding for an option's default. argparse evaluates the default at the call; click's options are
+    decorators and take a function, which is lazy."""
     decorated = isinstance(site.module.parent(call), FUNCTIONS)
     if decorated and device.index is None:
         yield site.replace(whole, "accel.device_type", Safety.SAFE)
@@ -92,13 +93,13 @@ def _speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
 def parameter_default(
     site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
 ) -> Iterator[Finding]:
-    """`def f(device="cuda")`: None, and the device asked for when the function runs."""
+    """Yield the finding for `def f(device="cuda")`: the default becomes None, and the function asks for the device."""
     function = site.module.parent(arguments)
     name = _parameter_of(arguments, outer)
     if not isinstance(function, FUNCTIONS) or name is None:
         yield site.note("a lambda's default names CUDA; it cannot be made lazy in place")
     elif outer is not whole:
-        return  # `"cuda" if torch.cuda.is_available() else "cpu"`: asks at import already; the idiom's rule speaks
+        return  # `"cuda" if torch.cuda.is_available() else "cpu"` asks at import already: device/device-idiom's
     elif not _is_device_name(name):
         yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; `{name}` may not be a device")
     else:
@@ -138,7 +139,7 @@ def _lazy(site: RuleContext, function: Function, whole: ast.AST, name: str, devi
 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
-    """`map_location=None` moves nothing, nor does `x.to(None)`: whether function or caller speaks of None."""
+    """Whether the function asks for None, or a call gives it: `map_location=None` and `x.to(None)` move nothing."""
     if any(_asks_for_none(node, name) for node in ast.walk(function)):
         return True
     given = (n for n in module.nodes if isinstance(n, ast.keyword) and n.arg == name)
@@ -162,7 +163,7 @@ def in_dataclass(site: RuleContext, node: ast.AST) -> bool:
 
 
 def dataclass_default(site: RuleContext, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
-    """`device: str = "cuda"` in a dataclass: a default factory is lazy."""
+    """Yield the finding for `device: str = "cuda"` in a dataclass: a default factory asks late."""
     field = _field_name(site)
     if not _is_device_name(chain_of(node.target) or ""):
         return
@@ -173,7 +174,7 @@ def dataclass_default(site: RuleContext, whole: ast.AST, device: Device, node: a
 
 
 def _read_off_class(site: RuleContext, node: ast.AnnAssign) -> bool:
-    """`Config.device`: a default factory leaves no class attribute."""
+    """Whether the file reads `Config.device`: a default factory leaves no class attribute."""
     owner = site.module.parent(node)
     return isinstance(owner, ast.ClassDef) and mentions(site.module, f"{owner.name}.{chain_of(node.target)}")
 

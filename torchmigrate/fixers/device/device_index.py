@@ -1,4 +1,4 @@
-"""An index of a device, and lists of them."""
+"""Indices of devices, and lists of indices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def device_index(site: RuleContext) -> Iterator[Finding]:
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether it stands in the body of an `if args.gpu is not None`."""
+    """Whether an index stands in the body of an `if` that asks whether it is not None: `if args.gpu is not None`."""
     below: ast.AST = node
     for up in module.ancestors(node):
         if isinstance(up, ast.If) and below in up.body:
@@ -63,7 +63,9 @@ def _is_given_by(test: ast.expr, node: ast.expr) -> bool:
 
 
 def index_safety(node: ast.expr) -> Safety | None:
-    """None: no index. A name such as `args.gpu` may hold None, which `.to(None)` ignores: unsafe."""
+    """Return how safe it is to take a node for an index; None if it is no index.
+
+    A name such as `args.gpu` is unsafe: it may hold None, which `.to(None)` ignores."""
     match node:
         case ast.Constant(bool()):
             return None
@@ -90,7 +92,8 @@ def device_ids(site: RuleContext) -> Iterator[Finding]:
 
 
 def _wrapped(site: RuleContext, node: ast.expr, name: str) -> list[Edit]:
-    """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
+    """Return edits that turn `[rank]` into `accel.device_ids(rank)`. A longer list, or one with comments, becomes the
+    argument as it is."""
     start, end = site.module.span(node)
     opening = spell(f"accel.{name}(", spelled(site.module))
     if isinstance(node, ast.List) and len(node.elts) == 1:
@@ -118,7 +121,8 @@ def device_id(site: RuleContext) -> Iterator[Finding]:
 
 
 def _stays(site: RuleContext, given: ast.expr, helper: str) -> bool:
-    """None, the helper's, or a file that asks torch.accelerator and so is portable by its own means."""
+    """Whether an argument stays: it is None or a call of the helper, or the file asks torch.accelerator and so is
+    portable by its own means."""
     none = isinstance(given, ast.Constant) and given.value is None
     ours = isinstance(given, ast.Call) and helper_function(site.module, given.func) == helper
     native = site.module.facts.settings.style == "native"

@@ -1,4 +1,5 @@
-"""`torch.cuda.is_available()` where it means "is there an accelerator" (T5); guards.py decides with what it guards."""
+"""`torch.cuda.is_available()` where it means "is there an accelerator". The guard policy decides together with the
+code that it guards."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def is_available(site: RuleContext) -> Iterator[Finding]:
 
 
 def _pins(site: RuleContext) -> bool:
-    """Whether it decides over pinning, right for CUDA alone: MPS cannot pin (pytorch #86060)."""
+    """Whether the test decides over pinning memory, which MPS cannot do (pytorch #86060)."""
     for up in site.module.ancestors(site.node):
         if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
             named = [up.arg or ""] if isinstance(up, ast.keyword) else words_in(site.module, up)
@@ -56,7 +57,7 @@ def _pins(site: RuleContext) -> bool:
 
 
 def _is_flag_of_library(site: RuleContext) -> bool:
-    """`easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`: not of this project, no container of Python's."""
+    """Whether the test is a flag of another library: `easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`."""
     up, module = site.parent, site.module
     call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
     name = chain_of(call.func) if isinstance(call, ast.Call) else None
@@ -72,7 +73,8 @@ def _is_library(module: SemanticModel, binding: Binding) -> bool:
 
 
 def _asks_capability(site: RuleContext) -> bool:
-    """A capability is NVIDIA's (T5): what hangs on one stays as it is, as (0, 0) elsewhere would be "too old"."""
+    """Whether the test belongs to one for a capability, which is NVIDIA's. Such code stays as it is: elsewhere the
+    capability (0, 0) would be "too old"."""
     beside = (up for up in site.module.ancestors(site.node) if isinstance(up, ast.BoolOp))
     if any(_asks_vendor(site.module, up) for up in beside):
         return True
@@ -106,7 +108,7 @@ def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:
 
 
 def _refuses(site: RuleContext) -> bool:
-    """Whether the program ends without CUDA. What is asked then is whether there is a device to run on at all."""
+    """Whether the program ends without CUDA. The test then means whether there is a device to run on at all."""
     node: ast.AST = site.node
     up = site.parent
     negated = isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)
