@@ -137,3 +137,9 @@ def test_the_same_words_decide_as_code(rules: DispatchTable) -> None:
     for code, expected in ((CAPABILITY, True), (f"{CAPABILITY}\nprint(torch.version.hip)", False)):
         names = [found[0] for found in told(f"import torch\n{code}", rules, False)[1]]
         assert ("hazard/capability" in names) is expected
+
+
+def test_a_parenthesis_in_a_comment_is_no_call(rules: DispatchTable) -> None:
+    code = "from torch.amp import GradScaler\nscaler = (GradScaler  # (CUDA)\n          ())\n"
+    expected = code.replace("())", "(accel.scaler_type()))").replace("scaler =", "import accel\nscaler =")
+    assert migrate(code.encode(), rules)[0].decode() == expected
