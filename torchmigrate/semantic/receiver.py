@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
-from torchmigrate.syntax.resolver import chain_of, is_same, last_name, leading_chain
-from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope
+from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
 
 Seen = set[object]  # names, attributes and functions that were followed already
 
@@ -42,18 +42,25 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
         kinds = _followed(module, [(node, scope)], set())
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return next(iter(kinds))
-    called = _called(module, node).lower() if _user_classes(module) else ""
+    called = " ".join(_last_words(node)[0]).lower() if _user_classes(module) else ""
     return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
 
 
-def _called(module: SemanticModel, node: ast.expr) -> str:
-    """Return the words that a receiver is called by: its name or attribute, the function that makes it, its index."""
+def _last_words(node: ast.AST) -> tuple[list[str], bool]:
+    """Return the attribute that a receiver's code takes last with the names and strings after it, and whether there is
+    such an attribute: `net` of `self.net`, `module` of `copy(ddp.module)`, `nets` and `b` of `self.nets["b"]`."""
     match node:
-        case ast.Call(func):
-            return _called(module, func)
-        case ast.Subscript(value, item):
-            return " ".join((_called(module, value), *sorted(words_in(module, item))))
-    return last_name(node)
+        case ast.Attribute(_, name):
+            return [name], True
+        case ast.Name(name) | ast.Constant(str(name)):
+            return [name], False
+    words: list[str] = []
+    takes_attribute = False
+    for child in children(node):
+        inner, starts_anew = _last_words(child)
+        words = inner if starts_anew else words + inner
+        takes_attribute = takes_attribute or starts_anew
+    return words, takes_attribute
 
 
 @query
