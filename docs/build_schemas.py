@@ -35,7 +35,9 @@ RULE = {
     "guards": "What its findings are to the code behind them: a test that is rewritten only with it, or a choice.",
     "fixer": "The Python function that finds and rewrites: `device/tensor_cuda`, `hazard/mps:sparse`.",
     "on": "What the fixer is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
+    "since": "Names of `on` that need no finding from a torch release on, each with that release.",
     "literals": "Of these a file must hold one, or the rule is not asked. Else they follow from what it looks for.",
+    "literals-from": "A table whose names are such words, too.",
     "rewrite": "An expression and what it becomes. The first that matches counts.",
     "case": "A test, and the first one the documentation's example.",
     "files": "Which files a rule about text reads: globs of the end of a path.",
@@ -139,7 +141,7 @@ def rule_schema() -> Json:
         found[key]["minItems"] = 1
     matches = [{"required": [key]} for key in ("rewrite", "fixer", "pattern")]
     return _schema("A rule of torchmigrate", "<pack>/<rule>.toml; the path is its name.", found,
-        required=["summary", "safety", "why"], dependencies={"on": ["fixer"], "fixer": ["on"]},
+        required=["summary", "safety", "why"], dependencies={"on": ["fixer"], "fixer": ["on"], "since": ["on"]},
         anyOf=matches, **{"if": {"required": ["pattern"]}, "then": _about_text(), "else": _about_python()})  # fmt: skip
 
 
@@ -153,7 +155,7 @@ def _about_text() -> Json:
     case = {"properties": {"case": {"items": {"required": ["file"]}}}}
     either = {"anyOf": [{"required": ["match"]}, {"required": ["files"]}]}
     without_files = {"properties": {"pattern": {"items": either}}}
-    of_python = dict.fromkeys(("fixer", "on", "rewrite", "blocks", "guards"), False)
+    of_python = dict.fromkeys(("fixer", "on", "since", "rewrite", "blocks", "guards"), False)
     return {
         "properties": {"safety": {"const": "display"}, **of_python},
         "allOf": [case, {"anyOf": [{"required": ["files"]}, {"required": ["where"]}]}],

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, write_tree
 
-from torchmigrate.apply import commits, writer
+from torchmigrate.apply import commits
+from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack, planner
@@ -419,7 +420,7 @@ def test_another_repository_inside(project: Path, cli: Cli) -> None:
 
 
 def test_ctrl_c_while_writing_leaves_head(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, real, done = head(project), writer.write, []
+    base, real, done = head(project), file_io.write, []
 
     def stop(path: Path, before: bytes | None, after: bytes) -> None:
         if done:
@@ -427,11 +428,11 @@ def test_ctrl_c_while_writing_leaves_head(project: Path, cli: Cli, monkeypatch: 
         done.append(path)
         real(path, before, after)
 
-    monkeypatch.setattr(writer, "write", stop)
+    monkeypatch.setattr(file_io, "write", stop)
     ran = cli("apply", "--commit")
     assert ran.status == 130 and "1 of 4 files were written" in ran.err
     assert head(project) == base and git(project, "diff", "--cached") == ""
-    monkeypatch.setattr(writer, "write", real)
+    monkeypatch.setattr(file_io, "write", real)
     assert cli("undo").status == 0
     assert (project / "train.py").read_text() == TRAIN and not (project / "accel.py").exists()
 
@@ -464,14 +465,14 @@ def test_ctrl_c_waits_while_the_branch_moves(project: Path, cli: Cli, monkeypatc
 def test_a_file_that_cannot_be_written_stops_the_commits(
     project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base, real = head(project), writer.write
+    base, real = head(project), file_io.write
 
     def fails(path: Path, before: bytes | None, after: bytes) -> None:
         if path.name == "train.py":
             raise OSError(28, "No space left on device")
         real(path, before, after)
 
-    monkeypatch.setattr(writer, "write", fails)
+    monkeypatch.setattr(file_io, "write", fails)
     ran = cli("apply", "--commit")
     assert ran.status == 2 and "nothing was committed: train.py was not written: no space left" in ran.err
     assert head(project) == base

@@ -39,6 +39,7 @@ torch = ">=2.1"
 runtime = "package"
 style = "native"
 helper = "mypkg.device"
+torch-libraries = ["monai"]
 backends = ["mps", "xpu"]
 
 [tool.torchmigrate.per-file-ignores]
@@ -62,6 +63,7 @@ device = "get_device"
         style="native",
         helper="mypkg.device",
         helper_map={"device": "get_device"},
+        torch_libraries=("monai",),
         backends=("mps", "xpu"),
     )
 
@@ -116,6 +118,11 @@ def test_another_file_on_request(tmp_path: Path) -> None:
         ("[tool.torchmigrate]\nunsafe-fixes = 'yes'\n", 2, "`unsafe-fixes` must be true or false"),
         ("[tool.torchmigrate]\n\nruntime = 'copy'\n", 3, "`runtime` must be 'vendor' or 'package', not 'copy'"),
         ("[tool.torchmigrate]\ntorch = 'new'\n", 2, "must be a version specifier"),
+        (
+            "[tool.torchmigrate]\ntorch-libraries = ['monai.nets']\n",
+            2,
+            "must be the name of a top-level module, as \"monai\", not 'monai.nets'",
+        ),
         ("[tool.torchmigrate]\nbackends = ['mpss']\n", 2, "names no backend: `mpss`\nhelp: did you mean `mps`?"),
         ("[tool.torchmigrate]\nhelper = 3\n", 2, "`helper` must be a string"),
         ("[tool.torchmigrate]\nhelper-map = 3\n", 2, "`helper-map` must be a table"),
@@ -397,3 +404,14 @@ def test_a_pack_is_ignored_in_some_files(here: Path, cli: Callable[..., Ran]) ->
     write(here, "[tool.torchmigrate]\n")
     out = cli("check", "--output-format", "concise").out
     assert [line.partition(":")[0] for line in out.splitlines()] == ["Dockerfile", "a.py", "b.py", "c.py"]
+
+
+def test_libraries_built_on_torch(here: Path, cli: Callable[..., Ran]) -> None:
+    """In a file that imports one, a device is torch's."""
+    write(here, 'import monai\nmodel = monai.net()\nmodel.to(device="cuda")\n', "a.py")
+    last = cli("check", ".", "--select", "device/device-string").last
+    assert "1 unsafe fix available" in last
+    write(here, "[tool.torchmigrate]\ntorch-libraries = ['monai']\n")
+    last = cli("check", ".", "--select", "device/device-string").last
+    assert "1 fix available" in last
+    assert "unsafe" not in last

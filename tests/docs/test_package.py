@@ -51,11 +51,12 @@ def description(wheel: zipfile.ZipFile) -> str:
 
 def test_the_wheel_has_the_rules_the_helper_and_the_types(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
-    rules = {f"torchmigrate/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "rules").rglob("*.toml")}
+    rules = {f"torchmigrate/data/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "rules").rglob("*.toml")}
     assert rules and rules <= names
     assert {"torchmigrate/runtime.py", "torchmigrate/py.typed", "torchmigrate/__main__.py"} <= names
-    assert "torchmigrate/report/portability/page.css" in names
-    assert {f"torchmigrate/schemas/{name}.json" for name in ("config", "pyproject", "rule", "catalog")} <= names
+    assert "torchmigrate/formats/portability/page.css" in names
+    assert {f"torchmigrate/data/{name}.toml" for name in ("backends", "libraries", "names")} <= names
+    assert {f"torchmigrate/data/schemas/{name}.json" for name in ("config", "pyproject", "rule", "catalog")} <= names
 
 
 def test_the_wheel_has_all_modules_and_nothing_else(wheel: zipfile.ZipFile) -> None:

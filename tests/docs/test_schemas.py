@@ -179,6 +179,8 @@ BAD_RULES: dict[str, dict[str, Any]] = {
     "a fixer without on": {**RULE, "fixer": "api/memory:manual_seed"},
     "on without a fixer": {**PYTHON, "on": ["torch.x"]},
     "on that nothing asks": {**RULE, "fixer": "api/memory:manual_seed", "on": ["numpy.x"]},
+    "since no release": {**RULE, "fixer": "api/memory:stream", "on": ["torch.x"], "since": {"torch.x": ">=2"}},
+    "since without on": {**PYTHON, "since": {"torch.x": "2.14"}},
     "a case without before": {**PYTHON, "case": [{"title": "t"}]},
     "a case's unknown key": {**PYTHON, "case": [{**CASE, "befor": "x"}]},
     "a case's todo": {**PYTHON, "case": [{**CASE, "todo": "yes"}]},

@@ -93,8 +93,9 @@ def test_modes_and_settings_are_apart(project: Path, computed: list[str]) -> Non
     planned(project, "survey")
     planned(project, ignore=("memory",))
     planned(project, torch=">=2.9")
-    assert computed == ["check", "survey", "check", "check"]
-    assert len(entries()) == 4
+    planned(project, torch_libraries=("monai",))
+    assert computed == ["check", "survey", "check", "check", "check"]
+    assert len(entries()) == 5
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,18 @@ BAD = {
     "a fixer without on": (HEAD + 'fixer = "api/memory:manual_seed"\n', 1, "belong together", "lists what"),
     "on without a fixer": (HEAD + 'on = ["torch.x"]\n' + REWRITE, 4, "belong together", "lists what"),
     "on that nothing asks": (HEAD + 'fixer = "api/memory:stream"\non = ["numpy.x"]\n', 5, "'numpy.x'", "a node kind"),
+    "since of a name that is not asked for": (
+        HEAD + 'fixer = "api/memory:stream"\non = ["torch.x"]\n[since]\n"torch.y" = "2.14"\n',
+        6,
+        "`since` has 'torch.y'",
+        "names that `on` has",
+    ),
+    "since a release that is none": (
+        HEAD + 'fixer = "api/memory:stream"\non = ["torch.x"]\nsince = {"torch.x" = ">=2"}\n',
+        6,
+        "`since` of 'torch.x' must be a release",
+        "since = { ... }",
+    ),
     "rewrite without match": (HEAD + '[[rewrite]]\nwith = "x"\n', 4, "`match` is missing", "match ="),
     "match that is no expression": (
         HEAD + '[[rewrite]]\nmatch = "torch.f("\nwith = "x"\n',
@@ -86,7 +98,7 @@ BAD = {
     "a string for a flag": (HEAD + 'blocks = "no"\n' + REWRITE, 4, "`blocks` must be true or false", "blocks = true"),
     "one table for many": (
         HEAD + REWRITE.replace("[[rewrite]]", "[rewrite]"),
-        1,
+        4,
         "must be a list of tables",
         "[[rewrite]]",
     ),

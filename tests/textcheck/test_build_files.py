@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +25,7 @@ from torchmigrate.rules.reader import PackError
 from torchmigrate.source.text_file import TextFile, decode
 from torchmigrate.textcheck.matcher import _also_on_lines
 from torchmigrate.textcheck.rules import LIMIT
-from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES, of_library
+from torchmigrate.torch_api.libraries import CUDA_ONLY, PACKAGES, VARIABLES, of_library
 
 Cli = Callable[..., Ran]
 PYTHON = "import torch\nx = 1\n"
@@ -195,8 +196,8 @@ def test_what_differs_is_not(rules: DispatchTable) -> None:
     both = inspect(rules, "requirements.txt", "apex\nflash-attn\nflash_attn\n")
     assert [f.line for f in both] == [1, 2]
     assert both[1].message.endswith("(also on line 3)")
-    assert LIBRARIES["apex"] in both[0].message
-    assert LIBRARIES["flash_attn"] in both[1].message
+    assert CUDA_ONLY["apex"] in both[0].message
+    assert CUDA_ONLY["flash_attn"] in both[1].message
 
 
 @pytest.mark.parametrize(
@@ -219,14 +220,23 @@ def test_the_counterpart_of_a_variable_is_told_as_in_python(variable: str, rules
     assert VARIABLES[variable] in only.message
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", [library for library, package in PACKAGES.items() if package])
 def test_each_library_is_known_as_a_requirement(library: str, rules: DispatchTable) -> None:
-    for name in (library, library.replace("_", "-"), library.upper().replace("_", ".")):
+    package = PACKAGES[library] if PACKAGES[library] != library.lower() else library
+    for name in (package, package.replace("_", "-"), package.upper().replace("_", ".")):
         if any(c.encode() in name.encode() for c in RULES.rules["build/requirement"].literals):
             (only,) = inspect(rules, "requirements.txt", f"{name}>=1\n")
-            assert LIBRARIES[library] in only.message
-        assert of_library(name) == LIBRARIES[library]
-    assert any(c in library for c in RULES.rules["build/requirement"].literals)
+            assert CUDA_ONLY[library] in only.message
+        assert of_library(name) == CUDA_ONLY[library]
+    assert any(c in package for c in RULES.rules["build/requirement"].literals)
+    assert of_library(library) == CUDA_ONLY[library]
+
+
+def test_each_library_of_the_rule_is_known() -> None:
+    """One that the table has not would be found and never be reported."""
+    groups = [re.search(r"\(\?P<library>([^)]*)\)", p.match or "") for p in RULES.rules["build/requirement"].patterns]
+    names = [name.replace("[-_.]", "_") for group in groups if group for name in group[1].split("|")]
+    assert sorted(names) == sorted(package for package in PACKAGES.values() if package)
 
 
 RULES = packs.load()

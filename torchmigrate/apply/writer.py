@@ -14,7 +14,7 @@ from pathlib import Path
 from torchmigrate.apply import journal as journal_
 from torchmigrate.apply.journal import Entry, Journal, digest
 from torchmigrate.base import file_io, lock
-from torchmigrate.base.file_io import NotWritten, sweep, write
+from torchmigrate.base.file_io import NotWritten
 from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics.finding import Changed, Failed
 from torchmigrate.vcs import git_tree
@@ -27,7 +27,7 @@ def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
     """
     lost: list[Path] = []
     for directory in {change.path.parent for change in changes}:
-        sweep(directory)
+        file_io.sweep(directory)
     for change in sorted(changes, key=lambda c: (not c.new, c.path)):
         error = _write_file(change, lost)
         if error and change.new:
@@ -41,7 +41,7 @@ def _write_file(change: Changed, lost: Sequence[Path]) -> str | None:
     if helper and not change.new:
         return f"not written: the helper that it would import, {helper.name}, could not be"
     try:
-        write(change.path, None if change.new else change.before, change.after)
+        file_io.write(change.path, None if change.new else change.before, change.after)
     except NotWritten as error:
         return f"not written: {error}"
     except OSError as error:

@@ -51,14 +51,16 @@ def backends(incomplete: str) -> Offer:
 
 def catalog_backends(incomplete: str) -> Offer:
     """Complete `catalog --backend`."""
-    from torchmigrate.surveys.catalog_rows import BACKENDS
+    from torchmigrate.torch_api.backends import COLUMNS
 
-    return _of_list(BACKENDS, incomplete)
+    return _of_list(COLUMNS, incomplete)
 
 
 def verified(incomplete: str) -> Offer:
     """Complete `verify --backends`."""
-    return _of_list(("cuda", "mps", "xpu", "npu", "mtia", "cpu"), incomplete)
+    from torchmigrate.torch_api.backends import having
+
+    return _of_list(having("verify"), incomplete)
 
 
 def _of_list(known: Iterable[str], incomplete: str) -> Offer:

@@ -55,6 +55,7 @@ def _is_dotted(name: str) -> bool:
 _PATH = r"(?!\.\./)(?!.*/\.\./)(?=.*[^./\s])[^\\]+"
 _GLOB = Kind(_glob, {"type": "string", "pattern": f"^!?{_PATH}$"})
 _EXCLUSION = Kind(_exclusion, {"type": "string", "pattern": f"^(?!!){_PATH}$"})
+_LIBRARY = matching(r"[^\W\d]\w*", 'be the name of a top-level module, as "monai"')
 _MODULE = Kind(_module_name, {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"})
 
 KEYS: Mapping[str, Key] = {
@@ -111,6 +112,13 @@ KEYS: Mapping[str, Key] = {
         "What the project's helper calls the helper's functions, where the names differ.",
         "the same names",
         ({"device": "get_device"},),
+    ),
+    "torch-libraries": Key(
+        strings(_LIBRARY),
+        "More libraries that are built on torch, by the names that are imported: in a file that imports one, a device "
+        "is torch's.",
+        "none",
+        (["monai"],),
     ),
     "backends": Key(
         strings(member(BACKENDS, "backend")), "Whose problems to report.", "all", (["mps", "xpu"],)

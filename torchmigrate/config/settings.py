@@ -37,6 +37,7 @@ class Settings:
     style: str = "helper"
     helper: str | None = None
     helper_map: Mapping[str, str] = field(default_factory=dict)
+    torch_libraries: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     no_cache: bool = False
 

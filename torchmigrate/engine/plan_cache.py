@@ -121,9 +121,9 @@ def describing(read: Iterable[str], root: Path) -> list[str]:
 
 
 def sources() -> Iterator[str]:
-    """Yield the paths of torchmigrate's own source files."""
+    """Yield the paths of torchmigrate's own source files, and of the data that they load."""
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.dirname(__file__)))):
-        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
 
 
 def _own_code() -> Iterator[str]:

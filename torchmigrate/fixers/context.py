@@ -1,3 +1,5 @@
+"""The rule context: a place in a file, the rule that looks at it, and ways to make findings there."""
+
 from __future__ import annotations
 
 import ast
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """One place and the rule that looks at it. `node` is the call if `ref` is called, else `ref` itself."""
+    """One place and the rule that looks at it. `node` is the call if `ref` is called, else it is `ref`."""
 
     module: SemanticModel
     rule: Rule
@@ -43,7 +45,7 @@ class RuleContext:
         rule = self.rule
         start, end = self.module.span(node or self.node)
         safety = fix.safety if fix else Safety.DISPLAY
-        # what normally is rewritten and could not be keeps the guard above it, as NVIDIA-only code does
+        # code that a rule normally rewrites, and could not here, keeps the guard above it, as NVIDIA-only code does
         blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
         text = message or rule.message
         see = rule.see[0] if rule.see else ""
@@ -51,16 +53,16 @@ class RuleContext:
         return Finding(rule.id, safety, start, end, text, fix=fix, see=see, **changes)  # type: ignore[arg-type]
 
     def note(self, message: str = "", **changes: object) -> Finding:
-        """A finding without a fix."""
+        """Return a finding without a fix."""
         return self.finding(message, None, **changes)  # type: ignore[arg-type]
 
     def left(self, reason: str) -> Finding:
-        """What is right as it is: told with -v and in JSON, no finding otherwise."""
+        """Return a finding for code that is right as it is: shown with -v and in JSON only."""
         found = self.note(blocks=False)
         return replace(found, status=Status.LEFT, message=f"{found.message} (left alone: {reason})")
 
     def fix(self, edits: list[Edit], safety: Safety | None = None, message: str = "", text: str = "") -> Finding:
-        """A finding with edits; what they need is read off their own text and `text`."""
+        """Return a finding with edits. The imports that they need are read off their text and `text`."""
         own = self.module.facts.own
         if own and (why := vendoring.refusal(self.module, own, edits)):
             return self.note(f"{message or self.rule.message}; {why}")
@@ -83,7 +85,7 @@ class RuleContext:
         message: str = "",
         where: Mapping[str, str] | None = None,
     ) -> Finding | None:
-        """Rewrite `node` if it matches. A finding without a fix where it matches but cannot be edited safely."""
+        """Rewrite `node` if it matches. Return a finding without a fix if it matches but cannot be edited safely."""
         from torchmigrate.syntax import pattern as p
         from torchmigrate.syntax.expression import instantiate
 
@@ -95,7 +97,7 @@ class RuleContext:
         compiled = p.compile_pattern(match)
         resolve = lambda chain: self.module.resolver.dotted(chain, self.scope)  # noqa: E731
         nodes = island.expressions() if joined else iter((island.root,))
-        # a variable that holds what is looked for, and may be bound right here, is not what is looked for
+        # a variable that holds the API, and may be bound right here, is not the API
         nodes = (n for n in nodes if isinstance(target, ast.Name) or type(n).__name__ != "Name")
         matches = [m for n in nodes if (m := island.match(compiled, n, resolve)) and p.admits(m, where or {})]
         if not matches:

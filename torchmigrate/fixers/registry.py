@@ -25,7 +25,8 @@ _PATH = re.compile(r"([a-z]\w*/([a-z]\w*))(?::([a-z]\w*))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Fixer:
-    """A generator of findings. Its module is imported at the first call: a run without work for it does not pay."""
+    """A generator of findings. Its module is imported at the first call, so that a run without work for it does not
+    pay."""
 
     module: str
     function: str
@@ -39,7 +40,7 @@ class Fixer:
 
 
 def find(rule: Rule) -> Fixer:
-    """The generator that the rule's `fixer` names. Raises PackError if there is no such file or function."""
+    """Return the generator that the rule's `fixer` names. Raises PackError if there is no such file or function."""
     named = _PATH.fullmatch(rule.fixer or "")
     path, last, function = named.groups() if named else ("", "", "")
     file = _HERE / f"{path}.py"
@@ -51,15 +52,15 @@ def find(rule: Rule) -> Fixer:
 
 
 def modules() -> list[str]:
-    """The modules that hold fixers, as rules name them: `device/tensor_cuda`."""
+    """Return the modules that hold fixers, as rules name them: `device/tensor_cuda`."""
     return sorted(f.relative_to(_HERE).with_suffix("").as_posix() for f in _HERE.glob("*/[a-z]*.py"))
 
 
 def rewrite_by_patterns(site: RuleContext) -> Iterator[Finding]:
-    """What a rule without a fixer in Python does: the first `[[rewrite]]` that matches."""
+    """Yield the finding of a rule without a fixer in Python: that of the first `[[rewrite]]` that matches."""
     for rewrite in site.rule.rewrites:
         if site.qualified not in (None, pattern_key(rewrite.match)):
-            continue  # another of the rule's functions, which an f-string may hold as well
+            continue  # this table is about another function of the rule, which the same f-string may hold
         template = rewrite.template
         node = None if rewrite.match.endswith(")") else site.ref
         if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):

@@ -24,6 +24,7 @@ from torchmigrate.surveys.catalog_rows import (
     WORKS,
     Row,
 )
+from torchmigrate.torch_api.backends import TITLES
 
 _WIDEST = 44  # columns for names; a longer name moves the rest of its line to the right
 
@@ -131,10 +132,7 @@ def every(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in BACKENDS if not names or name in names)
 
 
-NAMES = {
-    "cuda": "CUDA", "rocm": "ROCm", "mps": "MPS", "xpu": "XPU", "npu": "NPU", "hpu": "HPU", "mtia": "MTIA",
-    "cpu": "the CPU", "mlx": "MLX",
-}  # fmt: skip
+NAMES = {name: TITLES[name] for name in BACKENDS}
 
 
 def paragraph(row: Row, name: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Import edits at the end of a file's rewrite: the helper's import goes in, imports that lost their last use go out."""
+"""Import edits at the end of a file's rewrite: the helper's import is added, imports without a use left are dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "
 
 
 def removals(before: SemanticModel, after: SemanticModel) -> list[Edit]:
-    """Edits to `after` that drop imports from torch.cuda and its like which `before` used and `after` does not."""
+    """Return edits to `after` that drop the imports from torch.cuda and the like that only `before` used."""
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
     imports = (s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
@@ -41,7 +41,8 @@ def _name(alias: ast.alias) -> str:
 
 
 def _in_strings(tree: ast.AST, names: set[str]) -> set[str]:
-    """Those in short strings, which may be annotations or stand in `__all__`: no prose, and no `--amp-level`."""
+    """Return the names that stand in short strings, which may be annotations or items of `__all__`. Prose and options
+    such as `--amp-level` do not count."""
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     found = ((text, names.intersection(re.findall(r"\w+", text))) for text in texts if len(text) < 80)
     return {word for text, words in found if words and _may_be_code(text) for word in words}
@@ -55,7 +56,7 @@ def _may_be_code(text: str) -> bool:
 
 
 def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
-    """The names of an import that come from torch.cuda, where the import could go without leaving a hole."""
+    """Return the names that an import takes from torch.cuda and the like, if its block has other statements."""
     up = module.parent(statement)
     place = isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
     return [alias for alias in statement.names if place and _is_ours(statement, alias)]
@@ -88,7 +89,8 @@ def _drop(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: l
 
 
 def _drop_each(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
-    """One name of a parenthesised list: with its comma and, if it stands alone there, its line."""
+    """Yield edits that drop names of a parenthesised list, each with its comma and, if it stands alone there, its
+    line."""
     text = module.source.utf8
     for alias in dead:
         start, end = module.span(alias)
@@ -145,8 +147,9 @@ def insertion(module: SemanticModel, statements: list[str], first_use: int, befo
 
 
 def _beside(module: SemanticModel, place: ast.stmt, first_use: int) -> int | None:
-    """Where the statement after `place` begins, if it stands on the same line and no line around it will do: it goes on
-    over the next, or it is the first use and what is before it has to be first in the file."""
+    """Return where the statement after `place` begins, if both share a line and the import must stand between them;
+    else None. It must if the line's statements go on over the next line, or if the statement is the first use and
+    `place` has to be first in the file."""
     last = place.end_lineno or place.lineno
     after = next((s for s in module.tree.body if s.lineno == last and s.col_offset > place.col_offset), None)
     if after is None or isinstance(after, (*FUNCTIONS, ast.ClassDef)):
@@ -170,9 +173,9 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
 
 
 def first_import_time_use(module: SemanticModel, name: str) -> int:
-    """Offset of the first use of `name` that importing the module evaluates, else the end of the file.
+    """Return the offset of the first use of `name` that importing the module evaluates, else the end of the file.
 
-    Whoever uses a function that uses the name, uses it.
+    The use of a function that uses the name counts.
     """
     names, before = {name}, 0
     while len(names) > before:
@@ -185,7 +188,8 @@ def first_import_time_use(module: SemanticModel, name: str) -> int:
 
 
 def _uses(module: SemanticModel, statement: ast.stmt, names: set[str]) -> Iterator[ast.Name]:
-    """Where a top-level statement has one of the names; its text is looked at first, which costs next to nothing."""
+    """Yield the places where a top-level statement has one of the names. A search of its text, which costs next to
+    nothing, rules most statements out."""
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
     text = module.source.utf8[module.source.line_starts[first - 1] : module.span(statement)[1]]
     if any(name.encode() in text for name in names):
@@ -193,7 +197,7 @@ def _uses(module: SemanticModel, statement: ast.stmt, names: set[str]) -> Iterat
 
 
 def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
-    """Whether it lies in a function's body rather than in its decorators, defaults and annotations."""
+    """Whether a name lies in the body of the function that the statement is, not in its decorators or defaults."""
     inside = statement.body[0] if isinstance(statement, FUNCTIONS) else None
     return inside is not None and (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
 
@@ -201,8 +205,8 @@ def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
 def with_import(
     module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False
 ) -> Edit | None:
-    """The edit that binds the helper (and torch) in a rewritten text; None where all is bound already, or `statement`
-    is empty."""
+    """Return the edit that binds the helper (and torch) in a rewritten text; None if all is bound already or
+    `statement` is empty."""
     module = SemanticModel(path, module_text, facts)
     statements = ["import torch"] if torch else []
     if statement and not imports_helper(module):

@@ -1,7 +1,8 @@
-"""Where the helper goes for each file, and how the file imports it there."""
+"""Placement: the folder that the helper goes to for a file, and the file's import of it."""
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torchmigrate.project.import_graph import ASIDE, Import, ImportIndex, Use, i
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import import_statement
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.resolver import chain_of
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
@@ -25,7 +27,8 @@ class Placement:
 
 
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
-    """Beside scripts; in the package for packages; at the root that the project's own imports prove."""
+    """Return the place of a vendored helper: beside scripts, in the package for packages, or at the root that the
+    project's own imports prove."""
     directory = os.path.dirname(path)
     uses = index.importers.get(path, [])
     own = index.imports.get(path, [])
@@ -53,7 +56,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
 
 
 def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str, helper: str) -> Placement:
-    """For a file that nobody here imports: a module of its package for others, a script in it, or both."""
+    """Return the place for a file of a package that no file here imports: a module for other projects, a script, or
+    both."""
     top = directory
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
@@ -67,7 +71,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
 
 
 def _installed_above(index: ImportIndex, directory: str) -> str | None:
-    """The package to install that holds a folder without an __init__."""
+    """Return the installable package that holds a folder without an __init__, or None."""
     while directory.startswith(f"{index.root}/"):
         above, name = os.path.split(directory)
         if index.is_package(directory) and is_installable(above):
@@ -77,17 +81,28 @@ def _installed_above(index: ImportIndex, directory: str) -> str | None:
 
 
 def _has_siblings(index: ImportIndex, own: list[Import], directory: str) -> bool:
-    """Whether it imports what lies beside it by the name alone, as scripts do."""
+    """Whether a file imports its neighbours by their names alone, as scripts do."""
     names = {i.module.partition(".")[0] for i in own if not i.level and i.module} - sys.stdlib_module_names
     return any(index.under(directory, (name,)) for name in names)
 
 
 def _runs_itself(index: ImportIndex, path: str) -> bool:
+    """Whether a file is a script: it asks for `__main__`, or reads a command line."""
     try:
         raw = index.read(path)
-    except OSError:
+        has_sign = any(sign in raw for sign in (b"__main__", b"argparse", b"argv"))
+        return has_sign and any(map(_is_of_script, ast.walk(ast.parse(raw))))
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return False
-    return any(sign in raw for sign in (b"__main__", b"argparse", b"sys.argv"))
+
+
+def _is_of_script(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant("__main__"):
+            return True
+        case ast.alias(name) | ast.Name(name) | ast.ImportFrom(str(name)) if "argparse" in name:
+            return True
+    return isinstance(node, ast.Attribute) and chain_of(node) == "sys.argv"
 
 
 def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: list[Use]) -> bool:
@@ -101,7 +116,7 @@ def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: li
 
 
 def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str) -> Placement:
-    """The package's top, as far as absolute imports or the file's own dots prove that it is one."""
+    """Return the place at the top of the package, as far as absolute imports or the file's own dots prove the top."""
     above = [directory]
     while index.is_package(os.path.dirname(above[-1])) and above[-1] != index.root:
         above.append(os.path.dirname(above[-1]))
@@ -114,7 +129,7 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
 
 
 def _is_one_of_many(index: ImportIndex, top: str) -> bool:
-    """Whether packages lie beside it that are run from their folder, too: they share the helper there."""
+    """Whether other packages beside a package are run from the same folder; they share the helper there."""
     root = os.path.dirname(top)
     return not is_installable(root) and any(os.path.dirname(t) == root for t in index.tops - {top})
 
@@ -126,7 +141,8 @@ def _absolute(index: ImportIndex, root: str, package: str, helper: str) -> Place
 
 
 def _package_used(index: ImportIndex, path: str, own: list[Import], directory: str) -> tuple[str, str] | None:
-    """A package of the project that a script imports from elsewhere than its own folder, or that is installed."""
+    """Return (root, name) of a package of the project that a script imports and that lies above the script or is
+    installable; else None."""
     for item in own:
         parts = tuple(p for p in item.module.split(".") if p)
         located = None if item.level else index.locate(path, 0, parts)
@@ -143,7 +159,7 @@ _PACKAGE = "from torchmigrate import runtime as accel"
 
 
 def placement(facts: ProjectContext, path: Path) -> Placement:
-    """Where the helper lies for a file, and the statement that imports it there; "" where nothing is vendored."""
+    """Return the helper's place for a file. The path is "" if nothing is vendored."""
     if facts.settings.runtime == "package":
         return Placement("", _PACKAGE)
     if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
@@ -152,7 +168,7 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
 
 
 def placed(facts: ProjectContext, path: Path, text: Source) -> Placement:
-    """The same, or how the file with this text imports the project's own helper."""
+    """Return the helper's place for a file with this text, or its import of the project's own helper."""
     if facts.own:
         return Placement("", import_statement(SemanticModel(path, text, facts), facts.own))
     return placement(facts, path)

@@ -1,4 +1,4 @@
-"""Vendoring: which file imports the helper from where, and the helper files that must be written for it."""
+"""Vendoring: binds the helper in rewritten files, and collects the helper files that must be written."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from torchmigrate.project.helper_file import ProjectHelper, is_ours, is_untouche
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.resolver import chain_of
 
 if TYPE_CHECKING:
     from torchmigrate.semantic.model import SemanticModel
@@ -40,7 +41,7 @@ _NAMED = 3  # functions that an edited helper lacks
 
 
 class Vendored:
-    """Collects where the helper is needed while results are bound to it."""
+    """Binds results to the helper, and collects the places where it is needed."""
 
     def __init__(self, facts: ProjectContext) -> None:
         self.facts = facts
@@ -48,7 +49,7 @@ class Vendored:
         self.hosted: list[Path] = []  # notebooks that also run where only they are
 
     def keep(self, result: FileResult) -> FileResult:
-        """A file that binds what it uses: a rewritten notebook does."""
+        """Return a result that needs no import any more, as a rewritten notebook; note where its helper must lie."""
         if self.facts.own is None and _is_bound_notebook(result, self.facts.helper):
             self._need(placement(self.facts, result.path).path, result.path)
             self.hosted += [result.path] if self.needed and _HOSTED.search(result.after) else []
@@ -70,7 +71,7 @@ class Vendored:
         return Changed(result.path, result.before, after, result.applied, tuple(findings))
 
     def notes(self) -> Iterator[str]:
-        """What a user has to do beside this."""
+        """Yield what the user has to do beside this."""
         if self.hosted:
             first, more = min(self.hosted).name, len(self.hosted) - 1
             who = f"{first} and {counted(more, 'more notebook')} run" if more else f"{first} runs"
@@ -82,8 +83,9 @@ class Vendored:
             self.needed.setdefault(helper, set()).add(path)
 
     def completed(self, results: Iterable[FileResult]) -> list[FileResult]:
-        """With the helper files to write: new ones, ours that are outdated. What is not ours is never overwritten, nor
-        what was edited since; where the helper cannot be had, no file is rewritten to import it."""
+        """Return the results with the helper files to write: new ones, and outdated ones of ours. A file that is not
+        ours, or that was edited since, is never overwritten. If a helper cannot be had, no file is rewritten to import
+        it."""
         content = runtime_source()
         helpers = [r for path in sorted(self.needed) if (r := _write(Path(path), content, self.facts.texts.get(path)))]
         lost = {path: r.path.name for r in helpers if isinstance(r, Failed) for path in self.needed[str(r.path)]}
@@ -118,7 +120,7 @@ def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:
 
 
 def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) -> str:
-    """Why edits cannot call the helper, or ""."""
+    """Return the reason why edits cannot call the project's helper, or ""."""
     used = dict(_used(module, (e.text for e in edits)))
     if not used:
         return ""
@@ -131,9 +133,9 @@ def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) ->
     try:
         tree = ast.parse(compose(module.source.utf8, edits))
     except (SyntaxError, ValueError):
-        return ""  # told by whoever applies them
+        return ""  # the code that applies the edits reports this
     for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-        theirs = used.get(ast.unparse(call.func), "") if isinstance(call.func, (ast.Name, ast.Attribute)) else ""
+        theirs = used.get(chain_of(call.func) or "", "")
         parameters = own.offers.get(theirs)
         if parameters is not None and not _takes(parameters, call):
             return f"`{own.name}.{theirs}` does not take the arguments of `{ast.unparse(call)}`"
@@ -141,7 +143,7 @@ def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) ->
 
 
 def _used(module: SemanticModel, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each function that texts call, as it is spelled, with the helper's name for it."""
+    """Yield each function of the helper that texts call: its spelling in the file, and the helper's name for it."""
     text, alias = " ".join(texts), spelled(module)["accel"]
     yield from ((f"{alias}.{name}", name) for name in re.findall(rf"(?<![\w.]){re.escape(alias)}\.(\w+)", text))
     imported = {n: i for n, i in imported_by(module, module.facts.own) if i} if module.facts.own else {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _SETTER = SETTER.decode()
-_DEVICE = re.compile(
+_DEVICE = re.compile(  # a prefilter: a file without a match is not parsed
     rb"\bset_default_device\(|^[ \t]*with (?:[^\n]*, )?(?:self\.|th\.|torch\.|accel\.)?device[(:,]", re.M
 )
 
@@ -55,9 +55,30 @@ def _read(path: str, index: ImportIndex) -> bytes:
     return b"" if raw.startswith(MARKER) else raw
 
 
+@lru_cache(maxsize=4)
 def sets_device(raw: bytes) -> bool:
-    """Return whether the code sets a default device, which `torch.tensor` follows and `torch.Tensor` does not."""
-    return _DEVICE.search(raw) is not None
+    """Return whether a file sets a default device, which `torch.tensor` follows and `torch.Tensor` does not."""
+    if _DEVICE.search(raw) is None:
+        return False
+    try:
+        nodes = ast.walk(ast.parse(raw))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return any(_sets_device(node) for node in nodes)
+
+
+_DEVICES = {"device", *(f"{owner}.device" for owner in ("self", "th", "torch", *NAMES))}
+
+
+def _sets_device(node: ast.AST) -> bool:
+    """Return whether a node is a call of `set_default_device`, or a `with` that enters a device."""
+    match node:
+        case ast.Call(ast.Name(name) | ast.Attribute(_, name)):
+            return name == "set_default_device"
+        case ast.With(items):
+            entered = (i.context_expr for i in items)
+            return any(chain_of(e.func if isinstance(e, ast.Call) else e) in _DEVICES for e in entered)
+    return False
 
 
 def together(files: set[str], index: ImportIndex) -> set[str]:

@@ -1,4 +1,4 @@
-"""A guard and all that it guards change together, or neither does.
+"""Guard policy: a guard and all that it guards change together, or neither does.
 
 A region whose guarded code holds something only NVIDIA has keeps its guard; a ladder that names mps, xpu or npu beside
 cuda is portable already.
@@ -17,14 +17,16 @@ from torchmigrate.semantic import library_use
 from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Around, Inside, Span
+from torchmigrate.syntax.resolver import last_name
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
 
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
-    """Mark as LEFT the fixes of every region that must stay as it is, and device-type tests that guard nothing."""
+    """Mark as LEFT the fixes in every region that must stay as it is, and tests that guard nothing that changes."""
     regions = list(regions_of(module, findings))
     if regions:
         findings = _idle_left(_bound_left(module, findings, regions), regions)
@@ -37,7 +39,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 
     @cache
     def bound(region: GuardRegion) -> int | None:
-        """Where it holds what stays bound to CUDA."""
+        """Return the offset of code in the region that stays bound to CUDA, or None."""
         found = [start for span in (region.guard, *region.covered) for start, _ in keeps.find(*span)]
         at = min(found, default=uses.find(region))
         return bound(region.flag) if at is None and region.flag else at
@@ -54,7 +56,8 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 
 
 def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
-    """What must stay, and why; what a flag covers once, whatever the number of its assignments."""
+    """Yield the spans that must stay, with the reasons. The code that a flag covers comes once, however often the flag
+    is assigned."""
     flags: set[GuardRegion] = set()
     for region in (r for r in regions if r.reason):
         spans = [region.statement or region.guard] if region.refusal else [region.guard, *region.covered]
@@ -80,7 +83,7 @@ def _idle_left(findings: list[Finding], regions: list[GuardRegion]) -> list[Find
 
 
 def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[tuple[Span, bool]]:
-    """The tests that guard something that is rewritten, beside themselves, or refuse."""
+    """Yield the tests that guard another place that is rewritten, and the tests that refuse to run."""
     fixes = Inside(_span(f) for f in findings if f.fix and not f.follows)
 
     @cache
@@ -92,7 +95,7 @@ def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[t
 
 
 def _only_follows(finding: Finding, branches: set[Span]) -> bool:
-    """A test that is worth an edit only for what it guards: not `if torch.cuda.is_available(): print("use it")`."""
+    """Return whether a test is worth an edit only for what it guards: not before `print("use it")`."""
     return finding.follows or (finding.guards == "test" and _span(finding) in branches)
 
 
@@ -105,21 +108,21 @@ def _left(finding: Finding, reason: str) -> Finding:
 
 
 def _keeps(finding: Finding) -> bool:
-    """Whether the code of a finding stays bound to CUDA: then so must the test that guards it."""
+    """Whether the code of a finding stays bound to CUDA; the test that guards it must stay then, too."""
     if finding.follows:
         return False
     return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
 
 
-_NVIDIA = re.compile(r"\bis_nvidia\(\)|\btorch\.version\.cuda\b|\bget_device_capability\(")
-_DENIES = re.compile(r"\bnot\b(?! None)|\bis None\b|==|!=")
-_MPS = re.compile(r"\b(is_)?mps\b")
+_MAY_ASK_NVIDIA = re.compile(rb"is_nvidia|version|get_device_capability")  # a file without these does not
+_MPS = {"mps", "is_mps"}
 
 
 def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str]:
-    """The findings without a fix that ask for what is done, each with the reason to leave it alone."""
+    """Return the findings without a fix that ask for a test which is there already, each with the reason to leave
+    it."""
     open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
-    nvidia = _behind_nvidia(module) if open_ones and _NVIDIA.search(module.source.text) else ()
+    nvidia = _behind_nvidia(module) if open_ones and _MAY_ASK_NVIDIA.search(module.source.utf8) else ()
     mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()
     beside = Around((span, "beside a test for MPS") for span in mps)
     behind = Around((span, "behind a test for NVIDIA's devices") for span in nvidia)
@@ -129,7 +132,8 @@ def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str
 
 
 def _behind_nvidia(module: SemanticModel) -> Iterator[Span]:
-    """What `if accel.is_nvidia():` and `if torch.version.cuda:` cover, also as `x if ... else y` or after a refusal."""
+    """Yield the code that `if accel.is_nvidia():` and `if torch.version.cuda:` cover, also as `x if ... else y` or
+    after a refusal."""
     for statement in _branches(module):
         if (needed := _needs_nvidia(statement.test)) is not None:
             region = GuardRegion()
@@ -145,7 +149,7 @@ def _behind_nvidia(module: SemanticModel) -> Iterator[Span]:
 
 
 def _needs_nvidia(test: ast.expr) -> bool | None:
-    """True where the test holds on NVIDIA's devices alone, False where it fails there alone, None where neither."""
+    """Return True if the test holds on NVIDIA's devices alone, False if it fails on them alone, else None."""
     match test:
         case ast.UnaryOp(ast.Not(), operand):
             inner = _needs_nvidia(operand)
@@ -153,20 +157,42 @@ def _needs_nvidia(test: ast.expr) -> bool | None:
         case ast.BoolOp(op, values):
             wanted = isinstance(op, ast.And)
             return wanted if any(_needs_nvidia(value) is wanted for value in values) else None
-    text = ast.unparse(test)
-    return True if _NVIDIA.search(text) and not _DENIES.search(text) else None
+    below = list(ast.walk(test))
+    return True if any(map(_asks_nvidia, below)) and not any(map(_denies, below)) else None
+
+
+def _asks_nvidia(node: ast.AST) -> bool:
+    """Whether a node is `accel.is_nvidia()`, `torch.version.cuda` or `torch.cuda.get_device_capability(...)`."""
+    match node:
+        case ast.Call(func, args, keywords):
+            name = last_name(func)
+            return name == "get_device_capability" or (name == "is_nvidia" and not args and not keywords)
+        case ast.Attribute(ast.Attribute(value, "version"), "cuda"):
+            return last_name(value) == "torch"
+    return False
+
+
+def _denies(node: ast.AST) -> bool:
+    """Whether a part of a test may turn it round: `not`, `==`, `!=`, `is None`, but not `is not None`."""
+    if isinstance(node, ast.Compare):
+        for op, value in zip(node.ops, node.comparators, strict=True):
+            is_none = isinstance(value, ast.Constant) and value.value is None
+            if isinstance(op, (ast.Eq, ast.NotEq, ast.NotIn, ast.Is if is_none else ast.IsNot)):
+                return True
+    return isinstance(node, ast.Not)
 
 
 def _beside_mps(module: SemanticModel) -> Iterator[Span]:
-    """Both branches of what asks for MPS, and what follows where one of them leaves: somebody thought of it."""
+    """Yield both branches of each test for MPS, and the code after it if a branch leaves the block: the author has
+    thought of MPS there."""
     for statement in _branches(module):
-        if _MPS.search(ast.unparse(statement.test)):
+        if not _MPS.isdisjoint(words_in(module, statement.test)):
             yield module.span(statement)
             region = GuardRegion()
             cover_branch(module, statement, True, region)
             cover_branch(module, statement, False, region)
             yield from region.covered
-    yield from (module.span(c) for c in _choices(module) if _MPS.search(ast.unparse(c.test)))
+    yield from (module.span(c) for c in _choices(module) if not _MPS.isdisjoint(words_in(module, c.test)))
 
 
 def _branches(module: SemanticModel) -> Iterator[ast.If | ast.While]:

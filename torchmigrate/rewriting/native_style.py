@@ -1,8 +1,8 @@
-"""`--style native`: what this run wrote in the helper's words, said with torch.accelerator wherever that is the same.
+"""`--style native`: calls of the helper that this run wrote become torch.accelerator's where they mean the same.
 
 The one place that maps the helper's functions to torch's; rules add theirs by `native` in a `[[rewrite]]`. Measured on
-torch 2.13: all of torch.accelerator but `_TOTAL` raises on a machine without an accelerator, so the rest is native only
-where the code does not run there.
+torch 2.13: all functions of torch.accelerator but `_TOTAL` raise on a machine without an accelerator, so the others
+are native only in code that does not run there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, mentions, strings_in, words_in
 from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
 from torchmigrate.source.edits import Around, Edit, flatten
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.scope import FUNCTIONS
 
 _TOTAL = ("is_available", "device_count")
 _TYPE = "torch.accelerator.current_accelerator().type"
@@ -39,15 +41,16 @@ _GUARDED = {
     "scaler_type": _TYPE,
 }
 # is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
-_FORKS = re.compile(rb"^[ \t]*(import|from)\b.*\bmultiprocessing\b|\bos\.fork\(|[\"']CUDA_VISIBLE_DEVICES[\"']", re.M)
+_MAY_FORK = re.compile(rb"multiprocessing|fork|CUDA_VISIBLE_DEVICES")  # a file without these does not
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
+_COMMENT = re.compile(rb"#[^\r\n]*")
 _ASKED = re.compile(rb"\bis_available\b")
 _OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A span of the new text that this run wrote, and what stood there."""
+    """A span of the new text that this run wrote, and the text that stood there before."""
 
     start: int
     end: int
@@ -63,7 +66,7 @@ def written(original: bytes, passes: Sequence[Sequence[Edit]]) -> Iterator[Writt
 
 
 def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTable) -> Iterator[Edit]:
-    """Edits to a migrated module, in each span that this run wrote."""
+    """Yield edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
     know_parents(module)
     found = list(_helpers(module, spans))
@@ -81,7 +84,8 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
 
 
 def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
-    """What this run wrote in the helper's words; not in f-strings, which hold no quotes before Python 3.12."""
+    """Yield the uses of the helper that this run wrote: node, function, span. Uses in f-strings stay, as f-strings
+    hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
     for node in module.nodes:
         own = helper_function(module, node)
@@ -92,7 +96,7 @@ def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[
 
 
 def _of_rules(module: SemanticModel, rules: DispatchTable) -> Mapping[str, str]:
-    """By the helper's name, what `[[rewrite]]` tables name as native, where the project's torch has it."""
+    """Return what `[[rewrite]]` tables name as native, by the helper's function, where the project's torch has it."""
     found = {}
     for rule in {rule.id: rule for handlers in rules.by_key.values() for rule, _ in handlers}.values():
         for rewrite in rule.rewrites:
@@ -102,7 +106,7 @@ def _of_rules(module: SemanticModel, rules: DispatchTable) -> Mapping[str, str]:
 
 
 def _is_total(native: str) -> bool:
-    """Whether it runs on a machine without an accelerator."""
+    """Whether native code runs on a machine without an accelerator."""
     return not native.startswith("torch.accelerator.") or native.endswith(_TOTAL)
 
 
@@ -111,19 +115,49 @@ def _called(
 ) -> str | None:
     native = names.get(name)
     if native is not None:
-        compiled = bool(_SKIPPED.search(native)) and b"compile" in module.source.utf8
+        compiled = bool(_SKIPPED.search(native)) and _compiles(module)
         fits = _is_total(native) or (not compiled and is_guarded(module, call))
         return f"{native}()" if fits else None
     if name in _GUARDED and (asks or name != "device(0)") and is_guarded(module, call):
         return _GUARDED[name]
     if name == "device" and _is_moved(module, call):
-        return _OR_CPU if b"def to(" in module.source.utf8 else _MOVE
-    asks_anew = name.startswith("device") and name not in _TOTAL and not _ASKED.search(span.before)
-    return None if asks_anew and _FORKS.search(module.source.utf8) else _ANYWHERE.get(name)
+        return _OR_CPU if _defines_to(module) else _MOVE
+    asks_anew = name.startswith("device") and name not in _TOTAL and not _asked_before(span)
+    return None if asks_anew and _forks(module) else _ANYWHERE.get(name)
+
+
+def _asked_before(span: Written) -> bool:
+    """Whether the code that stood in the span asked for availability itself."""
+    return _ASKED.search(_COMMENT.sub(b"", span.before)) is not None
+
+
+@query
+def _compiles(module: SemanticModel) -> bool:
+    """Whether a name or a string of the file may be about torch.compile."""
+    return b"compile" in module.source.utf8 and any("compile" in word for word in words_in(module, module.tree))
+
+
+@query
+def _defines_to(module: SemanticModel) -> bool:
+    """Whether the file has a function or method of the name `to`."""
+    return any(isinstance(s, FUNCTIONS) and s.name == "to" for s in module.scopes.statements)
+
+
+@query
+def _forks(module: SemanticModel) -> bool:
+    """Whether the file forks processes or chooses the devices that CUDA sees."""
+    if not _MAY_FORK.search(module.source.utf8):
+        return False
+    imports = (s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+    return (
+        any("multiprocessing" in identifiers_in(module, statement) for statement in imports)
+        or mentions(module, "os.fork")
+        or "CUDA_VISIBLE_DEVICES" in strings_in(module, module.tree)
+    )
 
 
 def _index(call: ast.Call) -> str:
-    """The arguments, of which none and index 0 have native forms."""
+    """Return the call's arguments as the tables here write them: none and index 0 have native forms."""
     match call:
         case ast.Call(_, [], []):
             return ""
@@ -133,7 +167,7 @@ def _index(call: ast.Call) -> str:
 
 
 def _is_moved(module: SemanticModel, node: ast.Call) -> bool:
-    """`x.to(device)`, which asks the driver at once anyway."""
+    """Whether a call is the device of `x.to(device)`, which asks the driver at once anyway."""
     up = module.parent(node)
     owner = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "device" else up
     moves = isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr == "to"
@@ -141,7 +175,7 @@ def _is_moved(module: SemanticModel, node: ast.Call) -> bool:
 
 
 def _enclosed(module: SemanticModel, node: ast.AST, text: str) -> str:
-    """In parentheses where the place would read it differently."""
+    """Return the text, in parentheses if the place would read it differently without them."""
     up = module.parent(node)
     is_open = isinstance(up, _OPEN) or (isinstance(up, ast.Call) and up.func is not node)
     return f"({text})" if re.search(r" (or|if) ", text) and not is_open else text

@@ -1,4 +1,4 @@
-"""Results of a notebook: findings in their cells, the rewritten file with its imports, and what of it was not read."""
+"""Results of a notebook: findings in their cells, the rewritten file with its imports, and cells that were not read."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import notebook
 from torchmigrate.source.edits import Edit, flatten
 from torchmigrate.source.notebook import Notebook, Unread
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import first_line
 
 if TYPE_CHECKING:
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
 
 
 _CD = re.compile(rb"%?cd\b")
-_PATHS = re.compile(rb"\bsys\.path\b")
 _SKIPS = re.compile(r"^\s*#\s*torchmigrate:\s*skip-file\b", re.M)
 HasWork = Callable[[bytes], bool]
 
 
 def in_cells(findings: Sequence[Finding], book: Notebook | None) -> Iterator[Finding]:
-    """With the number of the cell, and lines that count from its first."""
+    """Yield the findings with the numbers of their cells, and with lines that count from the cell's first."""
     for finding in findings:
         if book is None:
             yield finding
@@ -42,7 +42,7 @@ def in_cells(findings: Sequence[Finding], book: Notebook | None) -> Iterator[Fin
 
 
 def unread(book: Notebook, has_work: HasWork) -> str:
-    """What to say of cells that are no Python: an error where a rule might have had something to say of them."""
+    """Return the error for cells that are no Python and in which a rule might have found something; else ""."""
     cells = [cell for cell in book.unread if cell.magic is None and _matters(cell, has_work)]
     if not cells:
         return ""
@@ -54,7 +54,7 @@ def unread(book: Notebook, has_work: HasWork) -> str:
 
 
 def skips_file(book: Notebook) -> bool:
-    """Whether a cell that is no Python says so: it may be the reason."""
+    """Whether a cell that is no Python says `skip-file`; that cell may be the reason for it."""
     return any(cell.magic is None and _SKIPS.search(cell.text) for cell in book.unread)
 
 
@@ -64,7 +64,7 @@ def _matters(cell: Unread, has_work: HasWork) -> bool:
 
 
 def foreign(book: Notebook, has_work: HasWork) -> Iterator[Finding]:
-    """Cells that another program runs or that become a file, where they hold what rules look for: told, not judged."""
+    """Yield a note for each cell that another program runs, or that becomes a file, and in which a rule has work."""
     for cell in book.unread:
         if cell.magic and has_work(cell.text.encode(errors="replace")):
             message = f"`{cell.magic}`: not this notebook's own code, and not read"
@@ -73,7 +73,7 @@ def foreign(book: Notebook, has_work: HasWork) -> Iterator[Finding]:
 
 
 def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: ProjectContext) -> Changed:
-    """The rewritten notebook. The helper's import goes into a cell."""
+    """Return the rewritten notebook, with the helper's import in a cell."""
     edits = flatten(outcome.passes, len(book.source.utf8))
     findings = outcome.remaining
     module = SemanticModel(path, book.source, facts)
@@ -91,7 +91,8 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
 
 
 def _added(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int) -> Iterator[Edit]:
-    """The imports that are missing, and the folder of the helper where the kernel leaves it before they are run."""
+    """Yield the missing imports, and the helper's folder for `sys.path` if the kernel leaves that folder before
+    them."""
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if outcome.needs_helper and not import_edits.imports_helper(module):
@@ -108,19 +109,20 @@ def _added(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: i
 
 
 def _moves(module: SemanticModel, book: Notebook) -> Iterator[int]:
-    """Where the kernel leaves the folder of the notebook."""
+    """Yield the offsets where the kernel leaves the notebook's folder."""
     for cell in book.cells:
         text = cell.text.encode()
         yield from (start for start, end in cell.masked if _CD.match(text[start - cell.start : end - cell.start]))
     if b"chdir" in module.source.utf8:
         calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
-        yield from (module.span(call)[0] for call in calls if module.text(call.func).endswith("chdir"))
+        yield from (module.span(call)[0] for call in calls if last_name(call.func).endswith("chdir"))
 
 
 def _imports(module: SemanticModel, book: Notebook, statements: list[str], first_use: int) -> Edit:
-    """Before the first use, never in a cell that keeps its names to itself. A project's own helper may be found only
-    once the cells have said where."""
-    if module.facts.own and _PATHS.search(book.source.utf8, 0, first_use):
+    """Return the edit that adds imports before the first use, never in a cell that keeps its names to itself.
+
+    A project's own helper may be found only after cells have set `sys.path`."""
+    if module.facts.own and _sets_paths(module, first_use):
         return _above(module, first_use, statements)
     added = import_edits.insertion(module, statements, first_use, before=True)
     while (inside := book.cell_at(added.start)).alone and inside is not book.cells[0]:
@@ -128,8 +130,14 @@ def _imports(module: SemanticModel, book: Notebook, statements: list[str], first
     return added
 
 
+def _sets_paths(module: SemanticModel, before: int) -> bool:
+    """Whether `sys.path` stands in the notebook before this byte."""
+    attributes = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "path")
+    return any(chain_of(n) == "sys.path" and module.span(n)[1] <= before for n in attributes)
+
+
 def _above(module: SemanticModel, offset: int, statements: list[str]) -> Edit:
-    """Lines above the statement of the notebook that holds this byte, or the last one before it."""
+    """Return the edit that adds lines above the statement that holds this byte, or above the last one before it."""
     holder = max((n for n in module.tree.body if module.span(n)[0] <= offset), key=lambda n: n.lineno)
     at = module.source.offset(first_line(holder), 0)
     return Edit(at, at, "".join(f"{statement}{module.source.newline}" for statement in statements))

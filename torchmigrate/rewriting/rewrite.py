@@ -1,4 +1,4 @@
-"""One file from bytes to result: find, choose, apply, again until quiet, then imports, then parse. Pure: no writing."""
+"""The rewrite of one file in memory: find, choose and apply fixes until none is left, then drop unused imports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ PASSES = 10
 
 
 class RewriteError(Exception):
-    """The file is put back: no convergence, or a result that does not parse. Names the rules; this is a bug of ours."""
+    """The rewrite does not come to an end, or its result does not parse. The file stays as it is; the message names the
+    rules. This is a bug of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`edits` composes the whole rewrite onto the original text, once, so that notebooks can be spliced."""
+    """The result of a rewrite. `passes` holds the edits of each pass, each to the text that the pass before left."""
 
     text: bytes
     applied: tuple[Finding, ...]
@@ -37,7 +38,7 @@ class Outcome:
     passes: tuple[tuple[Edit, ...], ...] = ()
 
     def in_original(self, source: Source) -> Iterator[Finding]:
-        """All findings, the applied ones too, with their places in the text before the rewrite."""
+        """Yield all findings, the applied ones too, with their places in the text before the rewrite."""
         yield from self.applied
         yield from (_in_original(finding, self.passes, source) for finding in self.remaining)
 
@@ -45,7 +46,7 @@ class Outcome:
 def inspect(
     module: SemanticModel, rules: DispatchTable, facts: ProjectContext, passes: Sequence[tuple[Edit, ...]] = ()
 ) -> list[Finding]:
-    """All findings of one pass after `passes`, guarded regions and suppressions decided, none applied."""
+    """Return all findings of one pass after `passes`. Guard regions and suppressions are decided, no fix is applied."""
     raw = list(dict.fromkeys(f for f in Visitor(module, rules).findings() if f))
     hidden = suppressions.find(module.source, module.tree)
     placed = [_placed(module, finding) for finding in raw]
@@ -57,7 +58,7 @@ def inspect(
 
 
 def _idle_comments(module: SemanticModel, hidden: suppressions.Suppressions, rules: DispatchTable) -> Iterator[Finding]:
-    """Suppressions that name no rule or suppress nothing are findings themselves."""
+    """Yield a finding for each suppression that names no rule or suppresses nothing."""
     for line, name, why in hidden.unused(rules.known, rules.active):
         start = module.source.line_starts[line - 1]
         end = start + len(module.source.line_at(start))
@@ -75,7 +76,7 @@ def _held(finding: Finding, facts: ProjectContext, wanted: Sequence[Finding] | N
         return finding
     unsafe = finding.fix.safety is not Safety.SAFE and not facts.settings.unsafe_fixes
     waits = facts.fixing is not None and finding.rule.partition("/")[0] not in facts.fixing
-    if wanted is not None:  # what lies in a wanted finding gives way to it, or goes with it
+    if wanted is not None:  # a finding inside a wanted one gives way to it, or goes with it
         waits = waits or not any(w.start <= finding.start and finding.end <= w.end for w in wanted)
     return finding.with_status(Status.HELD) if unsafe or waits else finding
 
@@ -83,7 +84,7 @@ def _held(finding: Finding, facts: ProjectContext, wanted: Sequence[Finding] | N
 def _wanted(
     findings: Sequence[Finding], path: Path, facts: ProjectContext, passes: Sequence[tuple[Edit, ...]]
 ) -> list[Finding] | None:
-    """Those that the user said yes to; None where nobody was asked."""
+    """Return the findings that the user accepted; None if nobody was asked."""
     if facts.accepted is None:
         return None
     keys = facts.accepted.get(str(path), frozenset())
@@ -98,11 +99,13 @@ def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int
 
 
 def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext) -> Outcome:
-    """Rewrite one module in memory. Raises RewriteError, and SyntaxError and its kin where it is not Python 3."""
+    """Rewrite one module in memory. Raises RewriteError; SyntaxError, ValueError or RecursionError if it is not Python
+    3."""
     outcome = _rewrite(SemanticModel(path, source, facts), rules)
     if not outcome.needs_torch:
         return outcome
-    # what it calls torch came from nowhere that is seen; the import makes it torch, and a second run would know it
+    # The file uses `torch` without importing it. The rewrite adds the import, so rewrite again with the name resolved;
+    # otherwise a second run would find more.
     return replace(_rewrite(SemanticModel(path, source, facts, gets_torch=True), rules), needs_torch=True)
 
 
@@ -118,7 +121,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
         edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]
         applied += [_in_original(f.with_status(Status.APPLIED), passes, source) for f in chosen]
         if not chosen:
-            edits = _natively(module, original, passes, rules)  # what it writes may wake a rule, too
+            edits = _natively(module, original, passes, rules)  # rules may have work in the native code, too
             respelled = respelled or bool(edits)
         if not edits:
             break
@@ -149,7 +152,8 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
 def _natively(
     module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], rules: DispatchTable
 ) -> tuple[Edit, ...]:
-    """Edits that put torch.accelerator in the helper's place, wherever a pass wrote that and it is the same."""
+    """Return edits that put torch.accelerator in the place of the helper's calls that a pass wrote and that mean the
+    same."""
     if module.facts.settings.style != "native" or not passes:
         return ()
     from torchmigrate.rewriting import native_style
@@ -158,7 +162,7 @@ def _natively(
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
-    """Whole idioms before what lies inside them."""
+    """Return the sort key of a fix: whole idioms come before fixes inside them."""
     assert finding.fix is not None
     return (min(e.start - e.end for e in finding.fix.edits), finding.start)
 

@@ -1,4 +1,4 @@
-"""All rules by what they are called for, and by which bytes a file must hold for them."""
+"""The dispatch table of all rules with their prefilter, and the visitor that calls them on a file's statements."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ Handler = Callable[[RuleContext], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class DispatchTable:
-    """All rules by what they are called for; `wide` holds the `torch.cuda.*` forms, longest first."""
+    """All rules by the names and nodes that they handle; `wide` holds the `torch.cuda.*` forms, longest first."""
 
     by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
     wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
     literals: tuple[bytes, ...]
-    of_torch: tuple[bytes, ...] = ()  # more of them, of which a file must hold one beside the word torch
+    of_torch: tuple[bytes, ...] = ()  # literals that count only in a file with the word torch
     active: frozenset[str] = frozenset()  # names of the rules and packs in it
-    known: frozenset[str] = frozenset()  # ... and of those that this run does not look at
+    known: frozenset[str] = frozenset()  # `active`, and the names of rules that are deselected
     texts: TextRules = NONE  # about files that are not Python
-    words: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)  # of which a file must hold one, by rule
+    words: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)  # by rule: a file must hold one of them
 
     @cached_property
     def _calls(self) -> Mapping[bytes, bytes]:
-        """`name(` and `.method(` by their word."""
+        """The literals `name(` and `.method(`, by their word."""
         plain = (key for key in self.by_key if key.startswith(("torch.", ".")) and "cuda" not in key)
         last = ((key.rpartition(".")[2], "." * key.startswith(".")) for key in plain)
         return {name.encode(): f"{dot}{name}(".encode() for name, dot in last}
 
     def needles(self, raw: bytes) -> set[bytes]:
-        """One of which a line of this file must hold, or a name that it imports; without those that it cannot hold."""
+        """Return the prefilter literals that this file may hold. A line needs one of them, or an imported name, to be
+        visited."""
         calls, words = self._calls, _words_in(raw)
         blob = b" ".join(words)  # a tenth of the file: most literals are ruled out by it
         plain = (literal for literal, part in (*self._anywhere, *self._beside_torch) if part in blob)
@@ -69,14 +70,14 @@ class DispatchTable:
         return b"torch" in blob and any(part in blob and literal in raw for literal, part in self._beside_torch)
 
     def asleep(self, raw: bytes) -> frozenset[str]:
-        """Rules that wait for a word of theirs, which this file lacks: another rule's woke it. Their fixes are unsafe
-        there, so that files without a mention of CUDA stay as they are."""
+        """Return the rules none of whose prefilter literals occur in this file; the file is visited for other rules.
+        Their fixes are unsafe there, so that files without a mention of CUDA stay as they are."""
         if b"cuda" in raw:  # a word of all of them
             return frozenset()
         return frozenset(name for name, words in self.words.items() if not any(word in raw for word in words))
 
     def may_have_work(self, raw: bytes) -> bool:
-        """Whether there is work if the file runs with a CUDA tensor type as the default (default_type.py)."""
+        """Whether a file has work if it runs with a CUDA tensor type as the default."""
         return b"Tensor(" in raw and bool(self.by_key.get("torch.Tensor"))
 
     def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
@@ -96,7 +97,7 @@ def _longest_word(literal: bytes) -> bytes:
 
 
 def dispatch_table(ruleset: Ruleset) -> DispatchTable:
-    """One dispatch table for all rules. Raises PackError where a rule names a fixer that does not exist."""
+    """Build the dispatch table of all rules. Raises PackError if a rule names a fixer that does not exist."""
     from torchmigrate.fixers import registry
 
     entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
@@ -117,14 +118,15 @@ def dispatch_table(ruleset: Ruleset) -> DispatchTable:
 
 
 def _triggers(rules: Sequence[Rule]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """What a file must hold for any of them; apart what counts only in one that speaks of torch."""
+    """Return the literals of which a file must hold one, and the literals that count only beside the word torch."""
     anywhere = literals_of([rule for rule in rules if "cuda" in rule.literals or not rule.names_torch])
     more = [word for word in literals_of(rules) if not any(known in word for known in anywhere)]
-    return (*anywhere, b"torchmigrate:"), tuple(more)  # a comment of ours may be wrong in a file without work
+    return (*anywhere, b"torchmigrate:"), tuple(more)  # a suppression may be wrong in a file without work
 
 
 def _words(rules: Sequence[Rule]) -> dict[str, tuple[bytes, ...]]:
-    """Of those that ask for a mention of CUDA. Others may speak of a file for what its importers do."""
+    """Return the prefilter literals by rule, for the rules whose literals include `cuda`. Other rules may apply
+    because of what importing files do."""
     return {rule.id: tuple(word.encode() for word in rule.literals) for rule in rules if "cuda" in rule.literals}
 
 
@@ -132,7 +134,7 @@ _VISITED = {ast.Attribute, ast.Name, ast.Constant, ast.Call, *(getattr(ast, kind
 
 
 class Visitor:
-    """Walks the statements that hold a trigger and yields (rule, handler, site) for each candidate."""
+    """Walks the statements that hold a prefilter literal and calls the rules for each candidate in them."""
 
     def __init__(self, module: SemanticModel, rules: DispatchTable) -> None:
         self.module, self.rules = module, rules
@@ -150,13 +152,14 @@ class Visitor:
         return at < len(self.hot) and self.hot[at] <= (node.end_lineno or node.lineno)
 
     def _walk(self, statement: ast.stmt) -> Iterator[Finding]:
-        """All expressions of a statement's own header; nested statements have their own turn."""
+        """Yield the findings in a statement's own expressions; nested statements have their own turn."""
         for node, scope in self._header(statement):
             if type(node) in _VISITED:
                 yield from self._visit(node, scope)
 
     def _header(self, statement: ast.stmt) -> list[tuple[ast.AST, Scope]]:
-        """Its nodes, outermost first, with their scopes; all parents are known before any rule asks for one."""
+        """Return a statement's own nodes, outermost first, with their scopes. Fills in all their parents before a rule
+        asks for one."""
         found: list[tuple[ast.AST, Scope]] = []
         stack: list[tuple[ast.AST, Scope]] = [(statement, self.module.scopes.scope_of[statement])]
         while stack:
@@ -216,11 +219,13 @@ class Visitor:
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
 
     def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
-        """`torch.backends.x.y = ...` calls torch; `torch.cuda.is_available = ...` replaces it, which is not ours."""
+        """Whether an assignment sets an option of torch, as `torch.backends.x.y = ...`; `torch.cuda.is_available = ...`
+        replaces a function, and no rule is about that."""
         return isinstance(node, ast.Attribute) and (self.module.resolve(node, scope) or "").startswith(SETTINGS)
 
     def _is_helper(self, node: ast.Attribute) -> bool:
-        """`accel.pin_memory()` in a second pass, before its import is there, is no method of an unknown object."""
+        """Whether an attribute is the helper's: `accel.pin_memory()` in a second pass, before the import is there, is
+        no method of an unknown object."""
         return isinstance(node.value, ast.Name) and node.value.id == spelled(self.module)["accel"]
 
     def _called(self, ref: ast.AST) -> ast.AST:
@@ -246,7 +251,7 @@ class Visitor:
 
 
 def _unsure(finding: Finding) -> Finding:
-    """A fix in a file that does not mention what its rule is about: nothing in it shows that it is for CUDA."""
+    """Make a fix unsafe, in a file that does not mention CUDA: nothing in the file shows that it is for CUDA."""
     if finding.fix is None or finding.fix.safety is not Safety.SAFE:
         return finding
     fix = replace(finding.fix, safety=Safety.UNSAFE)
@@ -256,13 +261,14 @@ def _unsure(finding: Finding) -> Finding:
 
 
 def _is_variable(node: ast.Name, scope: Scope) -> bool:
-    """Whether a name is bound by assignment here rather than by an import."""
+    """Whether a name is bound by assignment in this file, not by an import."""
     found = scope.find(node.id)
     return found is not None and all(binding.value is not None for binding in found[1])
 
 
 def _hot_lines(module: SemanticModel, rules: DispatchTable) -> list[int]:
-    """Sorted numbers of the lines that hold a trigger literal or a name imported from what rules speak about."""
+    """Return the sorted numbers of the lines that hold a prefilter literal or a name that stands for an API of a
+    rule."""
     source = module.source
     needles = {*rules.needles(source.utf8), *(n.encode() for n in _aliases(module, rules))}
     found: set[int] = set()

@@ -6,7 +6,7 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -129,6 +129,7 @@ class Rule:
     cases: tuple[Case, ...]
     where: tuple[Where, ...] = ()  # set together with `patterns`: a rule for files that are not Python
     patterns: tuple[TextPattern, ...] = ()
+    since: Mapping[str, str] = field(default_factory=dict)  # by name of `on`: the torch release that needs it no more
 
     @property
     def pack(self) -> str:

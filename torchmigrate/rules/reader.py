@@ -6,12 +6,25 @@ import difflib
 import re
 import string
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io, globs, limits
-from torchmigrate.base.schema import BOOLEAN, INTEGER, STRING, TABLE, TABLES, Kind, elsewhere, member, one_of, strings
+from torchmigrate.base.schema import (
+    BOOLEAN,
+    INTEGER,
+    STRING,
+    TABLE,
+    TABLES,
+    Kind,
+    elsewhere,
+    matching,
+    member,
+    one_of,
+    strings,
+    table_of,
+)
 from torchmigrate.base.text import visible_lines
 from torchmigrate.diagnostics.finding import Safety
 from torchmigrate.rules.model import (
@@ -27,6 +40,7 @@ from torchmigrate.rules.model import (
     pattern_key,
 )
 from torchmigrate.torch_api.backends import BACKENDS
+from torchmigrate.torch_api.libraries import CUDA_ONLY
 from torchmigrate.torch_api.names import SPEC
 
 Place = tuple[str, int, str]  # a table's name, its index among tables of that name, and a key in it
@@ -90,7 +104,7 @@ class Reader:
         """Return the 1-based line of a key, else of its table, else 1."""
         heads = [i for i, line in enumerate(self.lines, 1) if line.strip() == f"[[{table}]]"]
         start = heads[index] if index < len(heads) else 1
-        pattern = re.compile(rf"\s*{re.escape(key)}\s*=") if key else None
+        pattern = re.compile(rf"\s*({re.escape(key)}\s*=|\[{re.escape(key)}\])") if key else None
         return next(
             (i for i in range(start, len(self.lines) + 1) if pattern and pattern.match(self.lines[i - 1])), start
         )
@@ -161,6 +175,9 @@ class Reader:
         if not rewrites and not data.get("fixer") and not patterns:
             raise self.fail(1, "nothing to match", "give it a [[rewrite]] table, a `fixer` or a [[pattern]] table")
         self.check_on(on, bool(data.get("fixer")))
+        since = data.get("since", {})
+        if name := next((n for n in since if n not in on), None):
+            raise self.fail(self.line("", 0, "since"), f"`since` has {name!r}", "it is for names that `on` has")
         return Rule(
             id=f"{self.path.parent.name}/{self.path.stem}",
             path=self.path,
@@ -174,11 +191,12 @@ class Reader:
             guards=data.get("guards", ""),
             fixer=data.get("fixer"),
             on=on,
-            literals=tuple(data.get("literals", ())),
+            literals=(*data.get("literals", ()), *LITERALS.get(data.get("literals-from", ""), ())),
             rewrites=rewrites,
             cases=tuple(self.case(c, i, bool(patterns)) for i, c in enumerate(data.get("case", ()))),
             where=where,
             patterns=patterns,
+            since=since,
         )
 
     def check_on(self, on: Sequence[str], has_fixer: bool) -> None:
@@ -249,18 +267,21 @@ class Reader:
         return Case(table["title"], table["before"], table.get("after"), *flags, self.number(*line), *more)
 
 
+# the tables whose names a rule takes with `literals-from`
+LITERALS: Mapping[str, Collection[str]] = {"cuda-only libraries": CUDA_ONLY}
 _BACKENDS = strings(member(BACKENDS, "backend"))
 _END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob for the end of a path
 _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
 _REGEX = elsewhere({"type": "string", "minLength": 1})
 _SAFETY = elsewhere({"enum": [level.value for level in Safety]})
 _NEEDED = elsewhere({"type": "string"})
+_RELEASES = table_of(matching(r"\d+\.\d+", 'be a release of torch such as "2.14"'))
 
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
-        "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING,
-        "on": strings(), "literals": strings(),
+        "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING, "since": _RELEASES,
+        "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {
@@ -282,7 +303,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
 }  # fmt: skip
 
 
-_FOR_PYTHON = ("fixer", "on", "rewrite", "blocks", "guards")
+_FOR_PYTHON = ("fixer", "on", "since", "rewrite", "blocks", "guards")
 # a group that contains an unbounded repetition and is itself repeated without bound: `(a+)+`
 _NESTED = re.compile(r"\((?:\\.|[^()\\])*[*+](?:\\.|[^()\\])*\)(?:[*+]|\{\d*,\})")
 _CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")

@@ -1,4 +1,4 @@
-"""Which device an expression such as `"cuda:%d" % rank` names, as helper calls."""
+"""Device expressions: the device that code such as `"cuda:%d" % rank` names, as a call of the helper."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Device:
 
     @property
     def as_type(self) -> str:
-        """Text that gives a `str`, as the literal was."""
+        """The replacement that is a `str`, as the literal was."""
         return "accel.device_type()" if self.index is None else f"str(accel.device({self.index}))"
 
 
 def parse(module: SemanticModel, node: ast.AST) -> Device | None:
-    """The device that a string expression names, or None where it is no CUDA device string."""
+    """Return the device that a string expression names, or None if the expression is no CUDA device string."""
     match node:
         case ast.Constant(str(text)) if found := DEVICE.fullmatch(text):
             return Device(found.group(2))
@@ -61,14 +61,17 @@ def parse(module: SemanticModel, node: ast.AST) -> Device | None:
 
 
 def _text_in_fstring(module: SemanticModel, joined: ast.AST, value: ast.AST) -> str:
-    """Before Python 3.12 `ast` misplaces what is inside an f-string; its own unparser is exact for short ones."""
+    """Return the source text of the one value in an f-string.
+
+    Before Python 3.12 `ast` misplaces nodes inside f-strings, so the text is searched for the braces, and
+    `ast.unparse` writes the value anew if that does not find it."""
     found = re.search(r"\{([^{}!:]+)\}", module.text(joined))
     inner = found.group(1).strip() if found else ""
     return inner if inner and ast.dump(ast.parse(inner, mode="eval").body) == ast.dump(value) else ast.unparse(value)
 
 
 def parse_device(module: SemanticModel, node: ast.AST) -> Device | None:
-    """Like `parse`, and `torch.device(...)` of it."""
+    """Return the device that a string expression, or a `torch.device(...)` of one, names; else None."""
     if isinstance(node, ast.Call) and module.resolve(node.func) == "torch.device":
         if len(node.args) == 1 and not node.keywords:
             return parse(module, node.args[0])
@@ -84,7 +87,7 @@ def parse_device(module: SemanticModel, node: ast.AST) -> Device | None:
 
 
 def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
-    """`"cpu"` or `torch.device("cpu")`."""
+    """Whether an expression is `"cpu"` or `torch.device("cpu")`."""
     match node:
         case ast.Constant("cpu"):
             return True
@@ -94,7 +97,8 @@ def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def without_blocking(module: SemanticModel, node: ast.expr) -> list[Edit]:
-    """MPS corrupts data that is copied without blocking (pytorch #139550, #189690)."""
+    """Return edits that make a `non_blocking` argument False on MPS, which corrupts data that is copied without
+    blocking (pytorch #139550, #189690)."""
     if isinstance(node, ast.Constant):
         return [Edit(*module.span(node), spell("accel.non_blocking()", spelled(module)))] if node.value is True else []
     return wrapped(module, node, "accel.non_blocking(")
@@ -110,7 +114,8 @@ def in_fstring(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def carrier(module: SemanticModel, node: ast.AST) -> tuple[ast.AST, ast.AST]:
-    """The whole string expression that `node` is part of, and the outermost `x if c else y` / `or` around it."""
+    """Return the whole string expression that `node` is part of, and the outermost `x if c else y` or `or` around
+    that."""
     whole = node
     up = module.parent(whole)
     while up is not None:

@@ -1,5 +1,6 @@
-"""Whether code runs only where an accelerator is available: strictly, unlike regions.py, which asks what belongs
-together. `a or is_available()` guards nothing here."""
+"""Dominated by an availability check: reaching the code implies that an accelerator is available.
+
+Guard regions are wider: they ask which code belongs to a test. `a or is_available()` guards nothing here."""
 
 from __future__ import annotations
 
@@ -8,26 +9,25 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import children
 
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
 _COUNT = {"torch.cuda.device_count", "torch.accelerator.device_count"}
-_ASKS = {"is_available", "is_accelerated", "is_nvidia"}  # of the helper's: True only on an accelerator
-_BLOCKS = ("body", "orelse", "finalbody")
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_ASKS = {"is_available", "is_accelerated", "is_nvidia"}  # functions of the helper that are True on accelerators only
 _DEEP = 5  # flags of flags
 
 
 def know_parents(module: SemanticModel) -> None:
-    """Fill in the parent of each expression."""
+    """Fill in the parent of each expression of the module."""
     for node in module.nodes:
         for child in children(node):
             module.scopes.parent.setdefault(child, node)
 
 
 def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether `node`, of a module after `know_parents`, runs only where an accelerator is available."""
+    """Whether `node` runs only if an accelerator is available. `know_parents` must have run on the module."""
     below = node
     for up in module.ancestors(node):
         match up:
@@ -42,27 +42,18 @@ def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
                 before = values[: values.index(below)]
                 if any(_implies(module, value, isinstance(op, ast.And)) for value in before):
                     return True
-        if isinstance(below, ast.stmt) and any(_settles(module, s) for s in _earlier(up, below)):
+        if isinstance(below, ast.stmt) and any(_settles(module, s) for s in module.blocks.before(below)):
             return True
         below = up
     return False
 
 
-def _earlier(owner: ast.AST, statement: ast.stmt) -> Sequence[ast.stmt]:
-    """The statements of the same block that ran before."""
-    for name in _BLOCKS:
-        block = getattr(owner, name, None)
-        if isinstance(block, list) and statement in block:
-            return block[: block.index(statement)]
-    return ()
-
-
 def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
-    """What follows runs only with an accelerator: `assert available`, `if not available: return`."""
+    """Return whether code after a statement needs an accelerator: `assert available`, `if not available: return`."""
     match statement:
         case ast.Assert(test):
             return _implies(module, test, True)
-        case ast.If(test, [*_, last], []) if isinstance(last, _LEAVES):
+        case ast.If(test, body, []) if leaves_block(body):
             return _implies(module, test, False)
     return False
 
@@ -98,7 +89,7 @@ def _counts(module: SemanticModel, node: ast.expr) -> bool:
 
 
 def _given(module: SemanticModel, flag: ast.Name | ast.Attribute) -> list[ast.expr]:
-    """All that a flag is given in this file; nothing where that is not certain."""
+    """Return all values that this file gives a flag; none if they are not certain."""
     if isinstance(flag, ast.Name):
         found = module.scope(flag).find(flag.id)
         values = [b.value for b in found[1]] if found else []

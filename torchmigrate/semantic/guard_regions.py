@@ -1,4 +1,5 @@
-"""Which code an availability or device-type test guards: branches, arms, flags, what follows a refusal."""
+"""Guard regions: the code that an availability or device-type test guards. It stands in branches, in arms, behind
+flags and after refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ from dataclasses import dataclass, field
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
+from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 
@@ -18,16 +21,16 @@ Branch = ast.If | ast.While | ast.IfExp
 
 @dataclass(slots=True, eq=False)
 class GuardRegion:
-    """One test (or flag) and the spans that run only where it holds."""
+    """One test (or flag) and the spans that run only if it holds."""
 
     guard: Span = (-1, -1)
     covered: list[Span] = field(default_factory=list)
-    statement: Span | None = None  # of an assertion: a count of devices beside the test is asked of the same ones
-    flag: GuardRegion | None = None  # what the flag covers that the test is kept in, one for all its assignments
+    statement: Span | None = None  # of an assertion: a count of devices beside the test is about the same devices
+    flag: GuardRegion | None = None  # the region of the variable that stores the test; shared by its assignments
     home: Function | None = None
     reason: str = ""
-    branch: bool = False  # an `if` or `while`, whose body is all that the test is for
-    refusal: bool = False  # the program ends where the test fails: what follows may change though the refusal stays
+    branch: bool = False  # the test is that of an `if` or `while`, and has no other use
+    refusal: bool = False  # the program ends if the test fails; the code after it may change while the test stays
 
     @property
     def spans(self) -> list[Span]:
@@ -49,10 +52,10 @@ def regions(module: SemanticModel, findings: list[Finding]) -> Iterator[GuardReg
 
 
 class Tests:
-    """What a module tests, by the names that it asks, and the outermost expression of each span."""
+    """The tests of a module by the names that they read, and the outermost expression of each span."""
 
     def __init__(self, module: SemanticModel) -> None:
-        self.asking: dict[str, list[tuple[Branch, ast.expr, bool]]] = {}  # by name: what asks, where, and for what
+        self.asking: dict[str, list[tuple[Branch, ast.expr, bool]]] = {}  # by name: branch, read, polarity
         self.nodes: dict[Span, ast.AST] = {}
         self.flags: dict[tuple[str, Scope | None], GuardRegion] = {}
         found: list[Branch] = [s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While))]
@@ -90,7 +93,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 break
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node in up.decorator_list:
                 region.covered.append(module.span(up))
-                region.refusal = True  # a skipped test: what it would do may change though it stays skipped
+                region.refusal = True  # a skipped test: its code may change while it stays skipped
                 break
             case ast.Assert() if up.test is node:
                 region.refusal = True
@@ -112,39 +115,25 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
     region.covered += _whole(module, body)
     region.covered.append(module.span(node.test))
     contrary = node.body if negated else node.orelse
-    if _leaves(contrary):
-        region.refusal = refuses(contrary)
+    if leaves_block(contrary):
+        region.refusal = ends_program(contrary)
         region.covered += _after(module, node)
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and (isinstance(body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)) or _exits(body[-1]))
-
-
-def _exits(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and (chain_of(call.func) or "") in ("exit", "quit", "sys.exit", "os._exit")
-
-
-def refuses(body: list[ast.stmt]) -> bool:
-    """Whether a branch ends the program (or the function, by an exception)."""
-    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
-
-
 def _after(module: SemanticModel, node: ast.stmt) -> list[Span]:
-    block, at = blocks(module)[node]
+    block, at = module.blocks.place(node)
     return _whole(module, block[at + 1 : at + 2], block[-1])
 
 
 def _whole(module: SemanticModel, body: list[ast.stmt], last: ast.stmt | None = None) -> list[Span]:
-    """From the first statement to the last, as one span."""
+    """Return one span from the first statement to the last; none for an empty block."""
     return [(module.span(body[0])[0], module.span(last or body[-1])[1])] if body else []
 
 
 def _cover_flag(module: SemanticModel, node: ast.Assign | ast.AnnAssign, region: GuardRegion, tests: Tests) -> None:
-    """All code of the file that runs only where the flag holds."""
+    """Add the code of the file that runs only if the flag holds."""
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     flag = chain_of(target)
     if flag is None:
@@ -173,7 +162,7 @@ def _covered_by(module: SemanticModel, flag: str, home: Scope | None, tests: Tes
 
 
 def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.expr, bool]]:
-    """The names in a test: True where it needs what a name says to hold, False where it needs the contrary."""
+    """Yield the names that a test reads, each with whether the test needs it to hold (True) or not to (False)."""
     match test:
         case ast.UnaryOp(ast.Not(), operand):
             yield from _asked(operand, not polarity)
@@ -187,16 +176,16 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
 
 
 PORTABLE = "a ladder that is portable already"
-_OTHERS = re.compile(
-    r"\b(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator)\b|is_(mps|xpu|npu|rocm|hip)\w*|\w*_(mps|xpu|npu|hip)\b|(mps|xpu|npu)_\w+"
-    r"|\b(?i:macos|darwin)\b"
+_OTHER = re.compile(  # a word that is about another accelerator
+    r"^(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator|(?i:macos|darwin))$"
+    r"|is_(mps|xpu|npu|rocm|hip)|_(mps|xpu|npu|hip)$|(mps|xpu|npu)_\w"
 )
 
 
 @query
 def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
     """Whether a test asks for another accelerator, itself or by the names that it reads."""
-    if _OTHERS.search(module.text(test)):
+    if _names_others(module, test):
         return True
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
@@ -209,11 +198,17 @@ def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
 @query
 def _stands_for_others(module: SemanticModel, name: str, scope: Scope) -> bool:
     values = (b.value for b in scope.names[name] if b.value is not None)
-    return any(_OTHERS.search(module.text(value)) for value in values)
+    return any(_names_others(module, value) for value in values)
+
+
+@query
+def _names_others(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a name or a string in this code is about another accelerator."""
+    return any(map(_OTHER.search, words_in(module, node)))
 
 
 def portable_chain(module: SemanticModel, node: ast.If) -> bool:
-    """An `if/elif` chain that asks for another accelerator in one of its tests."""
+    """Whether an `if/elif` chain asks for another accelerator in one of its tests."""
     top: ast.AST = node
     while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
         top = up
@@ -232,7 +227,7 @@ def _portable_below(module: SemanticModel, top: ast.AST) -> bool:
 
 
 def portable_expression(module: SemanticModel, node: ast.IfExp) -> bool:
-    """A conditional expression that asks for another accelerator in one of its tests."""
+    """Whether a conditional expression asks for another accelerator in one of its tests."""
     chain = [node, *(up for up in module.ancestors(node) if isinstance(up, ast.IfExp))]
     below = [n for n in ast.walk(chain[-1]) if isinstance(n, ast.IfExp)]
     return any(mentions_others(module, n.test) for n in below)
@@ -240,13 +235,13 @@ def portable_expression(module: SemanticModel, node: ast.IfExp) -> bool:
 
 @query
 def portable_beside(module: SemanticModel, statement: ast.stmt) -> bool:
-    """Statements beside this one that choose another accelerator: `if cuda: return ...`, then `if mps: return ...`."""
+    """Whether a statement beside this one chooses another accelerator: `if cuda: return x`, then `if mps: return y`."""
     branch = statement
     if not isinstance(statement, (ast.If, ast.Assign)) and not isinstance(module.parent(statement), ast.If):
         return False
     while True:
         owner, name = module.parent(branch), _chosen(module, branch)
-        others = _others(module, blocks(module)[branch][0][0]).get(name, []) if name else []
+        others = _others(module, module.blocks.place(branch)[0][0]).get(name, []) if name else []
         if any(other is not branch for other in others):
             return True
         if not isinstance(owner, ast.If):
@@ -256,7 +251,7 @@ def portable_beside(module: SemanticModel, statement: ast.stmt) -> bool:
 
 @query
 def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
-    """The device variable that a statement sets, or "return"."""
+    """Return the device variable that a statement sets, "return" if it returns a device, or None."""
     for inner in ast.walk(node):
         match inner:
             case ast.Assign([target], _) if re.search(r"dev", chain_of(target) or ""):
@@ -268,18 +263,11 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
 
 @query
 def _others(module: SemanticModel, first: ast.stmt) -> dict[str, list[ast.stmt]]:
-    """The statements of a block that choose another accelerator, by what they set; two of each are enough."""
+    """Return the statements of a block that choose another accelerator, by the variable that they set. Two for each
+    variable are enough."""
     found: dict[str, list[ast.stmt]] = {}
-    for node in blocks(module)[first][0]:
+    for node in module.blocks.place(first)[0]:
         name = _chosen(module, node) if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) else None
-        if name and len(found.get(name, [])) < 2 and _OTHERS.search(module.text(node)):
+        if name and len(found.get(name, [])) < 2 and _names_others(module, node):
             found.setdefault(name, []).append(node)
     return found
-
-
-@query
-def blocks(module: SemanticModel) -> dict[ast.stmt, tuple[list[ast.stmt], int]]:
-    """The block that each statement stands in, and where."""
-    owners = dict.fromkeys(module.parent(s) for s in module.scopes.statements)
-    lists = (getattr(owner, name, []) for owner in owners for name in ("body", "orelse", "finalbody"))
-    return {statement: (block, at) for block in lists for at, statement in enumerate(block)}

@@ -1,4 +1,4 @@
-"""Which libraries a file uses: torch, and those that run on NVIDIA's devices alone."""
+"""Libraries that a file uses: torch, and libraries that run on NVIDIA's devices alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator
 
 from torchmigrate.semantic.guard_regions import GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.source.edits import Inside, Span
+from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.scope import Binding
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CUDA_ONLY
 
 
 def first_call(module: SemanticModel, names: Collection[str]) -> ast.Call | None:
-    """The first call in the file of one of these qualified names."""
+    """Return the first call in the file of one of these qualified names."""
     return _first_call(module, frozenset(names))
 
 
@@ -25,7 +25,7 @@ def _first_call(module: SemanticModel, names: frozenset[str]) -> ast.Call | None
 
 
 def is_for_devices(module: SemanticModel) -> bool:
-    """Whether the project speaks of CUDA, or did before it was migrated: then it has the helper."""
+    """Whether the project mentions CUDA, or has the helper because it mentioned CUDA before it was migrated."""
     facts = module.facts
     return facts.mentions_cuda or any(path.endswith(f"/{facts.helper}.py") for path in facts.files)
 
@@ -33,10 +33,11 @@ def is_for_devices(module: SemanticModel) -> bool:
 @query
 def uses_torch(module: SemanticModel) -> bool:
     """Whether the file imports torch, something built on it, or a module of the project."""
+    known = BUILT_ON_TORCH.union(module.facts.settings.torch_libraries)
     for bindings in module.scopes.module.names.values():
         for binding in bindings:
             name = binding.qualified or ""
-            if name.split(".")[0] in BUILT_ON_TORCH or (binding.local and _is_local(module, binding.local)):
+            if name.split(".")[0] in known or (binding.local and _is_local(module, binding.local)):
                 return True
     nested = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
     return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in nested)
@@ -47,55 +48,77 @@ def _is_local(module: SemanticModel, local: tuple[int, str, str]) -> bool:
 
 
 def is_imported(module: SemanticModel) -> bool:
-    """Whether another file of the project imports this one: then its top level must not probe (T14)."""
+    """Whether another file of the project imports this one. Its top level must not ask for a device then."""
     path = str(module.path)
     return bool(module.facts.index.importers.get(path)) or path.endswith("__init__.py")
 
 
-def _names_in(module: SemanticModel) -> str:
-    """Names that this file imports from libraries that run on NVIDIA's devices alone, or from a compiled `*_cuda`."""
-    found = {
+def _imported_names(module: SemanticModel) -> set[str]:
+    """Return the names that the file imports from libraries for NVIDIA's devices alone, or from a compiled `*_cuda`."""
+    return {
         name
         for scope in module.scopes
         for name, bindings in scope.names.items()
         for b in bindings
         if isinstance(b.node, (ast.Import, ast.ImportFrom)) and (_root(b) in CUDA_ONLY or name.endswith("_cuda"))
     }
-    return rf"(?<![\w.])({'|'.join(sorted(map(re.escape, found)))})(?!\w)" if found else ""
 
 
-# a compiled kernel: `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`, `src.gpu.psamask_forward(...)`; not
-# `utils.move_to_cuda(x)`; a package as pip calls it
-_BOUND = (
-    r"(?<![\w.])\w+\.(?!\w*to_cuda|is_cuda|use_cuda)\w+_cuda\s*\(|(?<![\w.])\w+_cuda\.\w+\("
-    r"|(?<![\w.])\w+\.(gpu|cuda)\.\w+_(for|back)ward\w*\("
-    r"|[\"'](onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b"
-)
+_MAY_BE_BOUND = re.compile(rb"_cuda|_forward|_backward|-gpu")  # a file without these has no such call
+_MOVES = re.compile(r"\w*to_cuda|is_cuda|use_cuda")  # `utils.move_to_cuda(x)` calls no kernel
+_KERNEL = re.compile(r"\w+_(for|back)ward\w*")
+_PACKAGE = re.compile(r"(onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b")  # as pip calls it
 
 
 class Uses:
-    """Where a file calls what runs on NVIDIA's devices alone."""
+    """The places where a file uses libraries or compiled kernels that run on NVIDIA's devices alone."""
 
     def __init__(self, module: SemanticModel) -> None:
-        self._bound = Inside(_found(module, _BOUND))
-        self._names = Inside(_found(module, _names_in(module)))
+        may_be_bound = _MAY_BE_BOUND.search(module.source.utf8) is not None
+        self._bound = Inside(map(module.span, _bound_to_cuda(module) if may_be_bound else ()))
+        names = _imported_names(module)
+        self._names = Inside(map(module.span, _uses_of(module, names) if names else ()))
 
     def find(self, region: GuardRegion) -> int | None:
-        """The first such call in a region, if there is one; what refuses to run without CUDA may name them."""
+        """Return the offset of the first such use in a region, or None.
+
+        The code after a refusal to run without CUDA may use the imported names."""
         asked = (self._bound,) if region.refusal else (self._bound, self._names)
         found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
         return min(found, default=None)
 
 
-def _found(module: SemanticModel, pattern: str) -> Iterator[Span]:
-    """The places of a pattern in the text, without lines that are comments."""
-    text = module.source.text if pattern else ""
-    at = before = 0
-    for found in re.finditer(rf"(?:\A|[\r\n])[ \t\f]*#[^\r\n]*|(?P<use>{pattern})", text):
-        if found["use"]:
-            at += len(text[before : found.start()].encode())
-            before = found.start()
-            yield at, at + len(found["use"].encode())
+def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
+    """Yield the functions of compiled kernels that the file calls, and the packages for NVIDIA's devices that it names:
+    `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`, `src.gpu.psamask_forward(...)`."""
+    for node in module.nodes:
+        match node:
+            case ast.Call(ast.Attribute(ast.Name(owner), name) as func):
+                if _is_compiled(owner) or (_is_compiled(name) and not _MOVES.match(name)):
+                    yield func
+            case ast.Call(ast.Attribute(ast.Attribute(ast.Name(), "gpu" | "cuda"), name) as func):
+                if _KERNEL.fullmatch(name):
+                    yield func
+            case ast.Constant(str(text)) if _PACKAGE.match(text):
+                yield node
+
+
+def _is_compiled(name: str) -> bool:
+    return name.endswith("_cuda") and name != "_cuda"
+
+
+def _uses_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
+    """Yield the nodes where the file imports, binds or reads one of these names."""
+    for node in module.nodes:
+        match node:
+            case ast.Name(name) | ast.arg(name) | ast.keyword(name):
+                if name in names:
+                    yield node
+            case ast.alias(name, bound):
+                if bound in names or name.partition(".")[0] in names:
+                    yield node
+            case ast.ImportFrom(str(home), _, 0) if home.partition(".")[0] in names:
+                yield node
 
 
 def _root(binding: Binding) -> str:

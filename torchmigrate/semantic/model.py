@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source, comments
 from torchmigrate.syntax import scope
+from torchmigrate.syntax.blocks import Blocks
 from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
 
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class SemanticModel:
-    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError where it is not Python 3.
+    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError if the file is not Python 3.
 
-    `gets_torch`: the file will get an `import torch`, which binds what it calls torch and does not import."""
+    `gets_torch`: the file uses `torch` without binding it, and the rewrite will add `import torch`; the scopes
+    already have that binding."""
 
     def __init__(
         self, path: Path, source: Source, facts: ProjectContext, original: bytes = b"", gets_torch: bool = False
@@ -37,28 +39,33 @@ class SemanticModel:
         self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
         self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Expression | None] = {}
-        self.answers: dict[Hashable, object] = {}  # memo.py
+        self.answers: dict[Hashable, object] = {}  # of `query`
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All nodes of the file, outer ones first, without contexts and operators; made once a rule asks."""
+        """All nodes of the file, outer ones first, without contexts and operators. Made when a rule asks."""
         found: list[ast.AST] = [self.tree]
         for node in found:
             found += children(node)
         return found
 
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The block of each statement."""
+        return Blocks(self.scopes)
+
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.scopes.parent.get(node)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """From the parent up to the module."""
+        """The nodes around `node`, from its parent up to the module."""
         up = self.parent(node)
         while up is not None:
             yield up
             up = self.parent(up)
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that holds `node` (itself, if it is one)."""
+        """The innermost statement that holds `node`: `node` itself if it is a statement."""
         while not isinstance(node, ast.stmt):
             node = self.scopes.parent[node]
         return node
@@ -74,7 +81,7 @@ class SemanticModel:
         return next((up for up in self.ancestors(node) if isinstance(up, FUNCTIONS)), None)
 
     def resolve(self, node: ast.AST, scope: Scope | None = None) -> str | None:
-        """Qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None where it is not certain."""
+        """Return the qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None if it is not certain."""
         return self.resolver.resolve(node, scope or self.scope(node))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
@@ -86,12 +93,17 @@ class SemanticModel:
         return self.source.utf8[start:end].decode()
 
     def loses_comment(self, edit: Edit) -> bool:
-        """Whether a comment stands in what is replaced and not in what replaces it."""
+        """Whether the text that an edit replaces holds a comment that the new text lacks."""
         old = self.source.utf8[edit.start : edit.end]
         return b"#" in old and any(comment not in edit.text for comment in comments(old.decode(errors="replace")))
 
+    def holds_comment(self, node: ast.AST) -> bool:
+        """Whether a comment stands within an expression."""
+        text = self.text(node)
+        return "#" in text and bool(comments(f"({text}\n)"))
+
     def island(self, node: ast.AST) -> Expression | None:
-        """`node` parsed by LibCST, or None where it does not come out as it went in."""
+        """Parse `node` with LibCST. Return None if LibCST cannot parse it or would print it differently."""
         from torchmigrate.syntax.expression import Expression
         from torchmigrate.syntax.pattern import PatternError
 
@@ -99,7 +111,7 @@ class SemanticModel:
         if span not in self._islands:
             try:
                 self._islands[span] = Expression(self.source.utf8, *span)
-            except Exception as error:  # LibCST knows fewer programs than Python; any refusal means: hands off
+            except Exception as error:  # LibCST accepts less than Python does; what it refuses is not rewritten
                 if not isinstance(error, PatternError) and type(error).__name__ != "ParserSyntaxError":
                     raise
                 self._islands[span] = None
@@ -111,21 +123,13 @@ R = TypeVar("R")
 
 
 def query(answer: Callable[Concatenate[SemanticModel, P], R]) -> Callable[Concatenate[SemanticModel, P], R]:
-    """Remembers what a function says of a module, and of nodes or names in it, as long as the module lives."""
+    """Memoise a function of a module and of nodes or names in it. The answers live as long as the module."""
 
     @wraps(answer)
     def ask(module: SemanticModel, *args: P.args, **kwargs: P.kwargs) -> R:
-        key: Hashable = (answer, args)
+        key: Hashable = (answer, args, *kwargs.items())
         if key not in module.answers:
             module.answers[key] = answer(module, *args, **kwargs)
         return module.answers[key]  # type: ignore[return-value]
 
     return ask  # type: ignore[return-value]
-
-
-@query
-def unparsed(module: SemanticModel, node: object) -> str:
-    """`ast.unparse` of a node."""
-    import ast
-
-    return ast.unparse(node)  # type: ignore[arg-type]

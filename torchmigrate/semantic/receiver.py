@@ -1,4 +1,5 @@
-"""What `x` is in `x.cuda()`: a torch object, an object of a class of the project that defines `cuda()`, a storage."""
+"""Receiver type inference: in `x.cuda()`, x is a torch object, a storage, or an object of a project's class that
+defines `cuda()` itself."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.semantic.references import words_in
+from torchmigrate.syntax.resolver import chain_of, is_same, last_name, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope
 
-Seen = set[object]  # names, attributes and functions that are followed already
+Seen = set[object]  # names, attributes and functions that were followed already
 
 
 class Kind(Enum):
-    """MAYBE_USER: such a class exists in the project and nothing here shows that the receiver is another."""
+    """The kinds of receiver. MAYBE_USER: the project has a class that defines `cuda()`, and nothing shows that the
+    receiver is not an object of it."""
 
     TORCH = auto()
     USER = auto()
@@ -25,11 +28,11 @@ class Kind(Enum):
     UNKNOWN = auto()
 
 
-Answer = Kind | tuple[ast.expr, Scope]  # what it is, or a value to be asked in its place
+Answer = Kind | tuple[ast.expr, Scope]  # a kind, or a value whose kind it is
 
 
 def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
-    """What all assignments agree on; `x = x.cuda()` says nothing about x."""
+    """Return the kind that all assignments to the receiver agree on; `x = x.cuda()` says nothing about x."""
     if _is_tested(module, node):
         return Kind.TORCH
     home = scope.find(node.id) if isinstance(node, ast.Name) and node.id != "self" else None
@@ -39,8 +42,18 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
         kinds = _followed(module, [(node, scope)], set())
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return next(iter(kinds))
-    called = ast.unparse(node).rpartition(".")[2].lower() if _user_classes(module) else ""
+    called = _called(module, node).lower() if _user_classes(module) else ""
     return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
+
+
+def _called(module: SemanticModel, node: ast.expr) -> str:
+    """Return the words that a receiver is called by: its name or attribute, the function that makes it, its index."""
+    match node:
+        case ast.Call(func):
+            return _called(module, func)
+        case ast.Subscript(value, item):
+            return " ".join((_called(module, value), *sorted(words_in(module, item))))
+    return last_name(node)
 
 
 @query
@@ -50,8 +63,10 @@ def _kinds_of_name(module: SemanticModel, name: str, home: Scope) -> frozenset[K
 
 
 def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozenset[Kind]:
-    """All that the values may be. A loop, as names may stand for each other a thousand times; what leads back to where
-    it came from adds nothing."""
+    """Return all kinds that the values may have.
+
+    This is a loop, as names may stand for each other a thousand times. A value that was followed before adds
+    nothing."""
     found: set[Kind] = set()
     while todo:
         item = todo.pop()
@@ -63,7 +78,8 @@ def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozense
 
 
 def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
-    """`x.cuda() if isinstance(x, torch.Tensor) else x`, and the same as a statement."""
+    """Whether a test around the receiver says that it is torch's: `x.cuda() if isinstance(x, torch.Tensor) else x`, or
+    the same as a statement."""
     inside: ast.AST = node
     for up in module.ancestors(node):
         if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and _asks_for(up.test, node):
@@ -73,11 +89,18 @@ def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
 
 
 def _asks_for(test: ast.expr, node: ast.expr) -> bool:
-    text = ast.unparse(test)
-    if "isinstance(" not in text and "is_tensor(" not in text:
-        return False
-    name = re.escape(ast.unparse(node))
-    return re.search(rf"isinstance\({name}, \(?(torch|nn)\.|torch\.is_tensor\({name}\)", text) is not None
+    """Whether a test, or a part of it, asks whether `node` is an object of torch's."""
+    return any(isinstance(call, ast.Call) and _is_type_test(call, node) for call in ast.walk(test))
+
+
+def _is_type_test(call: ast.Call, node: ast.expr) -> bool:
+    match call:
+        case ast.Call(ast.Name("isinstance"), [asked, kinds]):
+            kind = leading_chain(kinds.elts[0] if isinstance(kinds, ast.Tuple) and kinds.elts else kinds) or ""
+            return kind.startswith(("torch.", "nn.")) and is_same(asked, node)
+        case ast.Call(ast.Attribute(ast.Name("torch"), "is_tensor"), [asked]):
+            return is_same(asked, node)
+    return False
 
 
 @query
@@ -87,14 +110,9 @@ def _could_be_user(module: SemanticModel, called: str) -> bool:
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
         if any(word in called for word in words):
             return True
-        if name in module.source.text and name in _words(module):  # cheap first
+        if name in module.source.text and name in words_in(module, module.tree):  # cheap first
             return True
     return False
-
-
-@query
-def _words(module: SemanticModel) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", module.source.text))
 
 
 def _kinds(module: SemanticModel, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Answer]:
@@ -155,14 +173,14 @@ def _named(module: SemanticModel, name: str) -> Kind:
 
 
 def _attribute(module: SemanticModel, attribute: str, owner: Scope | None) -> Iterator[Answer]:
-    """By every value that methods of the class give `self.attribute`."""
+    """Yield every value that methods of the class give `self.attribute`."""
     values = _assigned(module, owner).get(f"self.{attribute}") if owner else None
     yield from values or [Kind.UNKNOWN]
 
 
 @query
 def _assigned(module: SemanticModel, owner: Scope) -> dict[str, list[Answer]]:
-    """What a class gives to its attributes."""
+    """Return the values that a class gives to each of its attributes, by `self.attribute`."""
     found: dict[str, list[Answer]] = {}
     for node in ast.walk(owner.node):
         for target in node.targets if isinstance(node, ast.Assign) else ():
@@ -193,7 +211,7 @@ def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> It
 
 
 def _function(module: SemanticModel, called: ast.expr, scope: Scope) -> Function | None:
-    """The function or method of this file that a call means."""
+    """Return the function or method of this file that a call calls, or None."""
     owner = scope.enclosing_class()
     match called:
         case ast.Name(name):
@@ -208,7 +226,7 @@ def _function(module: SemanticModel, called: ast.expr, scope: Scope) -> Function
 
 @query
 def _returns(module: SemanticModel) -> dict[Function, list[Answer]]:
-    """What each function of the file returns."""
+    """Return the values that each function of the file returns."""
     found: dict[Function, list[Answer]] = {}
     for statement in module.scopes.statements:
         if isinstance(statement, ast.Return) and statement.value and (function := module.function(statement)):
@@ -223,7 +241,8 @@ def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
 
 @lru_cache(maxsize=2)
 def _user_classes(module: SemanticModel) -> frozenset[str]:
-    """Classes that define `cuda()`, and those of this file that inherit it: `.to()` would not call it."""
+    """Return the classes that define `cuda()`, and the classes of this file that inherit it. `.to()` would not call
+    their `cuda()`."""
     classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)]
     known = {
         *module.facts.cuda_classes,

@@ -1,4 +1,4 @@
-"""How a file spells torch, the runtime helper and the project's own helper."""
+"""Template rendering: the names by which a file has torch, the runtime helper and the project's own helper."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.project.helper_file import ProjectHelper
 from torchmigrate.semantic.model import query
+from torchmigrate.semantic.references import mentions
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import Binding
 
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
     from torchmigrate.semantic.model import SemanticModel
 
 
-# ---- how a file spells it
-
-
 HELPER = "accel"
 
 
 @query
 def spelled(module: SemanticModel) -> Mapping[str, str]:
-    """How this file spells the helper and torch: `accel`, `torch`, and `accel.f` for what is called otherwise."""
+    """Return how the file spells the helper (`accel`), torch, and each function of the helper (`accel.f`) that the file
+    calls by another name."""
     torch = {"torch": _bound_as(module, "torch".__eq__) or "torch"}
     if module.facts.own:
         return names(module, module.facts.own) | torch
@@ -33,13 +32,13 @@ def spelled(module: SemanticModel) -> Mapping[str, str]:
 
 @query
 def helper_bound(module: SemanticModel) -> str | None:
-    """The name by which this file imports the helper already."""
+    """Return the name by which the file imports the helper already, or None."""
     own = module.facts.own
     return bound(module, own) if own else _bound_as(module, module.facts.is_helper)
 
 
 def helper_function(module: SemanticModel, node: ast.AST) -> str | None:
-    """What the helper calls the function that `node` names, or None where it names none of the helper's."""
+    """Return the helper's own name for the function that `node` names, or None if it names none of the helper's."""
     chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if chain is None:
         return None
@@ -54,7 +53,9 @@ def _by_spelling(module: SemanticModel) -> Mapping[str, str]:
 
 def asks_accelerator(module: SemanticModel, for_what: str = "") -> bool:
     """Whether the file already uses `torch.accelerator` (or the given attribute of it)."""
-    return any(f"{torch}.accelerator{for_what}" in module.source.text for torch in ("torch", spelled(module)["torch"]))
+    if "accelerator" not in module.source.text:
+        return False
+    return any(mentions(module, f"{torch}.accelerator{for_what}") for torch in ("torch", spelled(module)["torch"]))
 
 
 def _bound_as(module: SemanticModel, test: Callable[[str], bool]) -> str | None:
@@ -72,8 +73,8 @@ def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
 
 
 def import_statement(module: SemanticModel, own: ProjectHelper) -> str:
-    """The import of the project's helper for a file: relative as its others are, under an alias where the name is
-    taken."""
+    """Return the import of the project's helper for a file: relative if the file's other imports are, under an alias if
+    the name is taken."""
     alias = spelled(module)["accel"]
     parent = _relative(own, module) or own.name.rpartition(".")[0]
     suffix = "" if alias == own.last else f" as {alias}"
@@ -81,7 +82,7 @@ def import_statement(module: SemanticModel, own: ProjectHelper) -> str:
 
 
 def names(module: SemanticModel, own: ProjectHelper) -> dict[str, str]:
-    """`accel`, and `accel.f` for each function that is called something else here."""
+    """Return how the file spells the project's helper (`accel`) and each function that has another name there."""
     alias = bound(module, own) or _free(module, own)
     spelled = {f"accel.{ours}": f"{alias}.{theirs}" for ours, theirs in own.functions.items()}
     back = {theirs: ours for ours, theirs in own.functions.items()}
@@ -92,12 +93,13 @@ def names(module: SemanticModel, own: ProjectHelper) -> dict[str, str]:
 
 
 def bound(module: SemanticModel, own: ProjectHelper) -> str | None:
-    """The name by which a file imports the helper already."""
+    """Return the name by which the file imports the project's helper already, or None."""
     return next((name for name, imported in imported_by(module, own) if not imported), None)
 
 
 def imported_by(module: SemanticModel, own: ProjectHelper) -> Iterator[tuple[str, str]]:
-    """Names that mean the helper (""), or one of its functions, wherever they stand in the file."""
+    """Yield the names that mean the helper, or one of its functions, everywhere in the file: (name, "") or (name,
+    function)."""
     for name, bindings in module.scopes.module.names.items():
         meant = {_meaning(module, own, b.node, b.qualified, b.local) for b in bindings}
         if len(meant) == 1 and None not in meant and _times_bound(module, name) == 1:
@@ -122,7 +124,7 @@ def _meaning(
 
 
 def _times_bound(module: SemanticModel, name: str) -> int:
-    """How often a name is bound anywhere in the file, whichever scope it is in."""
+    """Count how often the file binds a name, in any scope."""
     return sum(name == _bound_by(node) for node in module.nodes)
 
 
@@ -139,12 +141,12 @@ def _bound_by(node: ast.AST) -> str | None:
 
 
 def _free(module: SemanticModel, own: ProjectHelper) -> str:
-    """The module's own name, or `accel` where the file has something else of that name."""
+    """Return the last part of the helper module's name, or `accel` if the file has something else of that name."""
     return module.facts.helper if module.scopes.module.stars or _times_bound(module, own.last) else own.last
 
 
 def _relative(own: ProjectHelper, module: SemanticModel) -> str:
-    """`..utils`, in a package whose file imports its neighbours with dots; else ""."""
+    """Return the relative parent of the helper (`..utils`) if the file imports its neighbours with dots; else ""."""
     index, here = module.facts.index, os.path.dirname(module.path)
     if not any(item.level for item in index.imports.get(str(module.path), ())):
         return ""

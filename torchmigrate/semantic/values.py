@@ -1,24 +1,29 @@
-"""Reaching definitions, and what is known of values."""
+"""Reaching definitions, and values that are certain to be data, numbers or sizes."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.scope import Scope
 
-Given = list[tuple[ast.expr, ast.stmt]]  # each value with the statement that gives it
+Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
-_BLOCKS = ("body", "orelse", "finalbody")
 
 
 def given_before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | None:
-    """Only by plain assignments, alone or in all arms of an `if`."""
-    if re.search(rf"\b(global|nonlocal)\b[^\n]*\b{name}\b", module.source.text):
-        return None
-    return _before(module, name, statement)
+    """Return the values that a name may have at a statement, or None if they are not certain.
+
+    Only plain assignments count, alone or in all arms of an `if`."""
+    return None if name in _declared(module) else _before(module, name, statement)
+
+
+@query
+def _declared(module: SemanticModel) -> frozenset[str]:
+    """The names that any function of the file declares global or nonlocal."""
+    declarations = (s for s in module.scopes.statements if isinstance(s, (ast.Global, ast.Nonlocal)))
+    return frozenset(name for declaration in declarations for name in declaration.names)
 
 
 def _before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | None:
@@ -27,16 +32,14 @@ def _before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | No
         return None
     if any(isinstance(n, ast.NamedExpr) and n.target.id == name for n in ast.walk(statement)):
         return None
-    for block in (getattr(up, field, None) or [] for field in _BLOCKS):
-        if statement in block:
-            found = _last(block[: block.index(statement)], name)
-            if found != []:
-                return found
+    found = _last(module.blocks.before(statement), name)
+    if found != []:
+        return found
     return _before(module, name, up) if isinstance(up, _OUTWARD) else None
 
 
 def _last(block: list[ast.stmt], name: str) -> Given | None:
-    """By the end of a block; [] if it leaves the name alone."""
+    """Return the values that a block gives a name by its end; [] if the block does not bind the name."""
     return next((given for s in reversed(block) if (given := _given(s, name)) != []), [])
 
 
@@ -54,7 +57,7 @@ def _given(statement: ast.stmt, name: str) -> Given | None:
 
 
 def _binds(tree: ast.AST, name: str) -> int:
-    """How often a name is bound (or unbound) in a tree, whichever scope it is in."""
+    """Count how often a tree binds or deletes a name, in any scope."""
     return sum(
         (isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load))
         or name in (getattr(n, "asname", None), getattr(n, "name", None), getattr(n, "rest", None))
@@ -64,7 +67,8 @@ def _binds(tree: ast.AST, name: str) -> int:
 
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-# numpy's, and never a number: of a shape that is written out, between numbers (tensors would give a tensor), and always
+# functions of numpy that give an array and no number: for a shape that is written out, between two numbers (tensors
+# would give a tensor), and for all arguments
 _OF_SHAPE = {"zeros", "ones", "empty", "full"}
 _BETWEEN = {"linspace", "logspace"}
 _ARRAYS = {
@@ -74,7 +78,7 @@ _ARRAYS = {
 
 
 def is_floats(data: ast.expr) -> bool:
-    """A display of numbers written out, one of them a float, or of none."""
+    """Whether data is a number or a list of numbers, all written out, that has a float in it or is empty."""
     numbers = list(_leaves_of(data)) if isinstance(data, (ast.List, ast.Tuple)) else [data]
     written = isinstance(data, (ast.List, ast.Tuple)) and all(map(_is_written, numbers))
     return written and (not numbers or any(map(_is_float, numbers)))
@@ -104,10 +108,11 @@ def _is_float(number: ast.expr) -> bool:
 
 
 class Values:
-    """Looks names up from `statement`, or not at all (in a lambda, in a comprehension).
+    """Answers what an expression is. Names are looked up from `statement`; in a lambda or a comprehension, where it is
+    None, they are unknown.
 
-    `alone`: whether nothing else may hold the array. `torch.Tensor(array)` shares its memory on the CPU where the dtype
-    is the default one, and `torch.tensor` copies.
+    `alone`: nothing else may hold the array. `torch.Tensor(array)` shares the array's memory on the CPU if it has the
+    default dtype, and `torch.tensor` copies it.
     """
 
     def __init__(self, module: SemanticModel, scope: Scope) -> None:
@@ -128,7 +133,7 @@ class Values:
         return False
 
     def _is_array(self, node: ast.expr, statement: ast.stmt | None, alone: bool) -> bool:
-        """Of one dimension or more: of none, an array of integers is a size."""
+        """Whether an expression is an array of one dimension or more. An integer array without dimensions is a size."""
         match node:
             case ast.Call(ast.Attribute(array, "astype" | "copy")) if self._is_array(array, statement, False):
                 return not any(k.arg == "copy" for k in node.keywords)
@@ -158,7 +163,8 @@ class Values:
         return name in _ARRAYS
 
     def _is_number(self, node: ast.expr) -> bool:
-        """And so no tensor, which would make a tensor of the array. A parameter is one if its default is."""
+        """Whether an expression is a number, and so no tensor, which would make a tensor of the array. A parameter
+        counts as a number if its default is one."""
         match node:
             case ast.Call(ast.Name("float" | "int" | "len")):
                 return True
@@ -171,7 +177,7 @@ class Values:
         return _is_written(node)
 
     def _is_handed_on(self, name: str, given: Given, statement: ast.stmt) -> bool:
-        """`x = torch.Tensor(x)`, and nothing reads x between where it is given and here."""
+        """Whether the statement is `x = torch.Tensor(x)` and nothing reads x between its assignment and here."""
         if not isinstance(statement, ast.Assign) or [getattr(t, "id", "") for t in statement.targets] != [name]:
             return False
         first = min(at.lineno for _, at in given)
@@ -192,7 +198,7 @@ def _default(function: ast.AST, parameter: ast.AST) -> ast.expr | None:
 
 
 def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
-    """`x: T`, `-> T`, `Optional[T]` in either."""
+    """Whether a node is, or stands in, an annotation: `x: T`, `-> T`, `Optional[T]`."""
     below: ast.AST = node
     for up in module.ancestors(node):
         if getattr(up, "annotation", None) is below or getattr(up, "returns", None) is below:
@@ -204,7 +210,7 @@ def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
-    """The `isinstance(x, T)`, also with T in a tuple, that holds `node` as T."""
+    """Return the `isinstance(x, T)` whose T, or an item of it, is `node`; else None."""
     up = module.parent(node)
     below = node
     while isinstance(up, (ast.Tuple, ast.BinOp)):
@@ -214,7 +220,7 @@ def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 
 
 def is_size(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether it is certain to be a size. `.shape` may be an array's, which is a tuple and therefore data."""
+    """Whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data."""
     match node:
         case ast.Constant(int()):
             return True

@@ -13,13 +13,14 @@ from typing import Any
 from torchmigrate.base.text import did_you_mean
 from torchmigrate.rules import packs
 from torchmigrate.rules.reader import PackError, read_toml
+from torchmigrate.torch_api.backends import COLUMNS
 from torchmigrate.torch_api.names import canonical
 
 WORKS, HELPER, NO_OP, DIFFERENT, MISSING, NO_TORCH = VERDICTS = (
     "works", "works through the helper", "no-op", "different", "missing", "not a torch device"
 )  # fmt: skip
 SIGNS = {WORKS: "+", HELPER: "h", NO_OP: ".", DIFFERENT: "~", MISSING: "x", NO_TORCH: "/"}  # where there is no room
-BACKENDS = ("cuda", "rocm", "mps", "xpu", "npu", "hpu", "mtia", "cpu", "mlx")
+BACKENDS = COLUMNS
 KINDS = ("module", "function", "class", "method", "attribute")
 REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")
 

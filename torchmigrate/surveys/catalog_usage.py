@@ -26,12 +26,13 @@ from torchmigrate.source import encoding, notebook
 from torchmigrate.surveys.catalog_rows import Catalog, Row
 from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope
+from torchmigrate.torch_api.backends import having, types_of
 
 # A name of these torch modules is reported even if the catalog has no row for it; elsewhere in torch most names have
 # nothing to do with devices.
-_DEVICE_MODULES = {"cuda", "mps", "xpu", "mtia", "accelerator", "npu", "hpu", "mlu", "musa"}
+_DEVICE_MODULES = {"accelerator", *having("module")}
 _MAY_USE = re.compile(rb"torch|cuda")  # a file without these may still use what another one imports for it
-_DEVICE = re.compile(r"(cuda|hip|mps|xpu|npu|hpu|mtia|mlu|musa|xla)(:(\d+|%[dis]|\{[^}]*\}?)?)?")
+_DEVICE = re.compile(rf"({'|'.join(types_of('accelerator'))})(:(\d+|%[dis]|\{{[^}}]*\}}?)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class _Surveyor(Worker):
             return Unchanged(result.path), None  # `check` does not look into such a file either
         return result, unbound
 
-    def _one(self, path: Path, job: Job) -> Done:
+    def _process(self, path: Path, job: Job) -> Done:
         if job.raw.startswith(helper_file.MARKER):
             return Unchanged(path), None
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from torchmigrate.diagnostics.finding import FileResult, Finding, Skipped, SourceLines, Status, Unchanged, failures
 from torchmigrate.rules.model import Rule
+from torchmigrate.torch_api.backends import having
 
-SCORED = ("cuda", "rocm", "mps", "xpu", "npu", "cpu")  # the backends that rules name
-OTHERS = frozenset(SCORED) - {"cuda", "rocm"}  # the backends that a rule means if it names none
+SCORED = having("scored")  # the backends that rules name
+OTHERS = frozenset(SCORED) - {*having("cuda")}  # the backends that a rule means if it names none
 MODULES = 24  # if there are more files, they are shown by directory
 
 DEFINITION = (

@@ -135,6 +135,35 @@ def chain_of(node: ast.AST) -> str | None:
     return ".".join(reversed(parts))
 
 
+def last_name(node: ast.AST) -> str:
+    """The name itself, or the attribute that an expression takes last: `c` of `a.b.c` and of `f(x).c`; else ""."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def leading_chain(node: ast.AST) -> str | None:
+    """The dotted chain that an expression begins with: `a.b` of `a.b[0] + c` and of `a.b if c else d`."""
+    while True:
+        if isinstance(node, (ast.BinOp, ast.Compare)):
+            node = node.left
+        elif isinstance(node, ast.BoolOp):
+            node = node.values[0]
+        elif isinstance(node, ast.IfExp):
+            node = node.body
+        elif isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        elif isinstance(node, ast.Attribute) and chain_of(node) is None:
+            node = node.value
+        else:
+            return chain_of(node)
+
+
+def is_same(left: ast.AST, right: ast.AST) -> bool:
+    """Whether two expressions are the same code; layout and comments do not count."""
+    return ast.dump(left) == ast.dump(right)
+
+
 def literal_getattr(call: ast.Call) -> str | None:
     """Return the attribute's name if a call is `getattr(x, "name")` without a default."""
     match call:

@@ -1,5 +1,32 @@
-"""The backends that rules and settings may name."""
+"""The backends that the tool knows: their names, and which of them have a property of `data/backends.toml`."""
 
 from __future__ import annotations
 
-BACKENDS = ("cpu", "cuda", "rocm", "mps", "xpu", "npu", "mtia", "hpu", "mlu", "musa", "xla", "privateuse1")
+from collections.abc import Mapping
+
+from torchmigrate.torch_api import facts
+
+_ALL = facts("backends")
+
+
+def having(*kinds: str) -> tuple[str, ...]:
+    """Return the backends that have all these kinds: first those with a column, in the order of the columns."""
+    found = [name for name, backend in _ALL.items() if {*kinds} <= {*backend["kinds"]}]
+    return tuple(sorted(found, key=lambda name: _ALL[name].get("column", len(_ALL))))
+
+
+def types_of(*kinds: str) -> tuple[str, ...]:
+    """Return what torch calls the devices of the backends that have all these kinds."""
+    return tuple(_ALL[name].get("type", name) for name in having(*kinds))
+
+
+# in the order of the data: messages and schemas list them so
+BACKENDS = tuple(name for name, backend in _ALL.items() if "setting" in backend["kinds"])
+# the columns of the catalog, one of which is no backend of torch
+COLUMNS = tuple(name for name in having() if "column" in _ALL[name])
+TITLES: Mapping[str, str] = {name: backend.get("title", name.upper()) for name, backend in _ALL.items()}
+TOOLS: Mapping[str, str] = {name: _ALL[name]["tool"] for name in having() if "tool" in _ALL[name]}
+# what code names that is written for other accelerators than CUDA
+OTHERS = tuple(name for name in having("helper") if name != "cuda")
+# the place of a backend outside torch, as torch calls its devices
+EXTENSION: str = _ALL["privateuse1"]["type"]

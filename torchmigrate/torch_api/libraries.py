@@ -1,21 +1,24 @@
-"""What people use in place of NVIDIA's libraries and environment variables: one place for each fact."""
+"""Facts about libraries: which need NVIDIA's software, what people use in their place, which are built on torch."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-LIBRARIES = {
-    "apex": "torch.amp, torch.optim's `fused=True` and DistributedDataParallel do what most of it did",
-    "flash_attn": "torch.nn.functional.scaled_dot_product_attention runs everywhere and picks flash attention on CUDA",
-    "xformers": "torch.nn.functional.scaled_dot_product_attention replaces memory_efficient_attention on every device",
-    "triton": "XPU has its own build of Triton, MPS and most CPUs none: keep a path in plain torch beside the kernels",
-    "bitsandbytes": "recent releases have XPU, HPU and CPU backends, MPS has none: make quantisation optional",
-    "pynvml": "it asks NVIDIA's driver: `accel.mem_get_info()` and `accel.get_device_name()` are portable",
-    "cupy": "its arrays live on CUDA and ROCm: torch has most of NumPy's functions on every device",
-    "tensorrt": "ONNX Runtime or torch.compile are portable ways to a faster model",
-    "transformer_engine": "its layers need CUDA: fall back to torch.nn's",
-    "deep_gemm": "its kernels need CUDA: fall back to torch.matmul",
-}
+from torchmigrate.torch_api import facts
+
+_DATA = facts("libraries")
+# by the name that is imported: what to use in place of a library that needs NVIDIA's software
+CUDA_ONLY: Mapping[str, str] = _DATA["cuda-only"]
+LIBRARIES = CUDA_ONLY
+BUILT_ON_TORCH = frozenset(_DATA["built-on-torch"])
+# "cuda" in a call of such a library means no device of torch
+FOREIGN = frozenset(_DATA["foreign"])
+# top-level names that NVIDIA's packages share
+NAMESPACES = frozenset(_DATA["namespaces"])
+# by the name that is imported: what pip calls the library, in lower case with `_`; "" where there is no package
+PACKAGES: Mapping[str, str] = {name: _DATA["packages"].get(name, name).lower() for name in CUDA_ONLY}
+_BY_NAME = {name: advice for library, advice in CUDA_ONLY.items() for name in (library.lower(), PACKAGES[library])}
 
 VARIABLES = {
     "CUDA_VISIBLE_DEVICES": (
@@ -33,18 +36,5 @@ VARIABLES = {
 
 
 def of_library(name: str) -> str | None:
-    """By the name that is imported, or the one that is installed: `flash-attn`, `Flash.Attn`."""
-    return LIBRARIES.get(re.sub(r"[-_.]+", "_", name).lower())
-
-
-BUILT_ON_TORCH = {
-    "torch", "torchvision", "torchaudio", "torchtext", "pytorch_lightning", "lightning", "transformers", "timm",
-    "diffusers", "accelerate", "fairseq", "torch_geometric", "apex", "kornia", "einops", "clip", "whisper",
-}  # fmt: skip
-
-
-CUDA_ONLY = {
-    "apex", "flash_attn", "flash_attn_interface", "xformers", "triton", "bitsandbytes", "pynvml",
-    "py3nvml", "nvidia_smi", "GPUtil", "cupy", "pycuda", "transformer_engine", "tensorrt", "torch2trt",
-    "causal_conv1d", "mamba_ssm",
-}  # fmt: skip
+    """Return what to use in place of a library, by the name that is imported or installed: `flash-attn`, `GPUtil`."""
+    return _BY_NAME.get(re.sub(r"[-_.]+", "_", name).lower())

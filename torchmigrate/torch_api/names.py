@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping, Sequence
 
 from torchmigrate.base.schema import matching
+from torchmigrate.torch_api import facts
+from torchmigrate.torch_api.backends import OTHERS
 
+_DATA = facts("names")
 # where torch keeps what it documents one level up
-CANONICAL = (
-    ("torch.cuda.amp.autocast_mode.", "torch.cuda.amp."),
-    ("torch.cuda.amp.grad_scaler.", "torch.cuda.amp."),
-    ("torch.amp.autocast_mode.", "torch.amp."),
-    ("torch.amp.grad_scaler.", "torch.amp."),
-    ("torch.cuda.memory.", "torch.cuda."),
-    ("torch.cuda.random.", "torch.cuda."),
-    ("torch.cuda.streams.", "torch.cuda."),
-    ("torch.cuda.graphs.", "torch.cuda."),
-    ("torch.cuda.green_contexts.GreenContext", "torch.cuda.GreenContext"),
-    ("torch.xpu.memory.", "torch.xpu."),
-    ("torch.xpu.random.", "torch.xpu."),
-    ("torch.xpu.streams.", "torch.xpu."),
-    ("torch.xpu.graphs.", "torch.xpu."),
-    ("torch.mtia.memory.", "torch.mtia."),
-    ("torch.mtia.mtia_graph.", "torch.mtia."),
-    ("torch.mps.event.", "torch.mps."),
-    ("torch.accelerator.memory.", "torch.accelerator."),
-    ("torch.accelerator.graphs.", "torch.accelerator."),
-    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
-    ("torch.nn.parallel.data_parallel.", "torch.nn.parallel."),
-    ("torch.nn.parallel.DataParallel", "torch.nn.DataParallel"),
-    ("torch.distributed.distributed_c10d.", "torch.distributed."),
-    ("torch.utils.data.dataloader.", "torch.utils.data."),
-    ("torch.autograd.variable.", "torch.autograd."),
-    ("torch.serialization.", "torch."),
-    ("torch.random.", "torch."),
-)
-
-
+CANONICAL: Sequence[tuple[str, str]] = tuple(_DATA["canonical"].items())
 _LONG = tuple(prefix for prefix, _ in CANONICAL)
 
 
@@ -55,7 +30,7 @@ TYPE = re.compile(r"torch\.cuda\.(sparse\.)?\w+Tensor")
 NCCL = re.compile(r"(cpu:gloo,)?(cuda:)?nccl(,cpu:gloo)?", re.I)
 ENVIRONMENT = re.compile(r"(CUDA|NCCL|CUDNN|CUBLAS|PYTORCH_CUDA|TORCH_CUDA|TORCH_NCCL|NVIDIA)_[A-Z_\d]+")
 PROVIDER = re.compile(r"(CUDA|Tensorrt|NvTensorRTRTX)ExecutionProvider")
-BACKEND = re.compile(r"(mps|xpu|npu|hpu|mtia)(?::(\d+)?)?")
+BACKEND = re.compile(rf"({'|'.join(OTHERS)})(?::(\d+)?)?")
 SETTINGS = ("torch.backends.", "torch._inductor.config.")
 _STRINGS = {
     "string:type": TYPE, "string:nccl": NCCL, "string:provider": PROVIDER, "string:environment": ENVIRONMENT,
@@ -78,10 +53,8 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
     return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)
 
 
-DTYPES = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8",
-    "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
-}  # fmt: skip
+# by the first word of a tensor type's name: `HalfTensor` holds float16
+DTYPES: Mapping[str, str] = _DATA["dtypes"]
 
 
 _CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"

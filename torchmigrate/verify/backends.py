@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from torchmigrate.torch_api.backends import TOOLS, having
 from torchmigrate.verify.interpreter import Interpreter
 from torchmigrate.verify.simulated import build as device
 
-KNOWN = ("cuda", "mps", "xpu", "npu", "mtia", "cpu")
-DEFAULT = ("cuda", "mps", "xpu", "npu", "cpu")
+KNOWN = having("verify")
+DEFAULT = having("verify", "default")
 Evidence = Literal["hardware", "simulated", "cpu"]
 BUILD = Path(__file__).parent / "simulated" / "build.py"
 _BUILD_SECONDS = 600
-_TOOLS = {"cuda": "nvidia-smi", "rocm": "rocm-smi", "xpu": "xpu-smi", "npu": "npu-smi", "hpu": "hl-smi"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _first_line(*command: str) -> str:
 
 def drivers() -> dict[str, str]:
     """Return the version of each vendor tool on PATH, e.g. {"cuda": "driver 570.86 (nvidia-smi)"}."""
-    found = {backend: path for backend, tool in _TOOLS.items() if (path := shutil.which(tool))}
+    found = {backend: path for backend, tool in TOOLS.items() if (path := shutil.which(tool))}
     return {backend: _driver(path) for backend, path in found.items()}
 
 
@@ -151,7 +151,7 @@ def _why_not_simulated(interpreter: Interpreter, backend: str) -> str | None:
 
     A CUDA or ROCm build of torch has its own `cuda` backend, which leaves no room for a simulated one.
     """
-    built = next((name for name in ("cuda", "rocm") if name in interpreter.build), None)
+    built = next((name for name in having("cuda") if name in interpreter.build), None)
     if backend == "cuda" and built:
         return f"this torch is built for {built}, of which no device is here; a CPU build of torch can simulate one"
     return None
@@ -170,7 +170,7 @@ def advice(machine: Machine) -> list[str]:
         if found.error:
             lines.append(f"{name}: torch says that it is there, but it does not compute: {found.error}")
     for name, driver in machine.drivers.items():
-        if machine.interpreter.torch and name not in machine.interpreter.build and name in ("cuda", "rocm", "xpu"):
+        if machine.interpreter.torch and name not in machine.interpreter.build and name in having("build"):
             lines.append(
                 f"{name}: there is a driver ({driver}), but this torch is not built for it: install the {name} build"
             )

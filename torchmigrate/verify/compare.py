@@ -12,9 +12,10 @@ from pathlib import Path
 
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import shorten
+from torchmigrate.torch_api.backends import EXTENSION, having
 from torchmigrate.verify.sandbox import LARGE
 
-DEVICES = "cuda|mps|xpu|npu|mtia|hpu|privateuseone|cpu|gpu"
+DEVICES = "|".join((*having("helper"), EXTENSION, "cpu", "gpu"))
 # Alternatives in this order: text with digits that is no quantity (devices, dates, times of day, versions and
 # addresses, hexadecimal), a number, a name. The leftmost match is taken whole.
 _TOKEN = re.compile(

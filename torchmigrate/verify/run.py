@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchmigrate.torch_api.backends import having
 from torchmigrate.vcs.worktree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
@@ -241,7 +242,7 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
 
 def _device_count(way: Way, count: int | None) -> int | None:
     """Return the number of devices to ask for; MPS and the CPU have exactly one."""
-    return None if way.backend in ("mps", "cpu") else count
+    return None if way.backend in having("single") else count
 
 
 def _search_path(path: str, python: str) -> str:

@@ -46,14 +46,14 @@ def verify(
     path: Annotated[Path, Argument(metavar="PATH")],
     command: Annotated[list[str] | None, Argument(metavar="-- CMD")] = None,
     names: Annotated[
-        str,
+        str | None,
         Option(
             "--backends",
             metavar="NAMES",
             help="Of cuda,mps,xpu,npu,mtia,cpu (default: not mtia).",
             autocompletion=parameters.verified,
         ),
-    ] = "cuda,mps,xpu,npu,cpu",
+    ] = None,
     steps: Annotated[int | None, Option(min=1, metavar="N", help="Only the first N lines that print numbers.")] = None,
     tolerance: Annotated[
         float, Option(min=0, metavar="T", help="How far numbers may differ, relative (0.001).")
@@ -117,9 +117,11 @@ def _command(words: list[str] | None, path: Path) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _backends(text: str) -> tuple[str, ...]:
-    from torchmigrate.verify.backends import KNOWN
+def _backends(text: str | None) -> tuple[str, ...]:
+    from torchmigrate.verify.backends import DEFAULT, KNOWN
 
+    if text is None:
+        return DEFAULT
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in KNOWN:

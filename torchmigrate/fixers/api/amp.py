@@ -1,7 +1,7 @@
-"""`torch.autocast("cuda", ...)`, `torch.amp.autocast`, `GradScaler("cuda")`, `custom_fwd(device_type="cuda")`.
+"""Fixers for autocast, gradient scalers and `custom_fwd`, and for other classes of CUDA that the helper has.
 
-Only the device type changes: off CUDA these were disabled, and `autocast("cpu")` would be enabled, so the helper's type
-is "cuda" on the CPU too (T7, T8). What torch gives to dtype and enabled state stays torch's.
+Only the device type changes. Off CUDA these calls were disabled, and `autocast("cpu")` would be enabled, so the
+helper's type is "cuda" on the CPU as well (T7, T8). torch goes on choosing the dtype and the enabled state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def autocast_device(site: RuleContext) -> Iterator[Finding]:
 
 
 def _arguments(site: RuleContext) -> tuple[ast.Call | None, list[ast.expr]]:
-    """The call that holds the arguments, and its positional ones: `partial(torch.autocast, ...)` is a call too."""
+    """Return the call that holds the arguments (`partial(torch.autocast, ...)` is one), and its positional ones."""
     up = site.parent
     if site.call is not None:
         return site.call, site.call.args
@@ -59,18 +59,24 @@ def _named(site: RuleContext, name: str, device: ast.Constant) -> Iterator[Findi
     yield site.replace(device, _TYPE[name], Safety.UNSAFE, why)
 
 
+_OPENING = re.compile(rb"(?:[^(#]|#[^\r\n]*)*\(")  # up to a call's parenthesis, over comments
+
+
 def _default_scaler(site: RuleContext, call: ast.Call) -> Finding:
-    """`GradScaler()` is CUDA's."""
+    """Give `GradScaler()`, which is CUDA's, the device type."""
     text = spell(_TYPE["GradScaler"], spelled(site.module))
     at = site.module.span(site.ref)[1]
     if call.func is not site.ref:  # functools.partial(GradScaler)
         return site.fix([Edit(at, at, f", {text}")])
-    at = site.module.source.utf8.index(b"(", at) + 1
+    opening = _OPENING.match(site.module.source.utf8, at)
+    assert opening is not None
+    at = opening.end()
     return site.fix([Edit(at, at, f"{text}, " if call.keywords else text)])
 
 
 def _decorator(site: RuleContext, name: str) -> Iterator[Finding]:
-    """The helper's looks for the device when the method runs, not when its class is made."""
+    """Replace `custom_fwd` or `custom_bwd`. The helper's decorators ask for the device when the method runs, not when
+    its class is made."""
     for given in ("$$rest", "cast_inputs=$inputs"):
         first = f'device_type="cuda", {given}' if given == "$$rest" else f'{given}, device_type="cuda"'
         found = site.rewrite(f"{site.qualified}({first})", f"accel.{name}({given})")
@@ -80,7 +86,7 @@ def _decorator(site: RuleContext, name: str) -> Iterator[Finding]:
     yield site.note(f"{site.rule.summary} (not rewritten: its arguments are in an unusual form)")
 
 
-# what the helper makes on CUDA, under a name that is a class on every build
+# the class that the helper makes on CUDA, under its name in every build
 _CLASS = {"torch.cuda.amp.GradScaler": "torch.amp.GradScaler", "torch.cuda.amp.autocast": "torch.autocast"}
 _HELPER = {
     "torch.cuda.amp.GradScaler": "accel.grad_scaler", "torch.cuda.amp.autocast": "accel.autocast",
@@ -121,7 +127,8 @@ def helper_class(site: RuleContext) -> Iterator[Finding]:
 
 
 def _tested(site: RuleContext, made: str) -> Finding:
-    """`isinstance(s, torch.cuda.amp.GradScaler)`: the helper makes the class that torch >= 2.3 has for all."""
+    """Replace the class in `isinstance(s, torch.cuda.amp.GradScaler)` by torch's class for all devices (torch >= 2.3),
+    which the helper makes."""
     facts = site.module.facts
     if spelled(site.module)["torch"] not in site.module.scopes.module.names:
         return site.note(f"a type test on `{site.qualified}`: the helper's is a `{made}`")
@@ -131,7 +138,8 @@ def _tested(site: RuleContext, made: str) -> Finding:
 
 
 def _is_fallback(up: ast.AST | None) -> bool:
-    """In `getattr(torch.amp, "GradScaler", ...)` it is what an older torch has."""
+    """Return whether a reference is the third argument of `getattr(torch.amp, "GradScaler", ...)`: an older torch's
+    class."""
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id == "getattr" and len(up.args) == 3
 
 
@@ -140,7 +148,8 @@ def _only_called(module: SemanticModel, assign: ast.Assign) -> bool:
 
 
 def import_fallback(site: RuleContext, helpers: Mapping[str, str]) -> Iterator[Finding]:
-    """The names may mean either, so they keep their places: they are given the helper's functions instead."""
+    """Replace an import that has an `except ImportError` by assignments of the helper's functions: its names may mean
+    either, so they stay bound."""
     node, up = site.node, site.parent
     if not isinstance(node, ast.ImportFrom) or not isinstance(up, ast.Try) or node not in up.body or node.level:
         return
@@ -151,7 +160,7 @@ def import_fallback(site: RuleContext, helpers: Mapping[str, str]) -> Iterator[F
 
 
 def is_only_called(module: SemanticModel, names: Collection[str]) -> bool:
-    """Or handed on, which stands for a call: `amp_autocast=amp_autocast`."""
+    """Return whether these names are read only to call them or to hand them on, as in `f(autocast=autocast)`."""
     used: set[int] = set()
     for call in (n for n in module.nodes if isinstance(n, ast.Call)):
         tests = chain_of(call.func) in ("isinstance", "issubclass")

@@ -1,30 +1,31 @@
-"""`torch.backends.cuda.sdp_kernel(...)` by its successor; choices of attention kernels that only CUDA has.
+"""Fixers for `torch.backends`: `sdp_kernel(...)` and its successor, attention kernels that only CUDA has, TF32.
 
-sdp_kernel enables exactly what its four flags say, all True by default (torch/backends/cuda/__init__.py). Its fourth,
-`enable_cudnn`, is younger than the successor, so the project's floor decides.
+sdp_kernel enables exactly the kernels that its four flags name, all True by default (torch/backends/cuda/__init__.py).
+Its fourth flag, `enable_cudnn`, is younger than the successor, so the project's floor decides.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project.process_facts import first_old
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import mentions
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.resolver import chain_of
 
 _FLAGS = ("enable_flash", "enable_math", "enable_mem_efficient", "enable_cudnn")
-# in the order in which torch collects them
+# the kernels' names by flag, in the order in which torch collects them
 _BACKENDS = {
     "enable_flash": "FLASH_ATTENTION", "enable_mem_efficient": "EFFICIENT_ATTENTION", "enable_math": "MATH",
     "enable_cudnn": "CUDNN_ATTENTION",
 }  # fmt: skip
 _FLOOR = ">=2.6"
 _ONLY_CUDA = {"EFFICIENT_ATTENTION", "CUDNN_ATTENTION"}
-_FLASH_OFF = re.compile(r"\benable_flash_sdp\(\s*(enabled\s*=\s*)?False")
 _NONE_LEFT = (
     'no kernel of these runs on the CPU, which raises RuntimeError ("No viable backend for '
     'scaled_dot_product_attention was found"): keep MATH among them, or choose only `if accel.is_nvidia():`'
@@ -36,7 +37,7 @@ def sdp_kernel(site: RuleContext) -> Iterator[Finding]:
         yield from _named_only(site)
         return
     if site.qualified == "torch.backends.cuda.enable_math_sdp":
-        if _is_off(site.call) and _FLASH_OFF.search(site.module.source.text):
+        if _is_off(site.call) and _has_flash_off(site.module):
             yield site.note(_NONE_LEFT, blocks=False)
         return
     if site.qualified == "torch.nn.attention.sdpa_kernel":
@@ -48,10 +49,10 @@ def sdp_kernel(site: RuleContext) -> Iterator[Finding]:
 
 
 def _named_only(site: RuleContext) -> Iterator[Finding]:
-    """`partial(torch.backends.cuda.sdp_kernel, **options)`."""
+    """Report `sdp_kernel` where it is not called, as in `partial(torch.backends.cuda.sdp_kernel, **options)`."""
     if site.qualified != "torch.backends.cuda.sdp_kernel" or isinstance(site.parent, ast.alias):
         return
-    if "nn.attention" in site.module.source.text:
+    if mentions(site.module, "nn.attention"):
         yield site.left("its successor stands beside it")
     else:
         yield site.note("deprecated: torch.nn.attention.sdpa_kernel takes a list of SDPBackend", blocks=False)
@@ -69,12 +70,22 @@ def _successor(site: RuleContext, call: ast.Call) -> Finding:
     if set(names) <= _ONLY_CUDA:
         return site.note(_NONE_LEFT, blocks=False)
     listed = ", ".join(f"torch.nn.attention.SDPBackend.{name}" for name in names)
-    if not site.module.facts.torch_at_least(_FLOOR) or "#" in site.module.text(call):
+    successor = f"torch.nn.attention.sdpa_kernel([{listed}])"
+    if not site.module.facts.torch_at_least(_FLOOR) or site.module.loses_comment(
+        Edit(*site.module.span(call), successor)
+    ):
         short = ", ".join(f"SDPBackend.{name}" for name in names)
         return site.note(
             f"deprecated: `torch.nn.attention.sdpa_kernel([{short}])` is the same from torch 2.6 on", blocks=False
         )
-    return site.replace(call, f"torch.nn.attention.sdpa_kernel([{listed}])")
+    return site.replace(call, successor)
+
+
+@query
+def _has_flash_off(module: SemanticModel) -> bool:
+    """Return whether the file switches the flash kernel off: `enable_flash_sdp(False)`."""
+    calls = (n for n in module.nodes if isinstance(n, ast.Call) and _is_off(n))
+    return any((chain_of(c.func) or "").rpartition(".")[2] == "enable_flash_sdp" for c in calls)
 
 
 def _is_off(call: ast.Call) -> bool:
@@ -83,7 +94,7 @@ def _is_off(call: ast.Call) -> bool:
 
 
 def _flags(call: ast.Call) -> dict[str, bool] | None:
-    """What each flag is, if all are written out."""
+    """Return the value of each flag, if all that are given are True or False."""
     given = dict(zip(_FLAGS, call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
     if len(call.args) + len(call.keywords) != len(given) or not given.keys() <= set(_FLAGS):
         return None
@@ -94,7 +105,7 @@ def _flags(call: ast.Call) -> dict[str, bool] | None:
 
 
 def _named(module: SemanticModel, call: ast.Call) -> set[str] | None:
-    """The backends that an `sdpa_kernel(...)` names, if all are names of torch's."""
+    """Return the backends that an `sdpa_kernel(...)` names, or None if one of them is no name of torch's."""
     first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backends"), None)
     items = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
     names = [module.resolve(item) if isinstance(item, ast.Attribute) else None for item in items]

@@ -1,4 +1,5 @@
-"""Backends and options of torch.compile that need CUDA: in its arguments, and in `torch._inductor.config`."""
+"""Fixers for torch.compile: backends and options that need CUDA (as arguments or in `torch._inductor.config`), and
+calls that break its graph."""
 
 from __future__ import annotations
 
@@ -61,14 +62,14 @@ def _wrong(rule: str, name: str, value: ast.expr) -> str:
     return ""
 
 
-# torch.compile skips them on every device, CUDA included
+# the functions of torch.cuda that torch.compile skips on every device, CUDA included
 SKIPPED = {
     "get_rng_state", "get_rng_state_all", "set_rng_state", "manual_seed", "manual_seed_all", "initial_seed",
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_stats",
     "memory_summary", "device_count", "set_device", "device_of", "get_device_name", "is_bf16_supported",
     "default_stream", "nvtx.range_push", "nvtx.range_pop", "nvtx.range",
 }  # fmt: skip
-# it takes them on CUDA, and neither them nor the helper's on these
+# the functions that torch.compile takes on CUDA, with the devices on which it takes neither them nor the helper's
 ELSEWHERE = {
     "Stream": ("npu", "mtia"), "stream": ("npu", "mtia"), "current_stream": ("mtia",), "Event": ("npu",),
     "device": ("npu", "mtia"), "device_guard": ("npu", "mtia"), "get_device_properties": ("xpu", "npu", "mtia"),
@@ -90,7 +91,7 @@ def graph_break(site: RuleContext) -> Iterator[Finding]:
 
 
 def _calls(module: SemanticModel, function: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """Calls of torch.cuda or of the helper in a function (or lambda) that are in either table."""
+    """Yield the calls of torch.cuda or of the helper in a function (or lambda) that are in either table."""
     for node, scope in _nodes(module, function):
         if not isinstance(node, ast.Call):
             continue
@@ -122,13 +123,14 @@ def _header(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _of_helper(module: SemanticModel, func: ast.expr) -> str:
-    """`accel.device` is no context: the helper calls that one `device_guard`."""
+    """Return the name of the helper's function that is called, or "". `accel.device` is no context manager, unlike
+    `torch.cuda.device`: the helper calls that one `device_guard`."""
     owner, _, name = (chain_of(func) or "").partition(".")
     return name if owner == spelled(module)["accel"] and name != "device" else ""
 
 
 def _compiled(site: RuleContext) -> Iterator[ast.AST]:
-    """The functions and lambdas of this file that a `torch.compile` compiles, as a decorator or as its argument."""
+    """Yield the functions and lambdas of this file that a `torch.compile` decorates or is given."""
     module, node = site.module, site.node
     up = module.parent(node)
     while isinstance(up, (ast.Call, ast.keyword)):  # `functools.partial(torch.compile, ...)`
@@ -144,7 +146,7 @@ def _compiled(site: RuleContext) -> Iterator[ast.AST]:
 
 
 def _meant(module: SemanticModel, value: ast.expr, scope: Scope, depth: int = 3) -> Iterator[ast.AST]:
-    """The function, the method or the class's `forward` that an argument is, if it stands in this file."""
+    """Yield the function, the method or the class's `forward` that an argument means, if this file defines it."""
     owner = scope.enclosing_class()
     match value:
         case ast.Lambda():

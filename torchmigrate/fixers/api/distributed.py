@@ -1,4 +1,4 @@
-"""Process groups: the backend's name, FSDP, memory shared between processes."""
+"""Fixers for process groups: the backend's name, FSDP, and tensors in memory that processes share."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.hazard.float64 import names_device
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.library_use import first_call
-from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, reads_of, strings_in
+from torchmigrate.semantic.spelling import helper_function, spelled
 from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import FUNCTIONS, function_scope
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
 _STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
 _HELPER = "accel.dist_backend()"
-# "nccl" among the arguments of something else: `mp.spawn(run, args=(size, "nccl"))`
-_PASSED = re.compile(r"""(?<!init_process_group)[(,]\s*["'](nccl|NCCL)["']\s*[,)]""")
+_NCCL = ("nccl", "NCCL")
 
 
 def nccl(site: RuleContext) -> Iterator[Finding]:
+    """Replace "nccl" by the helper's backend where it is given to torch, kept as a backend, or compared with one."""
     node = site.node
     if isinstance(node, ast.Call):
         yield from _handed_on(site, node)
         return
-    plain = not isinstance(node, ast.Constant) or node.value in ("nccl", "NCCL")
+    plain = not isinstance(node, ast.Constant) or node.value in _NCCL
     outer, up = node, site.parent
     while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
         outer, up = up, site.module.parent(up)
@@ -49,7 +51,7 @@ def nccl(site: RuleContext) -> Iterator[Finding]:
             isinstance(node, ast.Constant) and node.value == "NCCL"
         ):
             yield from _compared(site, up)
-        case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(site, _parameter(up, outer)):
+        case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(site, up, outer):
             yield site.note("a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function")
         case ast.Dict() if plain:
             key = next((k for k, v in zip(up.keys, up.values, strict=True) if v is outer), None)
@@ -100,12 +102,19 @@ def _keyword(
     elif _BACKEND.search(arg):
         why = _STORED.get(last)
         yield site.replace(node, _HELPER, *((Safety.UNSAFE, f"{site.rule.message}; {why}") if why else ()))
-    elif arg == "default" and isinstance(call, ast.Call) and "backend" in ast.unparse(site.module.statement(call)):
+    elif arg == "default" and isinstance(call, ast.Call) and _speaks_of_backend(site.module, call):
         yield from _option(site, node, call)
 
 
+def _speaks_of_backend(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether the statement around an option has "backend" in a name or a string."""
+    statement = module.statement(call)
+    return any("backend" in word for word in identifiers_in(module, statement) | strings_in(module, statement))
+
+
 def _option(site: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
-    """click's options are decorators, which run at import, and take a function; a dataclass has `default_factory`."""
+    """Replace an option's default. click's decorators run at import and take a function; a dataclass has
+    `default_factory`."""
     up = site.module.parent(node)
     if isinstance(site.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
         yield site.replace(node, "accel.dist_backend")
@@ -120,21 +129,74 @@ def _option(site: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Findin
 
 
 def _compared(site: RuleContext, up: ast.Compare) -> Iterator[Finding]:
-    """`backend == "nccl"`: both ends change together, so only where this file chooses the backend."""
-    text, ours = site.module.source.text, re.escape(spell("accel.dist_backend", spelled(site.module)))
-    if not re.search(
-        rf"backend['\"]?\]?,?\s*(=|:|default\s*=|.*\belse)\s*['\"](nccl|NCCL)['\"]|{ours}\(\)|init_process_group\(\s*['\"]nccl",
-        text,
-    ):
+    """Replace "nccl" in `backend == "nccl"`. Both ends change together, so only where this file chooses the backend."""
+    if not _chooses_backend(site.module):
         return
     if not _BACKEND.search(_target(up.left) or _last_of(up.left)):
         return
-    if re.search(r"==\s*['\"]gloo['\"]", text):
+    if _is_compared_with_gloo(site.module):
         yield site.note(
             "compared with nccl and, elsewhere, with gloo, which is what the CPU gets: look at both branches"
         )
     else:
         yield site.replace(site.node, _HELPER)
+
+
+@query
+def _chooses_backend(module: SemanticModel) -> bool:
+    """Return whether this file gives "nccl" to something called a backend, or asks the helper for a backend."""
+    return any(
+        _starts_nccl(module, node)
+        if isinstance(node, ast.Call)
+        else any(name.lower().endswith("backend") and _may_be_nccl(value) for name, value in _given(node))
+        for node in module.nodes
+    )
+
+
+def _starts_nccl(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call is the helper's `dist_backend()`, `init_process_group("nccl")`, or an option called
+    `--backend` with "nccl" as its default."""
+    if helper_function(module, call.func) == "dist_backend" and not call.args and not call.keywords:
+        return True
+    if _last(call) == "init_process_group":
+        first = call.args[0] if call.args else None
+        return isinstance(first, ast.Constant) and str(first.value).startswith("nccl")
+    texts = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
+    default = next((k.value for k in call.keywords if k.arg == "default"), None)
+    return default is not None and _may_be_nccl(default) and any(text.endswith("backend") for text in texts)
+
+
+def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name that a node gives a value to, with the value. A parameter's default stays as it is, so the
+    comparisons with it do, too."""
+    match node:
+        case ast.Assign(targets, value):
+            yield from ((_target(target), value) for target in targets)
+        case ast.AnnAssign(target, value=ast.expr() as value):
+            yield _target(target), value
+        case ast.keyword(str(name), value):
+            yield name, value
+        case ast.Dict(keys, values):
+            pairs = zip(keys, values, strict=True)
+            yield from ((str(k.value), value) for k, value in pairs if isinstance(k, ast.Constant))
+
+
+def _may_be_nccl(value: ast.expr) -> bool:
+    """Return whether a value is "nccl", on its own or as one of the values of a choice."""
+    match value:
+        case ast.IfExp(_, body, orelse):
+            return _may_be_nccl(body) or _may_be_nccl(orelse)
+        case ast.BoolOp(_, values):
+            return any(map(_may_be_nccl, values))
+    return isinstance(value, ast.Constant) and value.value in _NCCL
+
+
+@query
+def _is_compared_with_gloo(module: SemanticModel) -> bool:
+    """Return whether the file has `... == "gloo"`."""
+    compares = (n for n in module.nodes if isinstance(n, ast.Compare))
+    pairs = (pair for n in compares for pair in zip(n.ops, n.comparators, strict=True))
+    return any(isinstance(op, ast.Eq) and isinstance(c, ast.Constant) and c.value == "gloo" for op, c in pairs)
 
 
 def _last_of(node: ast.expr) -> str:
@@ -148,14 +210,47 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
     return next((a.arg for a, value in named if value is default), "")
 
 
-def _settled(site: RuleContext, name: str) -> bool:
-    """Whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
-    ours = re.escape(spell("accel.dist_backend", spelled(site.module)))
-    return bool(re.search(rf"({ours}\(|init_process_group\(\s*(backend\s*=\s*)?)\s*{name}\b", site.module.source.text))
+def _settled(site: RuleContext, parameters: ast.arguments, default: ast.AST) -> bool:
+    """Return whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
+    owner = site.module.parent(parameters)
+    if not isinstance(owner, (*FUNCTIONS, ast.Lambda)):
+        return False
+    reads = reads_of(site.module, _parameter(parameters, default), function_scope(owner, site.scope))
+    return any(r.node is value for r in reads for value in _backends_given(site.module))
+
+
+@query
+def _backends_given(module: SemanticModel) -> list[ast.expr]:
+    """Return the backends that calls of `init_process_group` and of the helper's `dist_backend` are given."""
+    found: list[ast.expr] = []
+    for call in (n for n in module.nodes if isinstance(n, ast.Call)):
+        if helper_function(module, call.func) == "dist_backend":
+            found += call.args[:1]
+        elif _last(call) == "init_process_group":
+            found += call.args[:1] or [k.value for k in call.keywords if k.arg == "backend"]
+    return found
+
+
+@query
+def _passes_nccl(module: SemanticModel) -> bool:
+    """Return whether "nccl" stands in a tuple or among the arguments of a call other than `init_process_group`, as in
+    `mp.spawn(run, args=(size, "nccl"))`."""
+    for node in module.nodes:
+        match node:
+            case ast.Call(args=items) if _last(node) != "init_process_group":
+                pass
+            case ast.Tuple(elts=items):
+                pass
+            case _:
+                continue
+        if any(isinstance(item, ast.Constant) and item.value in _NCCL for item in items):
+            return True
+    return False
 
 
 def _handed_on(site: RuleContext, call: ast.Call) -> Iterator[Finding]:
-    """`init_process_group(backend)`, a parameter whose default is nccl: the helper changes nothing but "nccl"."""
+    """Wrap the name in `init_process_group(backend)` if it is a parameter that may be "nccl": the helper changes no
+    other backend."""
     value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
     if not isinstance(value, ast.Name):
         return
@@ -164,8 +259,8 @@ def _handed_on(site: RuleContext, call: ast.Call) -> Iterator[Finding]:
     if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
         defaults = [*owner.args.defaults, *owner.args.kw_defaults]
         mine = [d for d in defaults if d is not None and _parameter(owner.args, d) == value.id]
-        nccl = any(isinstance(d, ast.Constant) and d.value in ("nccl", "NCCL") for d in mine)
-        if nccl or (not mine and _PASSED.search(site.module.source.text)):
+        nccl = any(isinstance(d, ast.Constant) and d.value in _NCCL for d in mine)
+        if nccl or (not mine and _passes_nccl(site.module)):
             yield site.replace(value, f"accel.dist_backend({value.id})")
 
 
@@ -191,7 +286,7 @@ def fsdp(site: RuleContext) -> Iterator[Finding]:
 
 
 def _device_id(site: RuleContext, given: ast.expr) -> Iterator[Finding]:
-    """An index is an accelerator's; None means where the module is, and must stay None."""
+    """Name the accelerator in `device_id=`. None means the device of the module, and must stay None."""
     edits = wrapped(site.module, given, "accel.device(")
     if _is_index(site.module, given):
         yield site.fix(edits)
@@ -219,7 +314,7 @@ def sharing(site: RuleContext) -> Iterator[Finding]:
 
 
 def _on_device(module: SemanticModel, node: ast.expr, call: ast.Call) -> bool:
-    """`x.cuda()`, or a name that this function (or the module) moves to a device."""
+    """Return whether a receiver is `x.cuda()` or a name that this function (or the module) moves to a device."""
     chain: ast.expr = node
     while isinstance(chain, (ast.Call, ast.Attribute)):
         if isinstance(chain, ast.Call) and names_device(chain):

@@ -1,4 +1,7 @@
-"""`torch.Tensor(...)` under a CUDA default tensor type (T12): off CUDA, a default device does not reach it."""
+"""Fixers for `torch.Tensor(...)` under a CUDA default tensor type (T12), and for calls that set such a default.
+
+Off CUDA, a default device does not reach `torch.Tensor(...)`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from torchmigrate.fixers.hazard.float64 import NOT_DEVICES
 from torchmigrate.project import process_facts
 from torchmigrate.project.process_facts import is_cuda_default, makes_default
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import identifiers
 from torchmigrate.semantic.spelling import helper_function
 from torchmigrate.semantic.values import Values, is_floats, is_size
 from torchmigrate.syntax.resolver import chain_of
@@ -36,17 +40,17 @@ def legacy_constructor(site: RuleContext) -> Iterator[Finding]:
 
 
 def _is_under(module: SemanticModel) -> bool:
-    """Whether the file runs with a CUDA type as the default."""
+    """Return whether the file runs with a CUDA type as the default."""
     return str(module.path) in module.facts.under_default.files or process_facts.makes_default(module.source.utf8)
 
 
 def _has_device(module: SemanticModel) -> bool:
-    """Whether it runs with a default device as well."""
+    """Return whether the file runs with a default device as well."""
     return str(module.path) in module.facts.under_default.devices or process_facts.sets_device(module.source.utf8)
 
 
 def _is_called_name(site: RuleContext) -> bool:
-    """`Tensor = torch.Tensor`, where it is called by that name."""
+    """Return whether the reference is assigned to a name that is called, as in `Tensor = torch.Tensor`."""
     up = site.module.parent(site.ref)
     names = [t.id for t in up.targets if isinstance(t, ast.Name)] if isinstance(up, ast.Assign) else []
     if not names:
@@ -56,7 +60,7 @@ def _is_called_name(site: RuleContext) -> bool:
 
 
 def _leaves(site: RuleContext, call: ast.Call) -> bool:
-    """Whether the same chain takes it to a device or to the CPU: `torch.Tensor(x).view(-1).to(device)`."""
+    """Return whether the same chain moves the tensor to a device or the CPU: `torch.Tensor(x).view(-1).to(device)`."""
     node: ast.AST = call
     for up in site.module.ancestors(call):
         if isinstance(up, ast.Attribute) and up.attr in _LEAVES:
@@ -72,7 +76,7 @@ def _leaves(site: RuleContext, call: ast.Call) -> bool:
 
 
 def _is_dtype(site: RuleContext, call: ast.AST | None) -> bool:
-    """`.to(torch.float16)`, `.to(dtype=...)` alone."""
+    """Return whether a `.to(...)` names a dtype alone: `.to(torch.float16)`, `.to(dtype=...)`."""
     if not isinstance(call, ast.Call) or any(k.arg == "device" for k in call.keywords):
         return False
     return not call.args or (chain_of(call.args[0]) or "").rpartition(".")[2] in NOT_DEVICES
@@ -104,7 +108,7 @@ _RESET = (
 
 
 def default_tensor_type(site: RuleContext) -> Iterator[Finding]:
-    """At the function itself, or at the dtype that the helper's is given."""
+    """Report a CUDA default tensor type, at torch's function or at the dtype that the helper's function is given."""
     up = site.call if site.qualified == "torch.set_default_tensor_type" else site.module.parent(site.ref)
     if isinstance(up, ast.Call) and is_cuda_default(up, site.scope, site.module.resolver):
         yield site.note(node=up)
@@ -113,8 +117,9 @@ def default_tensor_type(site: RuleContext) -> Iterator[Finding]:
 
 
 def _is_reset(module: SemanticModel, call: ast.Call) -> bool:
-    """To a type of the CPU's in a file that makes a CUDA type the default, unless it sets the default device, too."""
-    if len(call.args) != 1 or "set_default_device" in module.source.text or not makes_default(module.source.utf8):
+    """Return whether a call makes one of the CPU's types the default in a file that also makes a CUDA type the default,
+    and sets no default device."""
+    if len(call.args) != 1 or "set_default_device" in identifiers(module) or not makes_default(module.source.utf8):
         return False
     value = call.args[0]
     name = value.value if isinstance(value, ast.Constant) else module.resolve(value)

@@ -1,5 +1,5 @@
-"""Operators of torch.library that have kernels or casts for CUDA and not for other devices: what is missing, and the
-call that adds it."""
+"""The fixer for operators of torch.library with kernels or casts for CUDA alone: it names the devices that are missing
+and the call that adds them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.syntax.resolver import chain_of
 
 _EVERY = "CompositeExplicitAutograd"
 _CPU, _ACCELERATORS = frozenset({"cpu"}), frozenset({"mps", "xpu", "npu"})
 _NAMES = {"cpu": "the CPU", "mps": "MPS", "xpu": "XPU", "npu": "NPU"}
-_KEYS = {  # a dispatch key or a device type -> (what is registered, the devices that it is for)
+_KEYS = {  # a dispatch key or a device type -> (the kind of registration, the devices that it is for)
     "cuda": ("kernel", "cuda"), "cpu": ("kernel", "cpu"), "mps": ("kernel", "mps"), "xpu": ("kernel", "xpu"),
     "npu": ("kernel", "npu"), "privateuse1": ("kernel", "npu"), "compositeexplicitautograd": ("kernel", "all"),
     "compositeimplicitautograd": ("kernel", "all"), "default": ("kernel", "all"), "meta": ("fake", "all"),
@@ -22,7 +23,7 @@ _KEYS = {  # a dispatch key or a device type -> (what is registered, the devices
     "autogradxpu": ("autograd", "xpu"), "autogradmps": ("autograd", "mps"), "autocastcuda": ("autocast", "cuda"),
     "autocastcpu": ("autocast", "cpu"), "autocastxpu": ("autocast", "xpu"), "autocastmps": ("autocast", "mps"),
 }  # fmt: skip
-# a call -> (what it registers, where the operator stands, where the devices stand, their keyword)
+# a call -> (the kind of registration, the positions of the operator and of the devices, the devices' keyword)
 _CALLS = {
     "torch.library.custom_op": ("kernel", 0, None, "device_types"),
     "torch.library.triton_op": ("triton", 0, None, ""),
@@ -40,8 +41,8 @@ _CALLS = {
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """`names`: what this file calls the operator. `devices`: "cuda", "cpu", ..., or "all"; what is not spelled out
-    counts as "all"."""
+    """One registration of an operator. `names` are the names that this file has for the operator; `devices` are "cuda",
+    "cpu", ..., or "all", which also stands for devices that are not spelled out."""
 
     kind: str
     names: frozenset[str]
@@ -88,7 +89,7 @@ def _message(module: SemanticModel, call: ast.Call, found: Registration, has: fr
 
 
 def _spelled(module: SemanticModel, call: ast.Call, found: Registration, device: str) -> str:
-    """The call to add, in the form of the one that is there."""
+    """Return the call to add, in the form of the one that is there."""
     key = _key(module, call)
     op = module.text(call.args[0]) if call.args else f'"{found.label}"'
     if key == ".impl" or (key == "torch.library.impl" and len(call.args) > 1 and _library(module, call.args[0])):
@@ -117,7 +118,8 @@ def _fake(module: SemanticModel, call: ast.Call, found: Registration) -> str:
 
 
 def _attribute_of(module: SemanticModel, call: ast.Call, found: Registration) -> str:
-    """The Python object of a custom operator: what it decorates, is assigned to, or is called on."""
+    """Return the Python name of a custom operator: the function that the call decorates, the name that its result is
+    assigned to, or the object that it is called on."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) and _key(module, call)[0] == "." else None
     return module.text(owner) if owner is not None else _bound(module, call) or found.label.rpartition("::")[2]
 
@@ -132,7 +134,8 @@ def _bound(module: SemanticModel, call: ast.Call) -> str:
 
 
 def _statement(module: SemanticModel, call: ast.Call) -> ast.stmt | None:
-    """Without `Module.statement`, which knows the parents of what was walked so far."""
+    """Return the statement that a call stands in. `module.statement` does not do: it knows the parents of nodes that
+    were visited already."""
     return _statements(module).get(call)
 
 
@@ -146,7 +149,7 @@ def _calls_of(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _all(module: SemanticModel) -> list[Registration]:
-    """Every registration in the file; a method as a decorator (`@scale.register_fake`) needs no call."""
+    """Return every registration in the file. A method as a decorator (`@scale.register_fake`) needs no call."""
     found: list[Registration] = []
     for node in module.nodes:
         if isinstance(node, ast.Call) and (r := _registration(module, node)):
@@ -178,16 +181,32 @@ def _registration(module: SemanticModel, call: ast.Call) -> Registration | None:
     if named is None or (kind == "kernel" and _key(module, call) == ".impl" and given is None):
         return None
     kind, devices = _devices(given, kind)
-    text = named.value if isinstance(named, ast.Constant) else module.text(named)
-    label = str(text).partition("(")[0]
+    label = _before_schema(str(named.value) if isinstance(named, ast.Constant) else module.text(named))
     space = _namespace(module, call, owner)
-    names = {label.rpartition("::")[2].rpartition(".")[2], _bound(module, call) if operator == 0 else ""} - {""}
+    names = {_operator_name(named), _bound(module, call) if operator == 0 else ""} - {""}
     full = f"{space}::{label}" if space and "::" not in label else label
     return Registration(kind, frozenset(names), devices, full)
 
 
+def _before_schema(text: str) -> str:
+    return text.partition("(")[0]
+
+
+def _operator_name(named: ast.expr) -> str:
+    """Return the name of an operator without its namespace. An expression that is no name stands for itself."""
+    match named:
+        case ast.Constant(value):
+            full = _before_schema(str(value))
+        case ast.JoinedStr([*_, ast.Constant(str(value))]) if "::" in value:
+            full = _before_schema(value)
+        case _:
+            chain = chain_of(named)
+            return chain.rpartition(".")[2] if chain else ast.dump(named)
+    return full.rpartition("::")[2].rpartition(".")[2]
+
+
 def _devices(given: ast.expr | None, kind: str) -> tuple[str, frozenset[str]]:
-    """What the literals say; nothing given, or a name, may be any device."""
+    """Return the kind and the devices that the literals name. Where none is given, or a name, it may be any device."""
     texts = given.elts if isinstance(given, (ast.Tuple, ast.List, ast.Set)) else [given]
     known = [_KEYS.get(str(getattr(t, "value", "")).lower(), (kind, "all")) for t in texts if t is not None]
     own = known[0][0] if known and kind == "kernel" and len(known) == 1 else kind
@@ -195,7 +214,7 @@ def _devices(given: ast.expr | None, kind: str) -> tuple[str, frozenset[str]]:
 
 
 def _library(module: SemanticModel, node: ast.expr) -> ast.Call | None:
-    """The `torch.library.Library(...)` that a name stands for, by assignment or in a `with`."""
+    """Return the `torch.library.Library(...)` that a name stands for, by assignment or in a `with`."""
     if isinstance(node, ast.Call):
         return node
     found = module.scope(node).find(node.id) if isinstance(node, ast.Name) else None

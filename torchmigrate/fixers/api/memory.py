@@ -1,4 +1,7 @@
-"""Streams of torch.cuda: the helper's are CUDA's own there, the backend's or the one queue elsewhere (T19)."""
+"""Fixers for streams, pinned memory and random seeds.
+
+On CUDA the helper's streams are CUDA's own; elsewhere they are the backend's, or the one queue (T19).
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,26 @@ def stream(site: RuleContext) -> Iterator[Finding]:
 
 
 def record_stream(site: RuleContext) -> Iterator[Finding]:
-    owner = ast.unparse(site.ref.value) if isinstance(site.ref, ast.Attribute) else ""
-    if site.call is not None and owner not in ("self", "super()"):
+    own = isinstance(site.ref, ast.Attribute) and _is_own(site.ref.value, "self")
+    if site.call is not None and not own:
         yield site.rewrite("$x.record_stream($$s)", "accel.record_stream($x, $$s)") or site.note()
+
+
+def _is_own(receiver: ast.expr, *names: str) -> bool:
+    """Return whether a receiver is `super()` or one of these names, so that the method is the class's own."""
+    match receiver:
+        case ast.Name(name):
+            return name in names
+        case ast.Call(ast.Name("super"), [], []):
+            return True
+    return False
 
 
 def pin_memory(site: RuleContext) -> Iterator[Finding]:
     call = site.call
     if call is None or not isinstance(site.ref, ast.Attribute):
         return
-    owner = ast.unparse(site.ref.value)
-    if owner in ("self", "cls", "super()"):
+    if _is_own(site.ref.value, "self", "cls"):
         return
     if call.args or call.keywords:
         yield site.note(
@@ -67,7 +79,7 @@ def manual_seed(site: RuleContext) -> Iterator[Finding]:
 
 
 def seeded_beside(site: RuleContext, call: ast.Call) -> bool:
-    """Whether `torch.manual_seed`, which seeds every device, certainly runs with the same seed."""
+    """Return whether `torch.manual_seed`, which seeds every device, certainly runs with the same seed."""
     module = site.module
     owner = module.function(call) or module.tree
     wanted = _values(call)
@@ -91,7 +103,7 @@ def _values(call: ast.Call) -> list[str]:
 
 
 def _always(module: SemanticModel, statement: ast.stmt, call: ast.Call) -> bool:
-    """Whether `statement`, a plain one, runs whenever the block of `call` does: it stands there or around it."""
+    """Return whether `statement`, a plain one, runs whenever the block of `call` does: it stands there or around it."""
     if not isinstance(statement, (ast.Expr, ast.Assign)):
         return False
     here: ast.AST = module.statement(call)

@@ -1,6 +1,7 @@
-"""What names MPS, XPU, NPU, HPU or MTIA where nothing asks for it: `torch.mps.synchronize()`, `"xpu:0"`, `x.xpu()`.
+"""The fixer for code that names MPS, XPU, NPU, HPU or MTIA without a test: `torch.mps.synchronize()`, `"xpu:0"`.
 
-As unportable as what names CUDA, but never safe to rewrite: on CUDA it raises or does nothing, and would begin to work.
+Such code is as unportable as code that names CUDA, but no rewrite of it is safe: on CUDA it raises or does nothing, and
+would begin to work.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
 from torchmigrate.semantic.guard_regions import mentions_others, portable_chain, portable_expression
 from torchmigrate.semantic.library_use import uses_torch
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
+from torchmigrate.syntax.blocks import leaves_block, skips_test
+from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.names import BACKEND
 
 _TITLE = {"mps": "MPS", "xpu": "XPU", "npu": "NPU", "hpu": "HPU", "mtia": "MTIA"}
@@ -30,15 +34,14 @@ _SAME = {
     "set_device", "device_of", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
     "initial_seed", "set_per_process_memory_fraction",
 }  # fmt: skip
-# random numbers of CUDA would change
+# functions whose rewrite would change CUDA's random numbers
 _RANDOM = {"manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all"}
-# answers that are False, 0 or nothing elsewhere (measured), and modules
+# functions that give False, 0 or None elsewhere (measured), and modules
 _ASKED = {
     "is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported", "device_count", "get_arch_list", "amp",
     "memory", "random", "streams", "profiler", "event", "is_built", "is_macos_or_newer", "is_macos13_or_newer",
 }  # fmt: skip
-_LEAVES = (ast.Raise, ast.Continue, ast.Break)
-_ENDS = re.compile(r"^(\w+\.)*(_?exit|quit|skip|skipTest)\(")
+_CUDA = re.compile("cuda|accelerator", re.I)
 
 
 def other_backend(site: RuleContext) -> Iterator[Finding]:
@@ -61,15 +64,12 @@ def _kind(site: RuleContext) -> str:
     return site.ref.attr if isinstance(site.ref, ast.Attribute) else ""
 
 
-# ---- where it is right as it is
+# ---- where the name is right as it is
 
 
 def _is_asked_for(module: SemanticModel, node: ast.AST, kind: str) -> bool:
-    """Whether a test, a name or a fallback around it says that it is about this backend."""
+    """Return whether a test, a name or a fallback around a node says that it is about this backend."""
     named = re.compile(rf"(?<![A-Za-z]){kind}(?![A-Za-z])|{kind.upper()}|{kind.capitalize()}")
-    any_ = re.compile(
-        rf"cuda|accelerator|\b{spelled(module)['accel']}\.", re.I
-    )  # CUDA's own, before a rewrite and after
     if named.search(str(module.path).removeprefix(str(module.facts.root))):
         return True
     below = node
@@ -78,28 +78,44 @@ def _is_asked_for(module: SemanticModel, node: ast.AST, kind: str) -> bool:
             case ast.If(test) | ast.While(test) | ast.IfExp(test):
                 if below is test or _asks(module, test, named) or _is_rung(module, up):
                     return True
-            case ast.BoolOp(_, values) if any(_asks(module, v, any_) for v in values if v is not below):
+            case ast.BoolOp(_, values) if any(
+                mentions_others(module, v) or _names_cuda(module, v) for v in values if v is not below
+            ):
                 return True
             case ast.Compare() | ast.Try() | ast.ExceptHandler() | ast.Assert():
                 return True
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
-                if not isinstance(below, ast.Call) or any_.search(module.text(up)):
+                if not isinstance(below, ast.Call) or _names_cuda(module, up):
                     return True  # a table
-            case ast.match_case(pattern) if named.search(ast.unparse(pattern)):
+            case ast.match_case(pattern) if _names(module, pattern, named):
                 return True
-            case ast.Assign(targets) if any(named.search(ast.unparse(t)) for t in targets):
+            case ast.Assign(targets) if any(_names(module, t, named) for t in targets):
                 return True
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
                 if named.search(name) or any(_asks(module, d, named) for d in up.decorator_list):
                     return True
-        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in _before(up, below)):
+        if isinstance(below, ast.stmt) and any(_refuses(module, s, named) for s in module.blocks.before(below)):
             return True
         below = up
     return False
 
 
 def _asks(module: SemanticModel, test: ast.AST, named: re.Pattern[str]) -> bool:
-    return mentions_others(module, test) or bool(named.search(module.text(test)))
+    return mentions_others(module, test) or _names(module, test, named)
+
+
+@query
+def _names(module: SemanticModel, node: ast.AST, named: re.Pattern[str]) -> bool:
+    """Return whether an identifier or a string in a tree has this in it."""
+    return any(map(named.search, identifiers_in(module, node) | strings_in(module, node)))
+
+
+@query
+def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a tree names CUDA, or the helper that stands for CUDA after a rewrite."""
+    helper = spelled(module)["accel"]
+    own = (n.value for n in ast.walk(node) if isinstance(n, ast.Attribute))
+    return _names(module, node, _CUDA) or any(isinstance(n, ast.Name) and n.id == helper for n in own)
 
 
 def _is_rung(module: SemanticModel, up: ast.AST) -> bool:
@@ -108,28 +124,23 @@ def _is_rung(module: SemanticModel, up: ast.AST) -> bool:
     return isinstance(up, ast.IfExp) and portable_expression(module, up)
 
 
-def _before(owner: ast.AST, statement: ast.stmt) -> list[ast.stmt]:
-    blocks = (getattr(owner, name, None) for name in ("body", "orelse", "finalbody"))
-    return next((b[: b.index(statement)] for b in blocks if isinstance(b, list) and statement in b), [])
-
-
 def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str]) -> bool:
-    """`if not mps: return`, `assert mps`, or a choice of the device that ends the function."""
+    """Return whether a statement is like `if not mps: return` or `assert mps`, or chooses the device and ends the
+    function."""
     match statement:
         case ast.Assert(test):
             return _asks(module, test, named)
         case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
-            return _asks(module, test, named) or _chooses(test)
-        case ast.If(test, [*_, last]) if isinstance(last, _LEAVES) or _ENDS.search(ast.unparse(last)):
+            return _asks(module, test, named) or _names(module, test, _CHOICE)
+        case ast.If(test, body) if leaves_block(body) or skips_test(body):
             return _asks(module, test, named)
     return False
 
 
-def _chooses(test: ast.expr) -> bool:
-    return bool(re.search(r"cuda|device", ast.unparse(test)))
+_CHOICE = re.compile("cuda|device")
 
 
-# ---- what is said
+# ---- the findings
 
 
 def _function(site: RuleContext, kind: str, name: str) -> Iterator[Finding]:
@@ -155,8 +166,14 @@ def _names_backend(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(BACKEND.fullmatch(node.value))
 
 
+@query
+def _defines(module: SemanticModel, name: str) -> bool:
+    """Return whether the file defines a function or method of this name."""
+    return any(isinstance(s, FUNCTIONS) and s.name == name for s in module.scopes.statements)
+
+
 def _method(site: RuleContext, kind: str) -> Iterator[Finding]:
-    if site.call is None or f"def {kind}(" in site.module.source.text:
+    if site.call is None or _defines(site.module, kind):
         return
     why = f"`.{kind}()` moves to {_TITLE[kind]} alone: `.to(accel.device())` moves to the accelerator that is there"
     yield site.rewrite(f"$x.{kind}()", "$x.to(accel.device())", None, Safety.UNSAFE, why) or site.note(why)
@@ -181,8 +198,11 @@ def _string(site: RuleContext, kind: str) -> Iterator[Finding]:
         yield site.replace(whole, f"str(accel.device({index}))" if index else "accel.device_type()", Safety.UNSAFE, why)
 
 
+_DEVICE = re.compile("device")
+
+
 def _place(site: RuleContext, node: ast.AST, up: ast.AST | None) -> str:
-    """What a device is wanted for here; "" where the string may be anything else."""
+    """Return how a device is wanted here, or "" where the string may be anything else."""
     match up:
         case ast.Call(func, [first, *_]) if first is node:
             if site.module.resolve(func) == "torch.device":
@@ -193,7 +213,7 @@ def _place(site: RuleContext, node: ast.AST, up: ast.AST | None) -> str:
             callee = site.module.resolve(call.func) or "" if isinstance(call, ast.Call) else ""
             moves = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "to"
             return "device" if moves or callee.startswith("torch.") else "text"
-        case ast.keyword("default") if "device" in ast.unparse(site.module.statement(up)):
+        case ast.keyword("default") if _names(site.module, site.module.statement(up), _DEVICE):
             return "default"
         case ast.arguments():
             named = zip(reversed([*up.posonlyargs, *up.args]), reversed(up.defaults), strict=False)

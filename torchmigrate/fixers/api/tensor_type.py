@@ -1,6 +1,6 @@
-"""`torch.cuda.FloatTensor` and its kin: constructors, `.type(...)`, aliases, type strings (T12, T13).
+"""Fixers for `torch.cuda.FloatTensor` and its kin: constructors, `.type(...)`, aliases, type strings (T12, T13).
 
-`accel.tensor_type(torch.float32)` is the very same type on CUDA, so whatever code does with it keeps its meaning there.
+`accel.tensor_type(torch.float32)` is the very same type on CUDA, so all code that uses it keeps its meaning there.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _only(call: ast.Call, argument: ast.AST) -> bool:
 
 
 def _sparse(site: RuleContext) -> Iterator[Finding]:
-    """Indices, values and maybe a size; integers alone are a shape, which the helper does not take."""
+    """Replace a sparse tensor made of indices, values and maybe a size. Integers alone are a shape, which the helper
+    does not take."""
     call = site.call
     if is_annotation(site.module, site.ref):
         return
@@ -75,7 +76,8 @@ def _sparse(site: RuleContext) -> Iterator[Finding]:
 
 
 def _constructed(site: RuleContext, call: ast.Call, dtype: str) -> Finding:
-    """Sizes give uninitialised memory, a sequence its data (T13); what may be either is left to the type itself."""
+    """Replace a constructor. Sizes give uninitialised memory, a sequence gives its data (T13); an argument that may be
+    either is left to the type itself."""
     name = site.qualified
     place = f"dtype={dtype}, device=accel.device()"
     plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
@@ -99,7 +101,8 @@ def _chooses_default(site: RuleContext, up: ast.IfExp) -> bool:
 
 
 def _default_choice(site: RuleContext, up: ast.IfExp, dtype: str) -> Finding:
-    """The helper's function wants the dtype, the CPU's a type: the choice goes outside."""
+    """Replace `set_default_tensor_type(A if test else B)`. The helper's function takes a dtype and torch's a type, so
+    the choice moves outside the calls."""
     call = site.module.parent(up)
     ours, theirs = f"accel.set_default_tensor_type({dtype})", f"{_SET_DEFAULT}($other)"
     if up.body is site.ref:
@@ -125,7 +128,7 @@ def _named(site: RuleContext, up: ast.AST | None, dtype: str) -> Iterator[Findin
 
 
 def _tested(site: RuleContext, test: ast.Call, dtype: str) -> Finding:
-    """On the CPU the helper's type is the CPU's, which the test was not about."""
+    """Replace a type test. On the CPU the helper's type is the CPU's, which the test was not about."""
     subject, classes = test.args
     if classes is site.ref and chain_of(subject) and getattr(test.func, "id", "") == "isinstance":
         where = site.module.text(subject)
@@ -145,7 +148,7 @@ def _grouped(site: RuleContext, node: ast.AST, text: str) -> str:
 
 
 def _string(site: RuleContext, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
-    """A type string is data where it is kept; `x.type(name)` is rewritten where it is used."""
+    """Replace or report a type string. It is data where it is kept; `x.type(name)` is rewritten where it is used."""
     match up:
         case ast.Compare(ast.Call(ast.Attribute(subject, "type"), [], []), [ast.Eq()], [right]) if (
             right is site.ref and chain_of(subject)
@@ -176,7 +179,7 @@ def aliased(site: RuleContext) -> Iterator[Finding]:
 
 
 def _values(site: RuleContext, node: ast.expr) -> list[ast.expr]:
-    """All that a name, or an attribute of `self`, is given here."""
+    """Return all values that a name, or an attribute of `self`, is given in this file."""
     match node:
         case ast.Name(name):
             found = site.scope.find(name)
@@ -213,7 +216,7 @@ def _is_cuda_type(site: RuleContext, value: ast.expr) -> bool:
 
 
 def _branches(value: ast.expr) -> list[ast.expr]:
-    """What a choice may give; a tensor that is made of such a type is no type."""
+    """Return the expressions that a value may be, by its conditions. A tensor made of a CUDA type is no type."""
     if isinstance(value, ast.IfExp):
         return [*_branches(value.body), *_branches(value.orelse)]
     if isinstance(value, ast.Call):

@@ -1,4 +1,4 @@
-"""`torch.jit.load` and `torch.export.load`: what they read goes to the device that it was saved on."""
+"""Fixers for tools around torch: saved programs, the profiler, quantization, onnxruntime's providers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,36 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.float64 import on_cpu
 from torchmigrate.semantic.library_use import first_call, is_for_devices
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.torch_api.names import PROVIDER
 
-_SAVES = re.compile(r"(?<!torch)\.save\(")
-
 
 def saved_program(site: RuleContext) -> Iterator[Finding]:
+    """Report `torch.jit.load`, `torch.export.save` and `torch.export.load`: a program keeps the device on which it was
+    saved."""
     call, module = site.call, site.module
-    text = module.source.text
     if call is None or not (call.args or call.keywords) or any(k.arg is None for k in call.keywords):
         return
-    if not is_for_devices(module) or "torch.accelerator" in text:
+    if not is_for_devices(module) or mentions(module, "torch.accelerator"):
         return
     if site.qualified == "torch.jit.load":
         given = next((k.value for k in call.keywords if k.arg == "map_location"), next(iter(call.args[1:2]), None))
         none = given is None or (isinstance(given, ast.Constant) and given.value is None)
-        if none and not (re.search(r"jit\.(script|trace)", text) and _SAVES.search(text)):
+        if none and not _saves_scripts(module):
             yield site.note()
-    elif "move_to_device_pass" not in text:
+    elif "move_to_device_pass" not in identifiers(module):
         yield site.note()
+
+
+@query
+def _saves_scripts(module: SemanticModel) -> bool:
+    """Return whether the file makes scripts or traces, and saves something by other means than `torch.save`."""
+    found = [(n, chain_of(n.value) or "") for n in module.nodes if isinstance(n, ast.Attribute)]
+    makes = any(n.attr.startswith(("script", "trace")) and f".{owner}".endswith(".jit") for n, owner in found)
+    saves = {id(n) for n, owner in found if n.attr == "save" and not f".{owner}".endswith(".torch")}
+    return makes and any(isinstance(n, ast.Call) and id(n.func) in saves for n in module.nodes)
 
 
 _OLD = (
@@ -52,12 +62,16 @@ def profiler(site: RuleContext) -> Iterator[Finding]:
             yield site.note(f"`use_device=` {_OLD}")
 
 
+_KINDS = ("CUDA", "XPU", "MTIA", "HPU", "PrivateUse1")
+
+
 def _is_choice(site: RuleContext) -> bool:
-    """Whether the file names two kinds of device, or asks which the build supports."""
-    text = site.module.source.text
-    owner = site.module.text(site.ref.value) if isinstance(site.ref, ast.Attribute) else "ProfilerActivity"
-    kinds = re.findall(rf"(?:{re.escape(owner)}|ProfilerActivity)\.(CUDA|XPU|MTIA|HPU|PrivateUse1)\b", text)
-    return len(set(kinds)) > 1 or "supported_activities" in text
+    """Return whether the file names two kinds of device, or asks which kinds the build supports."""
+    owner = chain_of(site.ref.value) if isinstance(site.ref, ast.Attribute) else None
+    named = (n for n in site.module.nodes if isinstance(n, ast.Attribute) and n.attr in _KINDS)
+    owned = ((n.attr, chain_of(n.value) or "") for n in named)
+    kinds = {kind for kind, of in owned if of and (of == owner or of.rpartition(".")[2] == "ProfilerActivity")}
+    return len(kinds) > 1 or "supported_activities" in identifiers(site.module)
 
 
 def _is(node: ast.expr | None, *values: object) -> bool:
@@ -69,6 +83,7 @@ _ENGINE = (
     "`{0}` is an engine of Intel's and AMD's CPUs: on ARM, Apple's among them, setting it raises RuntimeError, so "
     "choose one of `torch.backends.quantized.supported_engines`"
 )
+_INT4_CPU = re.compile("int4pack(_mm)?_for_cpu")
 _INT4 = (
     "CUDA and MPS alone have this kernel: the CPU's is `_weight_int4pack_mm_for_cpu`, XPU's "
     "`_weight_int4pack_mm_with_scales_and_zeros`, each with weights packed in its own way"
@@ -82,7 +97,7 @@ def quantization(site: RuleContext) -> Iterator[Finding]:
     if name == "torch.backends.quantized.engine":
         yield from _engine(site)
     elif "int4pack" in name:
-        if not re.search("int4pack(_mm)?_for_cpu", site.module.source.text):
+        if not any(_INT4_CPU.search(name) for name in identifiers(site.module)):
             yield replace(site.note(_INT4), backends=("cpu", "xpu", "npu"))
     elif site.call is not None and is_for_devices(site.module):
         training = [n for n in site.rule.on if "qat" in n or "fake" in n.lower()]
@@ -94,15 +109,16 @@ def quantization(site: RuleContext) -> Iterator[Finding]:
 
 
 def _engine(site: RuleContext) -> Iterator[Finding]:
-    """What is set; asking which one is set does no harm. A choice among the supported ones is a choice."""
+    """Report an engine that is set. To ask for the engine does no harm, and neither does a choice among the supported
+    ones."""
     match site.parent:
         case ast.Assign(targets, ast.Constant(value)) if site.ref in targets and value in _INTEL:
-            if "supported_engines" not in site.module.source.text:
+            if "supported_engines" not in identifiers(site.module):
                 yield replace(site.note(_ENGINE.format(value)), backends=("mps",))
 
 
-_OTHERS = re.compile(r"(CoreML|OpenVINO|CANN|MIGraphX|ROCM|Dml|QNN)ExecutionProvider|get_available_providers")
-_TAKES = ("InferenceSession", "set_providers", "append", "insert", "extend")
+_OTHERS = re.compile("(CoreML|OpenVINO|CANN|MIGraphX|ROCM|Dml|QNN)ExecutionProvider|get_available_providers")
+_TAKES = ("InferenceSession", "set_providers")
 _NAMED = re.compile(r"providers?$", re.I)
 
 
@@ -110,12 +126,12 @@ def provider(site: RuleContext) -> Iterator[Finding]:
     outer, up = site.node, site.parent
     while isinstance(up, (ast.List, ast.Tuple, ast.BinOp, ast.BoolOp, ast.IfExp)):
         outer, up = up, site.module.parent(up)
-    if _OTHERS.search(site.module.source.text) or not _is_first(site.node, outer):
+    if _names_other_providers(site.module) or not _is_first(site.node, outer):
         return
     match up:
         case ast.keyword(arg) if _NAMED.search(arg or ""):
             yield site.note()
-        case ast.Call(func) if _name(func) in _TAKES and (_name(func)[0].isupper() or _NAMED.search(ast.unparse(func))):
+        case ast.Call(func) if _name(func) in _TAKES:
             yield site.note()
         case ast.Assign([target]) | ast.AnnAssign(target) if _NAMED.search(_name(target)):
             yield site.note()
@@ -128,11 +144,17 @@ def provider(site: RuleContext) -> Iterator[Finding]:
             yield site.note()
 
 
+@query
+def _names_other_providers(module: SemanticModel) -> bool:
+    """Return whether the file names another vendor's provider, or asks which providers are available."""
+    return any(map(_OTHERS.search, identifiers_in(module, module.tree) | strings_in(module, module.tree)))
+
+
 def _name(node: ast.expr) -> str:
     return str(chain_of(node) or getattr(node, "attr", "")).rpartition(".")[2]
 
 
 def _is_first(node: ast.AST, outer: ast.AST) -> bool:
-    """One finding for TensorRT and CUDA in one list."""
+    """Return whether a provider is the first one of its list: TensorRT and CUDA in one list are one finding."""
     found = (n for n in ast.walk(outer) if isinstance(n, ast.Constant) and PROVIDER.fullmatch(str(n.value)))
     return min(found, key=lambda n: (n.lineno, n.col_offset), default=None) is node

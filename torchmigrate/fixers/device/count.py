@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 
-STARTS = re.compile(r"\b(Popen|Process|submit|apply_async|check_call)\(|\bsubprocess\.run\(")
+_STARTS = {"Popen", "Process", "submit", "apply_async", "check_call"}
 _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
@@ -40,21 +39,48 @@ def divides_or_spawns(site: RuleContext) -> bool:
 
 def _used_so(site: RuleContext, name: str) -> bool:
     """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
-    text, word = site.module.source.text, rf"(?<![\w.]){re.escape(name)}(?![\w(])"
-    divides = re.search(rf"[^'\"\s]\s*(%|//|/)\s*{word}|nprocs\s*=\s*{word}", text)
-    return bool(divides or _starts(site.module, name)) and not is_asked(site.module, name)
-
-
-def _starts(module: SemanticModel, name: str) -> bool:
-    """Whether a loop starts a process for each: `for rank in range(n): Popen(...)`."""
-    return f"range({name})" in _starting(module)
+    used = name in _divisors(site.module) or name in _ranges_that_start(site.module)
+    return used and not is_asked(site.module, name)
 
 
 @query
-def _starting(module: SemanticModel) -> set[str]:
-    """What loops that start processes go over."""
-    loops = (s for s in module.scopes.statements if isinstance(s, ast.For) and STARTS.search(module.text(s)))
-    return {ast.unparse(loop.iter) for loop in loops}
+def _divisors(module: SemanticModel) -> set[str | None]:
+    """Return the names that the file divides by, or gives as `nprocs`."""
+    return {leading_chain(value) for node in module.nodes for value in _divided_by(node)}
+
+
+def _divided_by(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.BinOp(ast.Constant(str()) | ast.JoinedStr()):
+            return []
+        case ast.BinOp(_, ast.Mod() | ast.FloorDiv() | ast.Div(), right):
+            return [right] if isinstance(right, (ast.Name, ast.Attribute, ast.Subscript)) else []
+        case ast.keyword(str(name), value) if name.endswith("nprocs"):
+            return [value]
+        case ast.Assign(targets, value) if any(last_name(target).endswith("nprocs") for target in targets):
+            return [value]
+    return []
+
+
+@query
+def _ranges_that_start(module: SemanticModel) -> set[str | None]:
+    """Return the names of the numbers that loops which start processes count to: `for rank in range(n): Popen(...)`."""
+    loops = (s for s in module.scopes.statements if isinstance(s, ast.For))
+    return {chain_of(count) for loop in loops if (count := _counted(loop.iter)) and _starts_process(module, loop)}
+
+
+def _counted(iterated: ast.expr) -> ast.expr | None:
+    match iterated:
+        case ast.Call(ast.Name("range"), [count], []):
+            return count
+    return None
+
+
+@query
+def _starts_process(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a call in this code starts a process."""
+    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    return any(last_name(f) in _STARTS or (chain_of(f) or "").endswith("subprocess.run") for f in calls)
 
 
 def is_asked(module: SemanticModel, name: str) -> bool:
@@ -104,16 +130,17 @@ def _target(site: RuleContext) -> str | None:
 
 @query
 def _of_variable(module: SemanticModel, name: str, owner: ast.AST | None) -> str | None:
-    """What the function (or the file, for a name of its top level) does with it, unless it asks whether it is 0."""
+    """Return what a count of 0 would do where the function (or the top level) reads the variable; None if the file
+    compares the variable."""
     if is_asked(module, name):
         return None
-    found = (_meaning_at(statement, node) for statement, node in _loads(module).get((owner, name), []))
+    found = (_meaning_at(module, statement, node) for statement, node in _loads(module).get((owner, name), []))
     return next(filter(None, found), None)
 
 
 @query
 def _loads(module: SemanticModel) -> dict[tuple[ast.AST | None, str | None], list[tuple[ast.stmt, ast.expr]]]:
-    """Where each function (or the top level) reads each name."""
+    """Return the reads of each name in each function, and in the top level (None)."""
     found: dict[tuple[ast.AST | None, str | None], list[tuple[ast.stmt, ast.expr]]] = {}
     for statement in module.scopes.statements:
         owner = module.function(statement)
@@ -124,14 +151,13 @@ def _loads(module: SemanticModel) -> dict[tuple[ast.AST | None, str | None], lis
 
 
 def _meaning(module: SemanticModel, node: ast.expr) -> str | None:
-    return _meaning_at(module.statement(node), node)
+    return _meaning_at(module, module.statement(node), node)
 
 
-def _meaning_at(statement: ast.stmt, node: ast.expr) -> str | None:
-    """What 0 would do at this place."""
+def _meaning_at(module: SemanticModel, statement: ast.stmt, node: ast.expr) -> str | None:
+    """Return what a count of 0 would do at this place, or None."""
     if isinstance(statement, ast.For) and _is_range_of(statement.iter, node):
-        starts = any(STARTS.search(ast.unparse(s)) for s in statement.body)
-        return _NOTHING if starts else None
+        return _NOTHING if any(_starts_process(module, s) for s in statement.body) else None
     for up in ast.walk(statement):
         match up:
             case ast.BinOp(left, ast.Div() | ast.FloorDiv() | ast.Mod(), right) if right is node:
@@ -139,7 +165,7 @@ def _meaning_at(statement: ast.stmt, node: ast.expr) -> str | None:
             case ast.keyword(arg, value) if value is node and arg in _PROCESSES:
                 return _NOTHING
             case ast.comprehension(iter=iterated) if _is_range_of(iterated, node):
-                return _NOTHING if STARTS.search(ast.unparse(statement)) else None
+                return _NOTHING if _starts_process(module, statement) else None
     return None
 
 

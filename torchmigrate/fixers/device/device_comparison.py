@@ -1,6 +1,6 @@
 """Tests of a device type: `x.is_cuda`, `device == "cuda"`, `"cuda" in str(device)`, `device.type.startswith("cuda")`.
 
-Rewritten only together with something that they guard (guards.py): a bare `fused = device == "cuda"` may mean NVIDIA.
+They are rewritten only together with code that they guard: a bare `fused = device == "cuda"` may mean NVIDIA.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.syntax.resolver import chain_of, last_name
 
 Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
 
@@ -37,22 +38,27 @@ def device_comparison(site: RuleContext) -> Iterator[Finding]:
 
 
 def _asks_for_a_prefix(site: RuleContext) -> bool:
-    """`text.startswith("cuda")` of anything."""
+    """Whether the string is the argument of a `startswith`, of any object."""
     up = site.parent
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
 
 
 def _is_flag(site: RuleContext, owner: ast.expr) -> bool:
-    """`self.is_cuda = ...` is the project's own."""
-    text = ast.unparse(owner)
-    own = any(re.search(rf"\b{re.escape(text)}$", before) for before in _assigned_to(site.module))
-    return own or text in ("self", "args", "opt", "cfg", "config")
+    """Whether `is_cuda` is an attribute of the project's own: `self.is_cuda = ...`."""
+    name = chain_of(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else None
+    if name is None:
+        return False
+    own = any(f".{given}".endswith(f".{name}") for given in _flagged(site.module))
+    return own or name in ("self", "args", "opt", "cfg", "config")
 
 
 @query
-def _assigned_to(module: SemanticModel) -> set[str]:
-    """What stands before each `.is_cuda = ...`, as far as names go."""
-    return {found[1] for found in re.finditer(r"([^\n=]{1,200})\.is_cuda\s*=[^=]", module.source.text)}
+def _flagged(module: SemanticModel) -> set[str]:
+    """Return the objects whose `is_cuda` the file sets, as dotted names."""
+    if "is_cuda" not in module.source.text:
+        return set()
+    flags = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "is_cuda")
+    return {chain for n in flags if isinstance(n.ctx, ast.Store) and (chain := chain_of(n.value))}
 
 
 def _string_test(site: RuleContext) -> Test | None:
@@ -89,16 +95,16 @@ def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool)
 
 
 def _is_type(subject: ast.expr) -> bool:
-    """`device.type` and a variable such as `device_type`: no index can stand in these."""
-    return ast.unparse(subject).endswith("type")
+    """Whether the subject is `device.type` or a variable such as `device_type`, which hold no index."""
+    return last_name(subject).endswith("type")
 
 
 def _is_plural(subject: ast.expr) -> bool:
-    return ast.unparse(subject).endswith("s")
+    return last_name(subject).endswith("s")
 
 
 def _is_device(subject: ast.expr) -> bool:
-    """Whether a device, its type or its text is asked, and no message, name or backend (T20)."""
+    """Whether the subject is a device, its type or its text, and no message, name or backend."""
     match subject:
         case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
             return _is_device(inner)
@@ -108,7 +114,7 @@ def _is_device(subject: ast.expr) -> bool:
 
 
 def _asked(subject: ast.expr) -> tuple[str, str]:
-    """The subject's pattern; `str(x)`, `x.type` and `x.device.type` are asked through x itself."""
+    """Return the subject's pattern, and the object to ask: x for `str(x)`, `x.type` and `x.device.type`."""
     match subject:
         case ast.Call(ast.Name("str"), [_], []):
             return "str($x)", "$x"

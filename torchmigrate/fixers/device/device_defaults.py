@@ -1,4 +1,4 @@
-"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may gain a probe at import (T14)."""
+"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may ask for a device at import."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import Device
 from torchmigrate.semantic.library_use import is_imported
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, mentions, words_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
 _AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
@@ -40,33 +42,43 @@ def _evaluated_outside(function: ast.AST) -> list[ast.AST]:
 
 
 def _under_main(above: list[ast.AST]) -> bool:
-    return any(isinstance(up, ast.If) and "__name__" in ast.unparse(up.test) for up in above)
+    return any(isinstance(up, ast.If) and _asks_for_main(up) for up in above)
+
+
+def _asks_for_main(statement: ast.If) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test))
 
 
 def probes_already(site: RuleContext) -> bool:
     """Whether the module asks for CUDA at import already."""
-    module = site.module
-    for statement in module.tree.body:
-        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) or "is_available" not in module.text(statement):
-            continue
-        if not (isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)):
-            return True
-    return False
+    return _probes_at_import(site.module)
+
+
+@query
+def _probes_at_import(module: SemanticModel) -> bool:
+    if "is_available" not in module.source.text:
+        return False
+    run = (s for s in module.tree.body if not isinstance(s, (*FUNCTIONS, ast.ClassDef)))
+    run = (s for s in run if not (isinstance(s, ast.If) and _asks_for_main(s)))
+    return any("is_available" in name for statement in run for name in identifiers_in(module, statement))
 
 
 def at_import_checked(site: RuleContext, node: ast.AST, template: str) -> Finding:
-    """Replace a value; unsafe where that would make importing the module ask for the device."""
+    """Replace a value. The fix is unsafe if importing the module would then ask for the device."""
     if runs_at_import(site, node) and not probes_already(site):
         return site.replace(node, template, Safety.UNSAFE, f"{site.rule.message}; {_AT_IMPORT}")
     return site.replace(node, template, Safety.SAFE)
 
 
 def option_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
-    """argparse evaluates where it is called; click options are decorators and take a function, which is lazy."""
+    """Yield the finding for an option's default. argparse evaluates the default at the call; click's options are
+    decorators and take a function, which is lazy."""
     decorated = isinstance(site.module.parent(call), FUNCTIONS)
     if decorated and device.index is None:
         yield site.replace(whole, "accel.device_type", Safety.SAFE)
-    elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or "device" in ast.unparse(call):
+    elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or _speaks_of_device(
+        site.module, call
+    ):
         yield at_import_checked(site, whole, device.as_type)
     else:
         yield site.replace(
@@ -74,16 +86,20 @@ def option_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.
         )
 
 
+def _speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
+    return any("device" in word for word in words_in(module, call))
+
+
 def parameter_default(
     site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
 ) -> Iterator[Finding]:
-    """`def f(device="cuda")`: None, and the device asked for when the function runs."""
+    """Yield the finding for `def f(device="cuda")`: the default becomes None, and the function asks for the device."""
     function = site.module.parent(arguments)
     name = _parameter_of(arguments, outer)
     if not isinstance(function, FUNCTIONS) or name is None:
         yield site.note("a lambda's default names CUDA; it cannot be made lazy in place")
     elif outer is not whole:
-        return  # `"cuda" if torch.cuda.is_available() else "cpu"`: asks at import already; the idiom's rule speaks
+        return  # `"cuda" if torch.cuda.is_available() else "cpu"` asks at import already: device/device-idiom's
     elif not _is_device_name(name):
         yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; `{name}` may not be a device")
     else:
@@ -123,24 +139,33 @@ def _lazy(site: RuleContext, function: Function, whole: ast.AST, name: str, devi
 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
-    """`map_location=None` moves nothing, nor does `x.to(None)`: whether function or caller speaks of None."""
-    if f"{name} is None" in (body := ast.unparse(function)) or f"{name} is not None" in body:
+    """Whether the function asks for None, or a call gives it: `map_location=None` and `x.to(None)` move nothing."""
+    if any(_asks_for_none(node, name) for node in ast.walk(function)):
         return True
     given = (n for n in module.nodes if isinstance(n, ast.keyword) and n.arg == name)
     return "location" in name or any(isinstance(n.value, ast.Constant) and n.value.value is None for n in given)
+
+
+def _asks_for_none(node: ast.AST, name: str) -> bool:
+    """Whether this is `name is None`, `x.name is None` or the contrary. Names that only end so count: `map_device`."""
+    match node:
+        case ast.Compare(asked, [ast.Is() | ast.IsNot(), *_], [ast.Constant(None), *_]):
+            return last_name(asked).endswith(name)
+    return False
 
 
 def in_dataclass(site: RuleContext, node: ast.AST) -> bool:
     owner = site.module.parent(node)
     if not isinstance(owner, ast.ClassDef):
         return False
-    return any("dataclass" in ast.unparse(d) for d in owner.decorator_list)
+    names = (name for d in owner.decorator_list for name in identifiers_in(site.module, d))
+    return any("dataclass" in name for name in names)
 
 
 def dataclass_default(site: RuleContext, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
-    """`device: str = "cuda"` in a dataclass: a default factory is lazy."""
+    """Yield the finding for `device: str = "cuda"` in a dataclass: a default factory asks late."""
     field = _field_name(site)
-    if not _is_device_name(ast.unparse(node.target)):
+    if not _is_device_name(chain_of(node.target) or ""):
         return
     if whole is not node.value or field is None or device.index is not None or _read_off_class(site, node):
         yield site.note(_FIELD)
@@ -149,9 +174,9 @@ def dataclass_default(site: RuleContext, whole: ast.AST, device: Device, node: a
 
 
 def _read_off_class(site: RuleContext, node: ast.AnnAssign) -> bool:
-    """`Config.device`: a default factory leaves no class attribute."""
+    """Whether the file reads `Config.device`: a default factory leaves no class attribute."""
     owner = site.module.parent(node)
-    return f"{getattr(owner, 'name', '')}.{ast.unparse(node.target)}" in site.module.source.text
+    return isinstance(owner, ast.ClassDef) and mentions(site.module, f"{owner.name}.{chain_of(node.target)}")
 
 
 def _field_name(site: RuleContext) -> str | None:
@@ -169,7 +194,7 @@ def is_field(call: ast.Call) -> bool:
 
 def field_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
     field = site.module.parent(call)
-    if not (isinstance(field, ast.AnnAssign) and _is_device_name(ast.unparse(field.target))):
+    if not (isinstance(field, ast.AnnAssign) and _is_device_name(chain_of(field.target) or "")):
         yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this field may not be a device")
         return
     if device.index is not None or _read_off_class(site, field):

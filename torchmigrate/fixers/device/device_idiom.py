@@ -1,4 +1,4 @@
-"""`X if torch.cuda.is_available() else Y` where X names CUDA and Y the CPU: the whole idiom goes."""
+"""`X if torch.cuda.is_available() else Y`, where X names CUDA and Y the CPU: the whole idiom is replaced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import words_in
+from torchmigrate.syntax.resolver import last_name
 
-_FLAG = re.compile(r"(not )?([\w.]+\.)?(use_|no_)?cuda")
-_OTHERS = re.compile(r"\b(is_)?(mps|xpu|npu|hpu|mlu|musa)\b|accelerator")
+_FLAGS = ("cuda", "use_cuda", "no_cuda")
+_OTHER = re.compile(r"^(is_)?(mps|xpu|npu|hpu|mlu|musa)$|accelerator")  # a word about another accelerator
 
 
 def device_idiom(site: RuleContext) -> Iterator[Finding]:
@@ -20,9 +22,8 @@ def device_idiom(site: RuleContext) -> Iterator[Finding]:
     assert isinstance(node, ast.IfExp)
     arms = _arms(site.module, node)
     if arms is None:
-        if _FLAG.fullmatch(ast.unparse(node.test)) and not any(
-            "cuda" in ast.unparse(side) for side in (node.body, node.orelse)
-        ):
+        names_cuda = (_names_cuda(site.module, side) for side in (node.body, node.orelse))
+        if last_name(_asked(node.test)) in _FLAGS and not any(names_cuda):
             yield site.left("a choice by a flag of the project's, neither side of which names CUDA")
         return
     cuda, other = arms
@@ -36,27 +37,39 @@ def device_idiom(site: RuleContext) -> Iterator[Finding]:
     if device is None or not is_idiom(site.module, node):
         return
     whole, typed = _context(site, node, is_string=parse(site.module, cuda) is not None)
-    # what it replaces asked for CUDA in this very place, so no probe is gained (T14)
+    # the replaced code asked for CUDA at the same place, so importing the module asks no more than before
     yield site.replace(whole, device.as_device if typed else device.as_type)
 
 
+def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
+    return any("cuda" in word for word in words_in(module, node))
+
+
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether all of it may go: no rung of a ladder that is portable already, and no comment inside."""
+    """Whether a whole idiom may be replaced: it is no part of a portable device selection, and holds no comment."""
     arms = _arms(module, node) if isinstance(node, ast.IfExp) else None
-    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]) or "#" in module.text(node):
+    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]):
         return False
     above = (up for up in module.ancestors(node) if isinstance(up, ast.IfExp))
-    return not any(_OTHERS.search(ast.unparse(up.test)) for up in above)
+    return not module.holds_comment(node) and not any(_names_other(module, up.test) for up in above)
+
+
+def _names_other(module: SemanticModel, test: ast.expr) -> bool:
+    return any(map(_OTHER.search, words_in(module, test)))
 
 
 def _arms(module: SemanticModel, node: ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
-    """(if CUDA is there, if not), where the test asks for nothing else."""
-    test = node.test
-    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    """Return (value with CUDA, value without) if the test asks for CUDA and nothing else; else None."""
+    negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+    asked = _asked(node.test)
     if isinstance(asked, ast.Call) and module.resolve(asked.func) == "torch.cuda.is_available" and not asked.args:
         return (node.orelse, node.body) if negated else (node.body, node.orelse)
     return None
+
+
+def _asked(test: ast.expr) -> ast.expr:
+    """Return a test without the `not` before it."""
+    return test.operand if isinstance(test, ast.UnaryOp) else test
 
 
 def _backend(node: ast.AST) -> object:
@@ -64,13 +77,14 @@ def _backend(node: ast.AST) -> object:
 
 
 def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
-    """`"cpu"`, or `lambda storage, loc: storage`."""
+    """Whether a value is `"cpu"` or `lambda storage, loc: storage`."""
     returned = isinstance(node, ast.Lambda) and isinstance(node.body, ast.Name) and node.args.args[:1]
     return is_cpu(module, node) or bool(returned and node.body.id == returned[0].arg)  # type: ignore[attr-defined]
 
 
 def _map_location(site: RuleContext, node: ast.AST) -> Iterator[Finding]:
-    """`None if torch.cuda.is_available() else "cpu"`: None would not load on MPS what CUDA saved (T16)."""
+    """Yield the finding for `None if torch.cuda.is_available() else "cpu"`: with None, MPS cannot load what CUDA
+    saved."""
     up = site.module.parent(node)
     call = site.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
     loads = isinstance(call, ast.Call) and site.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
@@ -80,7 +94,8 @@ def _map_location(site: RuleContext, node: ast.AST) -> Iterator[Finding]:
 
 
 def _context(site: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
-    """What to replace, and whether a `torch.device` may stand there: a string that others may search stays a string."""
+    """Return the node to replace, and whether a `torch.device` may stand there. A string that other code may search
+    stays a string."""
     up = site.module.parent(node)
     if not is_string:
         return node, True

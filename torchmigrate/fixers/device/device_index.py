@@ -1,4 +1,4 @@
-"""An index of a device, and lists of them."""
+"""Indices of devices, and lists of indices."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.resolver import is_same
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -42,20 +43,29 @@ def device_index(site: RuleContext) -> Iterator[Finding]:
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether it stands in the body of an `if args.gpu is not None`."""
-    wanted = f"{ast.unparse(node)} is not None"
+    """Whether an index stands in the body of an `if` that asks whether it is not None: `if args.gpu is not None`."""
     below: ast.AST = node
     for up in module.ancestors(node):
         if isinstance(up, ast.If) and below in up.body:
             tests = up.test.values if isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And) else [up.test]
-            if any(ast.unparse(test) == wanted for test in tests):
+            if any(_is_given_by(test, node) for test in tests):
                 return True
         below = up
     return False
 
 
+def _is_given_by(test: ast.expr, node: ast.expr) -> bool:
+    """Whether a test is `node is not None`."""
+    match test:
+        case ast.Compare(asked, [ast.IsNot()], [ast.Constant(None)]):
+            return is_same(asked, node)
+    return False
+
+
 def index_safety(node: ast.expr) -> Safety | None:
-    """None: no index. A name such as `args.gpu` may hold None, which `.to(None)` ignores: unsafe."""
+    """Return how safe it is to take a node for an index; None if it is no index.
+
+    A name such as `args.gpu` is unsafe: it may hold None, which `.to(None)` ignores."""
     match node:
         case ast.Constant(bool()):
             return None
@@ -82,7 +92,8 @@ def device_ids(site: RuleContext) -> Iterator[Finding]:
 
 
 def _wrapped(site: RuleContext, node: ast.expr, name: str) -> list[Edit]:
-    """`[rank]` to `accel.device_ids(rank)`; a longer list, or one with comments, becomes the argument as it is."""
+    """Return edits that turn `[rank]` into `accel.device_ids(rank)`. A longer list, or one with comments, becomes the
+    argument as it is."""
     start, end = site.module.span(node)
     opening = spell(f"accel.{name}(", spelled(site.module))
     if isinstance(node, ast.List) and len(node.elts) == 1:
@@ -103,15 +114,16 @@ def _is_none(node: ast.expr) -> bool:
 
 def device_id(site: RuleContext) -> Iterator[Finding]:
     barrier = site.qualified == "torch.distributed.barrier"
-    name, helper = ("device_ids", "accel.device_ids(") if barrier else ("device_id", "accel.output_device(")
+    name, helper = ("device_ids", "device_ids") if barrier else ("device_id", "output_device")
     given = next((k.value for k in site.call.keywords if k.arg == name), None) if site.call is not None else None
     if given is not None and not _stays(site, given, helper):
-        yield site.fix(wrapped(site.module, given, helper))
+        yield site.fix(wrapped(site.module, given, f"accel.{helper}("))
 
 
 def _stays(site: RuleContext, given: ast.expr, helper: str) -> bool:
-    """None, the helper's, or a file that asks torch.accelerator and so is portable by its own means."""
+    """Whether an argument stays: it is None or a call of the helper, or the file asks torch.accelerator and so is
+    portable by its own means."""
     none = isinstance(given, ast.Constant) and given.value is None
-    ours = site.module.text(given).startswith(spell(helper, spelled(site.module)))
+    ours = isinstance(given, ast.Call) and helper_function(site.module, given.func) == helper
     native = site.module.facts.settings.style == "native"
     return none or ours or (not native and asks_accelerator(site.module))

@@ -1,4 +1,5 @@
-"""A device string as an argument: whether the call wants a device there, and whether a `torch.device` will do (T20)."""
+"""Device strings such as `"cuda:0"`: whether a device is wanted at their place, and whether a `torch.device` will
+do."""
 
 from __future__ import annotations
 
@@ -13,28 +14,30 @@ from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.device.device_idiom import is_idiom
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
 from torchmigrate.semantic.library_use import uses_torch
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.semantic.spelling import spelled
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 
 _OWN_RULES = re.compile(
     r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
 )
-# words that are printed, searched, stored or looked up: no devices
+# functions that print, search, store or look up strings, which are no devices then
 _TEXT = re.compile(
     r"(print|info|warn|warning|debug|error|log|write|exit|fail|append|add|join|get|pop|setdefault|getattr|hasattr"
     r"|replace|startswith|endswith|split|find|count|index|strip|add_scalar|set_postfix|skip|open|register|isinstance"
     r"|Path|\w*(Error|Exception|Warning))$"
 )
-# where "cuda" is another library's word, or none at all
+# libraries to which "cuda" means something else, or nothing
 _FOREIGN = {
     "os", "sys", "re", "json", "logging", "pathlib", "subprocess", "shutil", "importlib", "unittest", "mock",
     "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
     "chainer", "onnxruntime", "taichi", "tvm", "warp",
 }  # fmt: skip
-# saves the states of no device for "cuda" without CUDA, and raises for "cpu"
+_TAKERS = ("device", "map_location")  # how names of parameters and variables for devices end
+# without CUDA, fork_rng saves the states of no device for "cuda", and raises for "cpu"
 _FORKS = ("torch.fork_rng", "device_type")
-# takes a device type, of those that it knows; "auto" would look for TPUs first
+# they take a device type that they know; "auto" would look for TPUs first
 _LIGHTNING = re.compile(r"(lightning|pytorch_lightning|lightning_fabric)\.(\w+\.)*(Trainer|Fabric)$")
 _NO_DEVICE = {
     "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",
@@ -42,13 +45,13 @@ _NO_DEVICE = {
 
 
 def is_foreign(site: RuleContext, call: ast.Call) -> bool:
-    """A call of the helper, or of a library that has nothing to do with torch."""
+    """Whether a call is one of the helper, or of a library that has nothing to do with torch."""
     root = (chain_of(call.func) or "").partition(".")[0]
     return root == spelled(site.module)["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in _FOREIGN
 
 
 def is_default(call: ast.Call, value: ast.AST) -> bool:
-    """`config.get("device", "cuda")`, `os.getenv("DEVICE", "cuda")`, `getattr(args, "device", "cuda")`."""
+    """Whether a value is a look-up's default: `config.get("device", "cuda")`, `getattr(args, "device", "cuda")`."""
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     key = call.args[-2] if name in ("get", "getenv", "getattr", "pop", "setdefault") and len(call.args) > 1 else None
     return isinstance(key, ast.Constant) and call.args[-1] is value and bool(DEVICE_NAME.search(str(key.value)))
@@ -64,7 +67,7 @@ def replaced(
 
 
 def _beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
-    """`"cuda" if flag else "cpu"` is a device, whatever it is called."""
+    """Whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
     up = module.parent(node)
     return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
 
@@ -130,7 +133,8 @@ def argument(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, 
 def _torch_device(
     site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
 ) -> Iterator[Finding]:
-    """`torch.device("cuda", i)`; under a flag (`"cuda" if args.cuda else "cpu"`) only the string goes."""
+    """Yield the finding for `torch.device("cuda", i)`. Under a flag (`"cuda" if args.cuda else "cpu"`) only the string
+    is replaced."""
     if outer is not whole:
         yield site.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
@@ -151,7 +155,7 @@ def _torch_device(
 
 
 def _compared(site: RuleContext, call: ast.Call, device: Device, up: ast.Compare) -> Finding:
-    """`x.device == torch.device("cuda")` holds for nothing on the CPU, and must not begin to."""
+    """Return the finding for `x.device == torch.device("cuda")`, which is False on the CPU and must stay so."""
     if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq):
         parts = [device.as_device, 'torch.device("cpu")']
         return site.replace(call, " != ".join(parts if up.left is not call else reversed(parts)))
@@ -195,7 +199,7 @@ def _findings(site: RuleContext) -> Iterator[Finding]:
         return  # `torch.device("cuda") if torch.cuda.is_available() else "cpu"`: device/device-idiom's
     device = parse(module, whole)
     if "cuda" not in module.text(whole):
-        return  # inside f-strings `ast` may misplace what it read, before Python 3.12
+        return  # the span is wrong: before Python 3.12 `ast` may misplace nodes inside f-strings
     if device is None:
         if isinstance(whole, (ast.JoinedStr, ast.BinOp)) and getattr(site.node, "value", "cuda") != "cuda":
             yield site.note("a device string built in a way that is not understood")
@@ -227,7 +231,7 @@ def _assigned(site: RuleContext, whole: ast.AST, device: Device, up: ast.AST) ->
     targets = up.targets if isinstance(up, ast.Assign) else [up.target]  # type: ignore[attr-defined]
     target = next((t for t in targets if DEVICE_NAME.search(_target_name(t))), targets[0])
     name = _target_name(target)
-    if isinstance(target, ast.Subscript) and "environ" in ast.unparse(target.value):
+    if isinstance(target, ast.Subscript) and any("environ" in n for n in identifiers_in(site.module, target.value)):
         return
     if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(site, up):
         yield from device_defaults.dataclass_default(site, whole, device, up)
@@ -248,8 +252,31 @@ def _target_name(target: ast.expr) -> str:
 
 def _flows_to_device(site: RuleContext, name: str) -> bool:
     """Whether the name is handed to `.to(...)`, `device=` or `torch.device(...)` anywhere in the file."""
-    taken = rf"(\.to\(|device\s*=\s*|torch\.device\(|map_location\s*=\s*)(\w+\.)*{re.escape(name)}\b"
-    return bool(name) and bool(re.search(taken, site.module.source.text))
+    return name in _given_as_devices(site.module)
+
+
+@query
+def _given_as_devices(module: SemanticModel) -> set[str]:
+    """Return the names and attributes that the file gives where a device is taken: `args` and `mode` of
+    `x.to(args.mode)`."""
+    values = (value for node in module.nodes for value in _taken_as_device(node))
+    return {name for value in values for name in (leading_chain(value) or "").split(".")} - {""}
+
+
+def _taken_as_device(node: ast.AST) -> list[ast.expr]:
+    """Return the values that a call, an argument, a default or an assignment takes as a device."""
+    match node:
+        case ast.Call(ast.Attribute(_, name) as func, [first, *_]) if name == "to" or chain_of(func) == "torch.device":
+            return [first]
+        case ast.keyword(str(name), value) if name.endswith(_TAKERS):
+            return [value]
+        case ast.Assign(targets, value) if any(last_name(target).endswith(_TAKERS) for target in targets):
+            return [value]
+        case ast.arguments():
+            positional = zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False)
+            pairs = [*positional, *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+            return [value for arg, value in pairs if value is not None and arg.arg.endswith(_TAKERS)]
+    return []
 
 
 def _returned(site: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
@@ -278,7 +305,7 @@ def _dict_value(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
 
 
 def _element(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
-    """A tuple or list: a choice among devices (with "cpu" beside it) is data."""
+    """Yield the finding for an item of a tuple or list. A choice among devices (with "cpu" beside it) is data."""
     beside = getattr(up, "elts", [])
     if any(is_cpu(site.module, e) or getattr(e, "value", None) in ("mps", "xpu", "auto") for e in beside):
         return

@@ -1,4 +1,5 @@
-"""`torch.cuda.is_available()` where it means "is there an accelerator" (T5); guards.py decides with what it guards."""
+"""`torch.cuda.is_available()` where it means "is there an accelerator". The guard policy decides together with the
+code that it guards."""
 
 from __future__ import annotations
 
@@ -10,17 +11,16 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.guard_regions import refuses
-from torchmigrate.semantic.model import SemanticModel, query, unparsed
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import words_in
+from torchmigrate.syntax.blocks import ends_program
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import Binding
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
-_CAPABILITY = re.compile(
-    r"get_device_capability|get_device_properties\(.*\)\.(major|minor)|\bcapability\b|compute_capability"
-)
+_CAPABILITY = re.compile(r"get_device_capability|^capability$|compute_capability")
 _FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
-_VENDOR = re.compile(r"\bhip\b|rocm|version\.cuda|nvidia", re.I)
+_VENDOR = re.compile(r"^hip$|rocm|nvidia", re.I)
 
 
 def is_available(site: RuleContext) -> Iterator[Finding]:
@@ -46,18 +46,18 @@ def is_available(site: RuleContext) -> Iterator[Finding]:
 
 
 def _pins(site: RuleContext) -> bool:
-    """Whether it decides over pinning, right for CUDA alone: MPS cannot pin (pytorch #86060)."""
+    """Whether the test decides over pinning memory, which MPS cannot do (pytorch #86060)."""
     for up in site.module.ancestors(site.node):
         if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
-            named = up.arg if isinstance(up, ast.keyword) else unparsed(site.module, up)
-            return bool(re.search(r"\bpin_?memory", named or ""))
+            named = [up.arg or ""] if isinstance(up, ast.keyword) else words_in(site.module, up)
+            return any(name.startswith(("pin_memory", "pinmemory")) for name in named)
         if isinstance(up, ast.stmt):
             break
     return False
 
 
 def _is_flag_of_library(site: RuleContext) -> bool:
-    """`easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`: not of this project, no container of Python's."""
+    """Whether the test is a flag of another library: `easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`."""
     up, module = site.parent, site.module
     call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
     name = chain_of(call.func) if isinstance(call, ast.Call) else None
@@ -73,9 +73,10 @@ def _is_library(module: SemanticModel, binding: Binding) -> bool:
 
 
 def _asks_capability(site: RuleContext) -> bool:
-    """A capability is NVIDIA's (T5): what hangs on one stays as it is, as (0, 0) elsewhere would be "too old"."""
+    """Whether the test belongs to one for a capability, which is NVIDIA's. Such code stays as it is: elsewhere the
+    capability (0, 0) would be "too old"."""
     beside = (up for up in site.module.ancestors(site.node) if isinstance(up, ast.BoolOp))
-    if any(_VENDOR.search(unparsed(site.module, up)) for up in beside):
+    if any(_asks_vendor(site.module, up) for up in beside):
         return True
     branch = next(
         (up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
@@ -86,12 +87,28 @@ def _asks_capability(site: RuleContext) -> bool:
 
 
 @query
+def _asks_vendor(module: SemanticModel, test: ast.AST) -> bool:
+    """Whether a name or a string in a test is about NVIDIA or AMD, or `torch.version.cuda` is."""
+    if any(map(_VENDOR.search, words_in(module, test))):
+        return True
+    versions = (n for n in ast.walk(test) if isinstance(n, ast.Attribute) and n.attr == "cuda")
+    return any(last_name(n.value) == "version" for n in versions)
+
+
+@query
 def _compares_capability(module: SemanticModel, branch: ast.AST) -> bool:
-    return any(isinstance(n, ast.Compare) and _CAPABILITY.search(ast.unparse(n)) for n in ast.walk(branch))
+    """Whether a comparison in the branch is about a capability of NVIDIA's devices."""
+    return any(isinstance(n, ast.Compare) and _is_about_capability(module, n) for n in ast.walk(branch))
+
+
+def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:
+    words = words_in(module, compared)
+    of_properties = "get_device_properties" in words and not words.isdisjoint(("major", "minor"))
+    return of_properties or any(map(_CAPABILITY.search, words))
 
 
 def _refuses(site: RuleContext) -> bool:
-    """Whether the program ends without CUDA. What is asked then is whether there is a device to run on at all."""
+    """Whether the program ends without CUDA. The test then means whether there is a device to run on at all."""
     node: ast.AST = site.node
     up = site.parent
     negated = isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)
@@ -101,7 +118,7 @@ def _refuses(site: RuleContext) -> bool:
         case ast.Assert():
             return up.test is node and not negated
         case ast.If() if up.test is node:
-            return refuses(up.body if negated else up.orelse)
+            return ends_program(up.body if negated else up.orelse)
     return False
 
 

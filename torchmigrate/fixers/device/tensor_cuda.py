@@ -1,4 +1,4 @@
-"""`x.cuda(...)` to `x.to(accel.device(...))`, each argument changed where it stands (T1-T4).
+"""`x.cuda(...)` becomes `x.to(accel.device(...))`; each argument is changed where it stands.
 
 `.cuda()` means the current device, and so does `accel.device()`: "cuda" without an index (torch docs: Tensor.cuda).
 """
@@ -18,8 +18,10 @@ from torchmigrate.semantic.receiver import Kind, receiver_kind
 from torchmigrate.semantic.spelling import asks_accelerator, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.expression import spell
+from torchmigrate.syntax.resolver import leading_chain
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
+_COMMENT = re.compile(rb"#[^\r\n]*")
 _CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
 
 
@@ -52,7 +54,7 @@ def _safety(site: RuleContext, kind: Kind) -> tuple[Safety, str]:
 
 
 def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
-    """By parameter, or None where they are not those of torch."""
+    """Return the arguments by parameter, or None if they are not those of torch's `cuda()`."""
     if len(call.args) > 2 or any(isinstance(a, ast.Starred) for a in call.args):
         return None
     named = dict(zip(_PARAMETERS, call.args, strict=False))
@@ -64,7 +66,7 @@ def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
 
 
 def _moved(site: RuleContext, named: dict[str, ast.expr], safety: Safety, message: str) -> Finding | None:
-    """Only names and values change: comments and layout between the arguments stay."""
+    """Return the finding whose edits change names and values only: comments and layout between arguments stay."""
     module, call = site.module, site.call
     assert call is not None
     if in_fstring(module, call):  # `ast` misplaces these before Python 3.12
@@ -82,14 +84,14 @@ def _moved(site: RuleContext, named: dict[str, ast.expr], safety: Safety, messag
         edits += without_blocking(module, named["non_blocking"])
     if len(call.args) == 2:
         between = module.span(call.args[0])[1], module.span(call.args[1])[0]
-        if b"(" in module.source.utf8[slice(*between)]:
-            return None
+        if b"(" in _COMMENT.sub(b"", module.source.utf8[slice(*between)]):
+            return None  # the second argument stands in parentheses
         edits = _keyword_before(edits, between[1])
     return site.fix(edits, safety, message)
 
 
 def _keyword_before(edits: list[Edit], at: int) -> list[Edit]:
-    """`x.cuda(i, True)`: `.to()` has another second parameter."""
+    """Add a keyword before the second argument of `x.cuda(i, True)`: `.to()` has another second parameter."""
     word = "non_blocking="
     if not any(e.start == at for e in edits):
         return [*edits, Edit(at, at, word)]
@@ -105,7 +107,8 @@ def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
 
 
 def _in_map_location(site: RuleContext) -> bool:
-    """`torch.load(f, lambda storage, loc: storage.cuda(i))` is device/map-location's."""
+    """Whether the call stands in `torch.load(f, lambda storage, loc: storage.cuda(i))`, which device/map-location
+    handles."""
     inside = next((up for up in site.module.ancestors(site.node) if isinstance(up, ast.Lambda)), None)
     up = inside and site.module.parent(inside)
     call = site.module.parent(up) if isinstance(up, ast.keyword) else up
@@ -113,10 +116,10 @@ def _in_map_location(site: RuleContext) -> bool:
 
 
 def _reference(site: RuleContext) -> Iterator[Finding]:
-    """`x.cuda` without a call: a flag, unless it is handed on as a function."""
+    """Yield a note for `x.cuda` without a call if it is handed on as a function; otherwise it is a flag."""
     up = site.parent
     value = getattr(site.ref, "value", site.ref)
-    root = ast.unparse(value).split(".")[0].lower()
+    root = (leading_chain(value) or "").partition(".")[0].lower()
     handed_on = isinstance(up, ast.Call) and site.ref in up.args
     if site.qualified or (handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root):
         yield site.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
@@ -160,7 +163,7 @@ def map_location(site: RuleContext) -> Iterator[Finding]:
 
 
 def _missing(site: RuleContext, call: ast.Call) -> Finding:
-    """Only the new argument is written, after the first: `load(` stays as the file spells it."""
+    """Return the finding that adds `map_location` after the first argument; `load(` stays as the file spells it."""
     if in_fstring(site.module, call):  # `ast` may misplace these before Python 3.12
         return site.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or site.note()
     island = site.module.island(call)
@@ -174,7 +177,8 @@ def _missing(site: RuleContext, call: ast.Call) -> Finding:
 
 
 def _function(site: RuleContext, given: ast.Lambda) -> Iterator[Finding]:
-    """`lambda storage, loc: storage` keeps all on the CPU; with `.cuda(i)` it moves all to one device."""
+    """Yield the finding for a `map_location` function: `lambda storage, loc: storage` keeps all on the CPU, with
+    `.cuda(i)` it moves all to one device."""
     names = [a.arg for a in given.args.args]
     match given.body:
         case ast.Call(ast.Attribute(ast.Name(name), "cuda"), [], []) if names and name == names[0]:

@@ -1,1 +1,1 @@
-"""Fixers that report what works on CUDA and fails elsewhere."""
+"""Fixers that report code that works on CUDA and fails elsewhere."""

@@ -1,23 +1,24 @@
-"""A capability that is kept in a variable and compared later: ROCm answers (9, x) and is no Hopper (T5, T21).
+"""Fixers for CUDA's compute capabilities: one that is kept in a variable and compared later, and device properties.
 
-What is compared where it is asked for is told by device/properties.
+ROCm answers with AMD's numbers, (9, x), and lacks a Hopper's features (T5, T21). The rule device/properties reports a
+capability that is compared in the expression that asks for it.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import mentions
 
 _MORE = (ast.GtE, ast.Gt)
 
 
 def capability(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None or "version.hip" in site.module.source.text:
+    if site.call is None or mentions(site.module, "version.hip"):
         return
     names = _names(site)
     owner = site.module.function(site.call)
@@ -26,7 +27,8 @@ def capability(site: RuleContext) -> Iterator[Finding]:
 
 
 def _names(site: RuleContext) -> set[str]:
-    """`major, minor = ...`, `sm = ...`, `major = ...[0]`, `major, _ = ...`."""
+    """Return the names that the capability, or its first number, is assigned to: `major, minor = ...`, `sm = ...`,
+    `major = ...[0]`, `major, _ = ...`."""
     up = site.parent
     if isinstance(up, ast.Subscript):
         up = site.module.parent(up)
@@ -42,7 +44,8 @@ def _in(module: SemanticModel, statement: ast.stmt, owner: ast.AST | None) -> bo
 
 
 def _compares(statement: ast.stmt, names: set[str]) -> bool:
-    """`major >= 8`, `sm >= (8, 0)`, `cc[0] > 7`, `8 <= major`: at least some generation of NVIDIA's."""
+    """Return whether a statement asks for at least some generation of NVIDIA's: `major >= 8`, `sm >= (8, 0)`,
+    `cc[0] > 7`, `8 <= major`."""
     for node in ast.walk(statement):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             continue
@@ -66,7 +69,7 @@ def _is_written(node: ast.expr) -> bool:
     return all(isinstance(item, ast.Constant) for item in items)
 
 
-_GATE = re.compile(r"\.(major|minor|multi_processor_count|gcnArchName)\b")
+_GATES = {"major", "minor", "multi_processor_count", "gcnArchName"}
 
 
 def properties(site: RuleContext) -> Iterator[Finding]:
@@ -82,4 +85,6 @@ def _is_gate(site: RuleContext, name: str) -> bool:
     if any(isinstance(up, ast.Compare) for up in site.module.ancestors(site.node)):
         return True
     owner = site.module.function(site.node) or site.module.statement(site.node)
-    return name == "get_device_properties" and bool(_GATE.search(site.module.text(owner)))
+    return name == "get_device_properties" and any(
+        isinstance(node, ast.Attribute) and node.attr in _GATES for node in ast.walk(owner)
+    )

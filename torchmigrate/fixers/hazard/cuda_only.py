@@ -1,4 +1,7 @@
-"""What of `torch.cuda` no other rule speaks about: reported where it would fail, silent where it is harmless."""
+"""Fixers for things that only CUDA has: the rest of `torch.cuda`, NVIDIA's libraries, variables and extensions.
+
+They report a use that fails elsewhere, and are silent about uses that do no harm.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,21 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import first_call, is_imported
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES
 
-# types and modules that exist on every build; naming them asks for nothing
+# types and modules that exist on every build: naming them does no harm
 _NAMED = {
     "amp", "Stream", "Event", "OutOfMemoryError", "device", "nvtx", "memory", "random", "streams", "comm", "nccl",
     "profiler", "graphs", "sparse", "jiterator", "tunable", "gds", "green_contexts", "green_contexts.SUPPORTED",
     "nccl.SUM", "profiler.DEFAULT_FLAGS", "AcceleratorError", "CudaError", "DeferredCudaCallError", "cudaStatus",
     "DEVICE_REQUIREMENT", "PYTORCH_RELEASES_CODE_CC",
 }  # fmt: skip
-# imports of torch.cuda's own that leaked into it: the same on every build, also when called
+# names that torch.cuda imports for itself: the same on every build, also when called
 _LEAKED = {"Any", "Callable", "Device", "NewType", "Optional", "TYPE_CHECKING", "cast", "classproperty", "lru_cache"}
-# False, 0 or nothing off CUDA (measured)
+# functions that give False, 0 or None off CUDA (measured)
 _CALLED = {
     "is_initialized",
     "is_tf32_supported",
@@ -34,7 +38,7 @@ _CALLED = {
     "nccl.is_available",
 }
 
-_CHOSEN = ("mps", "xpu", "npu")  # the other module is there for the CPU
+_CHOSEN = ("mps", "xpu", "npu")  # without the CPU, which the other module is for
 
 
 def cuda_namespace(site: RuleContext) -> Iterator[Finding]:
@@ -55,7 +59,7 @@ def cuda_namespace(site: RuleContext) -> Iterator[Finding]:
 
 
 def _module(site: RuleContext) -> Iterator[Finding]:
-    """`T = torch.cuda if use_cuda else torch`, then `T.FloatTensor`: what T is here is not known until it runs."""
+    """Report `T = torch.cuda if use_cuda else torch`: in `T.FloatTensor`, T is not known until the program runs."""
     up = site.parent
     if isinstance(up, ast.IfExp) and site.node is not up.test:
         yield site.note(
@@ -65,7 +69,7 @@ def _module(site: RuleContext) -> Iterator[Finding]:
 
 
 def _two_modules(site: RuleContext, node: ast.Import) -> Iterator[Finding]:
-    """`import torch.cuda as T` in one branch and `import torch as T` in the other."""
+    """Report `import torch.cuda as T` in one branch and `import torch as T` in the other."""
     for alias in node.names:
         found = site.scope.find(alias.asname) if alias.asname and alias.name == "torch.cuda" else None
         if found and any(b.qualified == "torch" for b in found[1]):
@@ -94,7 +98,7 @@ def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _own(site: RuleContext, library: str) -> bool:
-    """Whether the project is that library."""
+    """Return whether the project is that library."""
     module = site.module
     return bool(module.facts.files) and module.facts.index.find(str(module.path), 0, library, "") is not None
 
@@ -105,7 +109,8 @@ def _first_import(site: RuleContext, library: str) -> ast.stmt | None:
 
 
 def _guarded(site: RuleContext) -> bool:
-    """In a `try`, under a condition, or in a function: whoever wrote that thought of machines without it."""
+    """Return whether an import stands in a `try`, under a condition, or in a function: its author thought of machines
+    without the library."""
     return any(
         isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef))
         for up in site.module.ancestors(site.node)
@@ -120,27 +125,34 @@ def environment(site: RuleContext) -> Iterator[Finding]:
 
 
 def _in_environment(site: RuleContext) -> bool:
-    """`os.environ[...]`, `.get`, `.setdefault`, `os.getenv`, `os.putenv`, `env={...}`, `monkeypatch.setenv`."""
+    """Return whether a string names an environment variable: `os.environ[...]`, `.get`, `.setdefault`, `os.getenv`,
+    `os.putenv`, `env={...}`, `monkeypatch.setenv`."""
     up = site.parent
     match up:
         case ast.Subscript(value) if site.node is up.slice:
-            return _is_environment(value)
+            return _is_environment(site.module, value)
         case ast.Call(func, [first, *_]) if first is site.node:
             owner = func.value if isinstance(func, ast.Attribute) else func
             name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-            return name in ("getenv", "putenv", "setenv", "unsetenv") or _is_environment(owner)
+            return name in ("getenv", "putenv", "setenv", "unsetenv") or _is_environment(site.module, owner)
         case ast.Compare(_, [ast.In() | ast.NotIn()], [right]):
-            return _is_environment(right)
+            return _is_environment(site.module, right)
         case ast.Dict():
             above = site.module.parent(up)
             return (isinstance(above, ast.keyword) and above.arg == "env") or (
-                isinstance(above, ast.Call) and _is_environment(above.func)
+                isinstance(above, ast.Call) and _is_environment(site.module, above.func)
             )
     return False
 
 
-def _is_environment(node: ast.expr) -> bool:
-    return "environ" in ast.unparse(node) or ast.unparse(node) in ("env", "envs", "my_env", "new_env", "current_env")
+_ENVIRONMENTS = ("env", "envs", "my_env", "new_env", "current_env")
+
+
+def _is_environment(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether an expression has "environ" in a name or a string, or is a usual name of a copy of it."""
+    if isinstance(node, ast.Name) and node.id in _ENVIRONMENTS:
+        return True
+    return any("environ" in word for word in identifiers_in(module, node) | strings_in(module, node))
 
 
 def import_probe(site: RuleContext) -> Iterator[Finding]:
@@ -150,7 +162,7 @@ def import_probe(site: RuleContext) -> Iterator[Finding]:
     for up in site.module.ancestors(site.node):
         if isinstance(up, ast.Lambda) or (isinstance(up, FUNCTIONS) and below in up.body):
             return
-        if isinstance(up, ast.If) and "__name__" in ast.unparse(up.test):
+        if isinstance(up, ast.If) and "__name__" in identifiers_in(site.module, up.test):
             return
         below = up
     if _is_imported(site.module):
@@ -159,7 +171,8 @@ def import_probe(site: RuleContext) -> Iterator[Finding]:
 
 @query
 def _is_imported(module: SemanticModel) -> bool:
-    """A file with a relative import is a part of a package: it cannot be run itself."""
+    """Return whether the file is there to be imported. A file with a relative import is part of a package and cannot be
+    run itself."""
     imports = (s for s in module.scopes.statements if isinstance(s, ast.ImportFrom))
     return is_imported(module) or any(s.level for s in imports)
 
@@ -178,12 +191,13 @@ def cpp_extension(site: RuleContext) -> Iterator[Finding]:
 
 
 def _first(site: RuleContext) -> bool:
-    """A setup.py lists many; one finding says what to do about all of them."""
+    """Return whether this is the file's first extension. A setup.py lists many, and one finding is enough for all."""
     return first_call(site.module, {site.qualified or ""}) is site.call
 
 
 def _has_kernels(site: RuleContext, call: ast.Call) -> bool:
-    """C++ sources alone build everywhere; sources that are not spelled out here may hold anything."""
+    """Return whether an extension has CUDA sources. C++ sources alone build everywhere, and so may sources that are not
+    spelled out here."""
     named = {k.arg: k.value for k in call.keywords}
     with_cuda = named.get("with_cuda")
     if isinstance(with_cuda, ast.Constant) and with_cuda.value is not None:

@@ -1,4 +1,7 @@
-"""Doubles that head for a device in the same statement: MPS has no float64. Doubles on the CPU are nobody's trouble."""
+"""Fixers for float64, which MPS does not have: doubles that move to a device in the same statement, and `.double()`.
+
+Doubles that stay on the CPU are not reported.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,13 @@ def float64(site: RuleContext) -> Iterator[Finding]:
 
 
 def moved(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a call of the same chain, or the call that takes this dtype, names a device."""
+    """Return whether a call of the same chain, or the call that takes this dtype, names a device."""
     return any(names_device(n) for n in (*_below(node), *_above(module, node)))
 
 
 def _above(module: SemanticModel, node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that the value goes through: `x.double().to(d)`, `f(dtype=torch.float64)`; not `g(f(x.double()))`."""
+    """Yield the calls that the value goes through: `x.double().to(d)`, `f(dtype=torch.float64)`; not
+    `g(f(x.double()))`."""
     below = node
     for up in module.ancestors(node):
         if isinstance(up, ast.Call):
@@ -47,7 +51,7 @@ def _takes_dtype(call: ast.Call) -> bool:
 
 
 def _below(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that made the receiver: `x.cuda().double()`."""
+    """Yield the calls that made the receiver: `x.cuda().double()`."""
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Call):
             yield node
@@ -85,7 +89,10 @@ NOT_DEVICES = {
 
 
 def _is_cpu(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Constant) and node.value in ("cpu", None)) or "'cpu'" in ast.unparse(node)
+    """Return whether an argument is None, or has "cpu" in it, as `torch.device("cpu")` does."""
+    return (isinstance(node, ast.Constant) and node.value is None) or any(
+        isinstance(below, ast.Constant) and below.value == "cpu" for below in ast.walk(node)
+    )
 
 
 _ON_CPU = ("cpu", "numpy", "from_numpy")
@@ -102,7 +109,8 @@ def double(site: RuleContext) -> Iterator[Finding]:
 
 
 def on_cpu(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
-    """`x.cpu().sum()`, `torch.zeros(3)`, and a name that is only ever given such."""
+    """Return whether a value is certainly on the CPU: `x.cpu().sum()`, `torch.zeros(3)`, or a name that is given such
+    values alone."""
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Call) and (chain_of(node.func) or _last(node.func)).rpartition(".")[2] in _ON_CPU:
             return True
@@ -115,7 +123,7 @@ def on_cpu(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
 
 
 def _moves(call: ast.Call) -> bool:
-    """`.cuda()`, and `.to(...)` unless all that it names is a dtype."""
+    """Return whether a call is `.cuda()`, or a `.to(...)` that names more than a dtype."""
     name = _last(call.func)
     given = [*call.args, *(k.value for k in call.keywords if k.arg != "dtype")]
     return name == "cuda" or (

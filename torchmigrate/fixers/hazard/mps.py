@@ -1,4 +1,4 @@
-"""Activation checkpointing of something random: MPS draws other numbers when it is computed again."""
+"""Fixers for things that MPS lacks: kernels, nested and sparse tensors, checkpoints of random layers."""
 
 from __future__ import annotations
 
@@ -12,24 +12,36 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.float64 import on_cpu
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in, words_in
+from torchmigrate.syntax.resolver import chain_of, is_same
 
-_RANDOM = re.compile(
-    r"[Dd]rop_?([Oo]ut|[Pp]ath)|\b(torch|F)\.(rand|bernoulli|normal)|\b(rand_like|randn_like|rrelu|RReLU)\b"
-)
+_DROPS = re.compile("[Dd]rop_?([Oo]ut|[Pp]ath)|^(rand_like|randn_like|rrelu|RReLU)$")
 
 
 def mps_checkpoint(site: RuleContext) -> Iterator[Finding]:
-    """Once per file, where it draws random numbers and has them kept, as they are unless one says otherwise."""
+    """Report the first checkpoint of a file that draws random numbers, unless they need not be the same: MPS draws
+    others when it computes a checkpoint again."""
     module = site.module
-    if site.call is None or not module.facts.mentions_cuda or not _RANDOM.search(module.source.text):
+    if site.call is None or not module.facts.mentions_cuda or not _is_random(module):
         return
-    if _first(module, tuple(site.rule.on)) is site.call and "torch.mps" not in module.source.text:
+    if _first(module, tuple(site.rule.on)) is site.call and not mentions(module, "torch.mps"):
         yield site.note()
 
 
 @query
+def _is_random(module: SemanticModel) -> bool:
+    """Return whether a file has dropout in it, or calls torch for random numbers."""
+    if any(map(_DROPS.search, identifiers_in(module, module.tree) | strings_in(module, module.tree))):
+        return True
+    drawn = (
+        n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr.startswith(("rand", "bernoulli", "normal"))
+    )
+    return any((chain_of(n.value) or "").rpartition(".")[2] in ("torch", "F") for n in drawn)
+
+
+@query
 def _first(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
-    """The first that keeps the state of the generators."""
+    """Return the first of these calls that keeps the state of the generators."""
     calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names]
     return min((call for call in calls if not _is_off(call)), key=module.span, default=None)
 
@@ -40,13 +52,6 @@ def _is_off(call: ast.Call) -> bool:
     )
 
 
-# the first release whose list has an MPS kernel, where a later one than 2.13 was read
-_SINCE = {
-    "torch.linalg.eigh": "2.14", "torch.linalg.eigvalsh": "2.14", "torch.linalg.svdvals": "2.14",
-    "torch.linalg.matrix_rank": "2.14", "torch.linalg.cond": "2.14", "torch.nuclear_norm": "2.14",
-    "torch.nn.functional.ctc_loss": "2.14", "torch.nn.CTCLoss": "2.14", "torch.poisson": "2.14",
-    "torch.distributions.Poisson": "2.14", "torch.geqrf": "2.14", "torch.take": "2.15", ".put_": "2.15",
-}  # fmt: skip
 _FACTORIES = {"torch.logspace"}
 
 
@@ -57,7 +62,7 @@ def mps_operator(site: RuleContext) -> Iterator[Finding]:
     if site.qualified is None and not uses_torch(site.module):
         return
     name = site.qualified or (f".{site.ref.attr}" if isinstance(site.ref, ast.Attribute) else "")
-    since = _SINCE.get(name)
+    since = site.rule.since.get(name)
     if (since and site.module.facts.torch_at_least(f">={since}")) or _needs_none(site, name, call):
         return
     when = f"before torch {since}" if since else "as of torch 2.13"
@@ -66,7 +71,8 @@ def mps_operator(site: RuleContext) -> Iterator[Finding]:
 
 
 def _needs_none(site: RuleContext, name: str, call: ast.Call) -> bool:
-    """Whether what it works on is certainly on the CPU: a factory makes it there unless it is given a device."""
+    """Return whether an operator needs no kernel on MPS: it works on the CPU, as a factory without a device does, or it
+    is a mean."""
     if name in _FACTORIES:
         return not any(k.arg == "device" for k in call.keywords)
     if name.endswith(("AdaptiveAvgPool3d", "adaptive_avg_pool3d")) and _is_mean(name, call):
@@ -81,7 +87,7 @@ def _needs_none(site: RuleContext, name: str, call: ast.Call) -> bool:
 
 
 def _is_mean(name: str, call: ast.Call) -> bool:
-    """Pooling to one element is a mean, which every backend has."""
+    """Return whether a pooling makes one element: that is a mean, which every backend has."""
     at = 1 if name.endswith("adaptive_avg_pool3d") else 0
     given = [*(k.value for k in call.keywords if k.arg == "output_size"), *call.args[at:]]
     size = given[0] if given else None
@@ -116,7 +122,7 @@ def nested(site: RuleContext) -> Iterator[Finding]:
             yield site.note(_JAGGED)
     elif not _is_jagged(site, given.get("layout"), name):
         yield site.note(_STRIDED)
-    elif any(word in site.module.source.text for word in _ATTENTION) and _is_first(site):
+    elif not identifiers(site.module).isdisjoint(_ATTENTION) and _is_first(site):
         yield site.note(_JAGGED)
 
 
@@ -125,7 +131,8 @@ def _is(node: ast.expr | None, value: object) -> bool:
 
 
 def _is_jagged(site: RuleContext, layout: ast.expr | None, name: str) -> bool:
-    """What is not spelled out may be either, and is taken for the one that works."""
+    """Return whether a nested tensor has the jagged layout. A layout that is not spelled out counts as jagged, which
+    works."""
     if name == "nested_tensor_from_jagged":
         return True
     return layout is not None and site.module.resolve(layout) != "torch.strided"
@@ -136,30 +143,40 @@ def _is_first(site: RuleContext) -> bool:
 
 
 def _encoder(site: RuleContext, call: ast.Call, name: str) -> Iterator[Finding]:
-    """The nested path is for batches that come first, of layers that normalise last, in evaluation."""
+    """Report an encoder that takes the nested path: in evaluation, for batches that come first and layers that
+    normalise last."""
     layer = call if name == "Transformer" else _layer(site.module, call)
     given = {k.arg: k.value for k in layer.keywords} if layer is not None else {}
     nested = next((k.value for k in call.keywords if k.arg == "enable_nested_tensor"), None)
     if not _is(given.get("batch_first"), True) or _is(given.get("norm_first"), True):
         return
-    if "src_key_padding_mask" not in site.module.source.text or not (nested is None or _is(nested, True)):
+    masked = "src_key_padding_mask" in words_in(site.module, site.module.tree)
+    if not masked or not (nested is None or _is(nested, True)):
         return
     remedy = "`enable_nested_tensor=False`" if name == "TransformerEncoder" else "`encoder.use_nested_tensor = False`"
     yield site.note(f"{_ENCODER}{remedy} keeps to padded tensors")
 
 
 def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
-    """The `TransformerEncoderLayer(...)` that the encoder is made of, here or by a name or attribute given once."""
+    """Return the `TransformerEncoderLayer(...)` that an encoder is made of: its argument, or the one value of the name
+    or attribute that is its argument."""
     first = next((k.value for k in call.keywords if k.arg == "encoder_layer"), None) or next(iter(call.args), None)
     if isinstance(first, ast.Name):
         found = module.scope(call).find(first.id)
         first = found[1][0].value if found and len(found[1]) == 1 else None
     elif isinstance(first, ast.Attribute):
-        text = ast.unparse(first)
+        attribute = first
         assigned = (s for s in module.scopes.statements if isinstance(s, ast.Assign))
-        given = [s.value for s in assigned if text in map(ast.unparse, s.targets)]
+        given = [s.value for s in assigned if any(_assigns(target, attribute) for target in s.targets)]
         first = given[0] if len(given) == 1 else None
     return first if isinstance(first, ast.Call) else None
+
+
+def _assigns(target: ast.expr, attribute: ast.Attribute) -> bool:
+    """Return whether a target is this attribute of the same object, by its spelling."""
+    if not isinstance(target, ast.Attribute) or target.attr != attribute.attr:
+        return False
+    return is_same(target.value, attribute.value)
 
 
 _CUDA_ALONE = {
@@ -182,7 +199,8 @@ def sparse(site: RuleContext) -> Iterator[Finding]:
 
 
 def _on_cpu(site: RuleContext, call: ast.Call) -> bool:
-    """Made of a tensor that is on the CPU, or named so, and not moved in the same expression."""
+    """Return whether a sparse tensor is on the CPU: its `device=` says so, or it is made of such a tensor and not moved
+    in the same expression."""
     device = next((k.value for k in call.keywords if k.arg == "device"), None)
     if isinstance(device, ast.Constant):
         return device.value == "cpu"

@@ -23,6 +23,7 @@ from torchmigrate.surveys.portability import (
     Waiting,
     percent,
 )
+from torchmigrate.torch_api.backends import TITLES
 
 _VOID = {"meta", "input", "br"}
 
@@ -217,7 +218,7 @@ def _waiting(waiting: Sequence[Waiting], what: str) -> Iterator[Markup]:
 
 
 def _title(backend: str) -> str:
-    return "ROCm" if backend == "rocm" else backend.upper()
+    return TITLES[backend].removeprefix("the ")
 
 
 _PLACES = 20  # places of a reason, shown with source

@@ -8,13 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from torchmigrate.torch_api.backends import OTHERS
+from torchmigrate.torch_api.libraries import CUDA_ONLY, NAMESPACES
 from torchmigrate.verify.diagnosis.failures import Case, Failure, Place, first_line, on
-
-_CUDA_PACKAGES = (
-    *("amp_C", "apex", "bitsandbytes", "cuda", "cudf", "cugraph", "cuml", "cupy", "deepspeed", "flash_attn", "nvidia"),
-    *("nvidia_smi", "pycuda", "pynvml", "tensorrt", "torch2trt", "torch_tensorrt", "transformer_engine", "triton"),
-    "xformers",
-)
 
 
 def explain(failure: Failure, code: str, place: Place) -> str | None:
@@ -125,7 +121,8 @@ def _process_group(case: Case) -> str:
 
 def _package(case: Case) -> str:
     name = case.match["package"]
-    known = "; it is made for CUDA, so its import likely wants a guard" if name.split(".")[0] in _CUDA_PACKAGES else ""
+    is_for_cuda = name.split(".")[0] in CUDA_ONLY.keys() | NAMESPACES
+    known = "; it is made for CUDA, so its import likely wants a guard" if is_for_cuda else ""
     return f"`{name}` is not installed in the environment that runs the program{known}"
 
 
@@ -168,7 +165,7 @@ _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
     (r"[Ii]nvalid device (ordinal|index)|device_count\(\) is \d|index is out of range\. It must be in", _device_index),
     (r"CUDAGraph|capture no graphs|Graph is not supported", _graph),
     (r"Cannot find a working triton|TritonMissing|InductorError|BackendCompilerFailed", _compiler),
-    (r"module '(?P<module>torch\.(cpu|mps|xpu|npu|mtia|hpu))' has no attribute '(?P<name>\w+)'", _no_attribute),
+    (rf"module '(?P<module>torch\.({'|'.join(('cpu', *OTHERS))}))' has no attribute '(?P<name>\w+)'", _no_attribute),
     (
         r"compiled with(out)? CUDA|_cuda_\w+|without ATen_cuda|dummy base class|requires CUDA support|no NVIDIA driver"
         r"|No CUDA GPUs|torch\.cuda\.\w+ not available|NVTX functions not|CUDA_HOME|allocated_bytes\.all\.current",

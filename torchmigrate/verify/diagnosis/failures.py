@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torchmigrate.base.text import listed, shorten
+from torchmigrate.torch_api.backends import having
 
 _FOLLOWS_TYPE = re.compile(
     r"Process(Exited|Raised)Exception|ChildFailedError|SignalException|KeyboardInterrupt|CalledProcessError|BrokenProcessPool|Empty"
@@ -128,7 +129,7 @@ def quoted_in(text: str) -> Iterator[Failure]:
 
 
 Place = Callable[[str, int], str]
-_DEVICE = re.compile(r"\b(cuda|mps|xpu|npu|mtia|hpu)(:\d+)?\b")
+_DEVICE = re.compile(rf"\b({'|'.join(having('helper'))})(:\d+)?\b")
 _QUOTED = 160  # characters of a quoted line
 
 

@@ -1,0 +1,212 @@
+"""References: where a file reads a name or an attribute chain, and which words its code holds.
+
+Decisions ask these instead of searching the file's text, so that a comment or a docstring cannot change them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.syntax.scope import Scope, bind_target, children, function_scope
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_Position = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One read of a name or of an attribute chain: `node` is the outermost `ast.Name` or `ast.Attribute` of it."""
+
+    node: ast.Name | ast.Attribute
+    chain: str  # "args.device"
+    scope: Scope  # the scope that the read stands in
+
+    @property
+    def root(self) -> str:
+        """The chain's first name."""
+        return self.chain.partition(".")[0]
+
+
+@query
+def references(module: SemanticModel) -> Sequence[Reference]:
+    """Every read of a name or attribute chain, in document order, those inside f-strings included.
+
+    The target of `x += 1` is read as well. An attribute of a call's result or of an item is no chain: in `f(x).y` and
+    `a[i].y` the reads are `f`, `x`, `a` and `i`.
+    """
+    found: list[tuple[_Position, Reference]] = []
+    for statement in module.scopes.statements:
+        found += _reads(statement, module.scopes.scope_of[statement])
+    found.sort(key=lambda item: item[0])
+    return tuple(reference for _, reference in found)
+
+
+def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Reference]]:
+    """The reads in a statement's own expressions. `at` is the f-string around a node: positions inside it are wrong
+    before Python 3.12."""
+    stack: list[tuple[ast.AST, Scope, _Position | None]] = [(statement, home, None)]
+    while stack:
+        node, scope, at = stack.pop()
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            chain = _chain(node) if isinstance(node.ctx, ast.Load) else None
+            if chain:
+                yield at or (node.lineno, node.col_offset), Reference(node, chain, scope)
+                continue
+        elif isinstance(node, ast.AugAssign) and (chain := _chain(node.target)):
+            target: ast.Name | ast.Attribute = node.target  # type: ignore[assignment]
+            yield (target.lineno, target.col_offset), Reference(target, chain, scope)
+            stack.append((node.value, scope, at))
+            continue
+        elif isinstance(node, ast.JoinedStr):
+            at = at or (node.lineno, node.col_offset)
+        stack += [(child, own, at) for child, own in reversed(_scoped_children(node, scope))]
+
+
+def _scoped_children(node: ast.AST, scope: Scope) -> list[tuple[ast.AST, Scope]]:
+    """The nodes below one, each with its scope, without statements."""
+    if isinstance(node, ast.Lambda):
+        return [(node.args, scope), (node.body, function_scope(node, scope))]
+    if isinstance(node, _COMPREHENSIONS):
+        inner = Scope(node, scope)
+        for generator in node.generators:
+            bind_target(generator.target, None, inner)
+        found: list[tuple[ast.AST, Scope]] = []
+        for child in children(node):
+            if child is node.generators[0]:  # the first iterable is evaluated outside
+                found += [(part, scope if part is child.iter else inner) for part in children(child)]
+            else:
+                found.append((child, inner))
+        return found
+    return [(child, scope) for child in children(node) if not isinstance(child, ast.stmt)]
+
+
+def _chain(node: ast.AST) -> str | None:
+    """`a.b.c` of attributes of a name. Unlike `chain_of`, it does not take `getattr(a, "b")` for `a.b`."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else None
+
+
+@query
+def _by_root(module: SemanticModel) -> dict[str, list[Reference]]:
+    """The references by their first name."""
+    found: dict[str, list[Reference]] = {}
+    for reference in references(module):
+        found.setdefault(reference.root, []).append(reference)
+    return found
+
+
+@query
+def reads_of(module: SemanticModel, name: str, home: Scope | None = None) -> Sequence[Reference]:
+    """The reads whose chain is this dotted name or begins with it, by whole components.
+
+    With `home`, only those whose first name is bound in that scope.
+    """
+    start = f"{name}."
+    found = (r for r in _by_root(module).get(name.partition(".")[0], ()) if f"{r.chain}.".startswith(start))
+    return tuple(r for r in found if home is None or _is_bound_in(r, home))
+
+
+def _is_bound_in(reference: Reference, home: Scope) -> bool:
+    """Whether the reference's first name is bound in this scope. Lambdas and comprehensions are compared by their
+    nodes, as each walk makes scopes of its own for them."""
+    found = reference.scope.find(reference.root)
+    return found is not None and found[0].node is home.node
+
+
+@query
+def identifiers(module: SemanticModel) -> frozenset[str]:
+    """Every name, attribute, keyword argument, parameter, definition's name and part of an import in the file."""
+    return frozenset(name for node in module.nodes for name in _identifiers_of(node))
+
+
+@query
+def identifiers_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
+    """Every name, attribute, keyword argument, parameter, definition's name and part of an import in a tree."""
+    return frozenset(name for below in _below(node) for name in _identifiers_of(below))
+
+
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it, without contexts and operators."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += children(node)
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+_NAMING = ("id", "attr", "arg", "name", "asname", "module", "rest", "names", "kwd_attrs")
+
+
+def _identifiers_of(node: ast.AST) -> Iterator[str]:
+    """The identifiers that a node has itself; a dotted name of an import is taken apart."""
+    kind = type(node)
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(field for field in _NAMING if field in kind._fields)
+    for field in _FIELDS[kind]:
+        value = getattr(node, field)
+        for name in value if isinstance(value, list) else (value,):
+            if isinstance(name, str):
+                yield from name.split(".") if "." in name else (name,)
+
+
+@query
+def strings_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
+    """The string constants in a tree, the constant parts of f-strings included. Docstrings and other strings that
+    are statements count as comments."""
+    remarks = {id(below.value) for below in _below(node) if isinstance(below, ast.Expr)}
+    return frozenset(
+        below.value
+        for below in _below(node)
+        if isinstance(below, ast.Constant) and isinstance(below.value, str) and id(below) not in remarks
+    )
+
+
+@query
+def words_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
+    """The identifiers in a tree and the words of its strings."""
+    return identifiers_in(module, node).union(*(re.findall(r"\w+", text) for text in strings_in(module, node)))
+
+
+def mentions(module: SemanticModel, dotted: str) -> bool:
+    """Whether the file's code has this run of names in an attribute chain or in an import: "torch.version.hip" has
+    "version.hip" and "torch.version", and so has `from torch.version import hip`."""
+    return f".{dotted}." in _chains(module)
+
+
+@query
+def _chains(module: SemanticModel) -> str:
+    """All attribute chains and imported names of the file, each as a line with dots around it. What an attribute is
+    taken from need not be a name: `f().version.hip` is "().version.hip"."""
+    found: dict[str, None] = {}
+    inside: set[int] = set()  # attributes that are part of a longer chain, which `nodes` gives first
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute):
+            inside.add(id(node.value))
+            if id(node) not in inside:
+                found[_any_chain(node)] = None
+        elif isinstance(node, ast.Name):
+            if id(node) not in inside:
+                found[node.id] = None
+        elif isinstance(node, ast.Import):
+            found.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom):
+            dots = "." * bool(node.level)
+            found.update(dict.fromkeys(f"{dots}{node.module or ''}.{alias.name}" for alias in node.names))
+    return "\n".join(f".{chain}." for chain in found)
+
+
+def _any_chain(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "()")
+    return ".".join(reversed(parts))

@@ -1,0 +1,60 @@
+"""Blocks: the list of statements that a statement stands in, what comes before it there, and what leaves a block."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import Scopes
+
+_FIELDS = ("body", "orelse", "finalbody")
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_EXITS = ("exit", "quit", "sys.exit", "os._exit")
+_SKIPS = ("skip", "skipTest")  # of pytest and unittest: the test ends
+
+
+class Blocks:
+    """The block of each statement of a module, and the statement's place in it."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        owners = dict.fromkeys(scopes.parent[statement] for statement in scopes.statements)
+        blocks = (getattr(owner, field, None) for owner in owners for field in _FIELDS)
+        self._places: dict[ast.stmt, tuple[list[ast.stmt], int]] = {
+            statement: (block, at) for block in blocks if isinstance(block, list) for at, statement in enumerate(block)
+        }
+
+    def place(self, statement: ast.stmt) -> tuple[list[ast.stmt], int]:
+        """All statements of the block, and which of them this one is."""
+        return self._places[statement]
+
+    def before(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements of the block above this one."""
+        block, at = self._places[statement]
+        return block[:at]
+
+
+def leaves_block(body: Sequence[ast.stmt]) -> bool:
+    """Whether what follows the block does not run after it: its last statement is a return, a raise, a continue, a
+    break or the end of the program."""
+    return bool(body) and (isinstance(body[-1], _LEAVES) or _exits(body[-1]))
+
+
+def ends_program(body: Sequence[ast.stmt]) -> bool:
+    """Whether the block's last statement ends the program, or the function by an exception."""
+    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
+
+
+def skips_test(body: Sequence[ast.stmt]) -> bool:
+    """Whether the block's last statement ends a test: `pytest.skip(...)`, `self.skipTest(...)`."""
+    return bool(body) and (_called(body[-1]) or "").rpartition(".")[2] in _SKIPS
+
+
+def _exits(statement: ast.stmt) -> bool:
+    return _called(statement) in _EXITS
+
+
+def _called(statement: ast.stmt) -> str | None:
+    """The function that a statement consists of a call of, by its name in the file."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return chain_of(call.func) if isinstance(call, ast.Call) else None
