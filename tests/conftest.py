@@ -32,13 +32,16 @@ ROOT = Path(__file__).parent.parent
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 
-# Files of tests that need torch, builds or many processes: each of their tests has the mark `slow`, and
+# Files of tests that need torch, builds, many processes or many runs: each of their tests has the mark `slow`, and
 # `-m "not slow"` does not even import them. Single tests of other files have the mark themselves.
 SLOW = (
+    "apply/test_baseline.py",
     "apply/test_commits.py",
     "apply/test_faults.py",
+    "architecture/test_one_fact.py",
     "attack/test_attack.py",
     "cli/test_bad_input.py",
+    "cli/test_before_commit.py",
     "cli/test_dry_run.py",
     "cli/test_environments.py",
     "cli/test_github_action.py",
@@ -48,6 +51,7 @@ SLOW = (
     "cli/test_messages.py",
     "cli/test_notebooks.py",
     "cli/test_pre_commit.py",
+    "cli/test_stdin.py",
     "cli/test_verify.py",
     "docs/test_benchmarks.py",
     "docs/test_ci_page.py",
@@ -64,6 +68,7 @@ SLOW = (
     "engine/test_linear_time.py",
     "engine/test_plan_cache.py",
     "fixers/test_backends.py",
+    "fixers/test_comments.py",
     "fixers/test_default_tensor_type.py",
     "fleet/test_fleet.py",
     "fuzz/test_targets.py",
