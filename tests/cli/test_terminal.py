@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Ran
 
 from torchmigrate.cli import output
-from torchmigrate.cli.commands import catalog, rules
+from torchmigrate.cli.commands import catalog
 from torchmigrate.formats import text
 
 pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
@@ -39,7 +39,7 @@ def project(here: Path) -> Path:
 @pytest.fixture(params=[40, 80, 120])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A terminal of so many columns on stdout."""
-    for module in (output, rules, catalog):
+    for module in (output, catalog, catalog):
         monkeypatch.setattr(module, "columns", lambda stream: request.param)
     yield request.param
 

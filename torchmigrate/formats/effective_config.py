@@ -12,8 +12,7 @@ from torchmigrate import __version__
 from torchmigrate.base.text import counted
 from torchmigrate.config.config_file import toml
 from torchmigrate.config.settings import EXCLUDE
-from torchmigrate.surveys.effective_config import OWN, PACKAGED, Helper, InForce, OneFile
-from torchmigrate.surveys.effective_settings import INFERRED, Part, Setting
+from torchmigrate.surveys.effective_config import INFERRED, OWN, PACKAGED, Helper, InForce, OneFile, Part, Setting
 
 Row = tuple[str, str, str]
 _EMPTY = {"select": "all", "ignore": "none", "backends": "all", "helper": "none", "torch": "unknown"}

@@ -15,6 +15,7 @@ from torchmigrate.source.edits import Span
 from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
+from torchmigrate.torch_api.backends import having, types_of
 
 Branch = ast.If | ast.While | ast.IfExp
 
@@ -176,9 +177,10 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
 
 
 PORTABLE = "a ladder that is portable already"
+_LADDER, _REPORTED = "|".join(types_of("ladder")), "|".join(having("reported"))
 _OTHER = re.compile(  # a word that is about another accelerator
-    r"^(mps|xpu|npu|hpu|mtia|mlu|musa|hip|accelerator|(?i:macos|darwin))$"
-    r"|is_(mps|xpu|npu|rocm|hip)|_(mps|xpu|npu|hip)$|(mps|xpu|npu)_\w"
+    rf"^({_LADDER}|accelerator|(?i:macos|darwin))$"
+    rf"|is_({_REPORTED}|rocm|hip)|_({_REPORTED}|hip)$|({_REPORTED})_\w"
 )
 
 

@@ -10,7 +10,6 @@ from torchmigrate.torch_api import facts
 _DATA = facts("libraries")
 # by the name that is imported: what to use in place of a library that needs NVIDIA's software
 CUDA_ONLY: Mapping[str, str] = _DATA["cuda-only"]
-LIBRARIES = CUDA_ONLY
 BUILT_ON_TORCH = frozenset(_DATA["built-on-torch"])
 # "cuda" in a call of such a library means no device of torch
 FOREIGN = frozenset(_DATA["foreign"])

@@ -1,19 +1,28 @@
-"""Run `catalog`: print the rows that were asked for, or those that a project uses."""
+"""What `rules`, `explain` and `catalog` print."""
 
 from __future__ import annotations
 
+# ruff: noqa: SIM118 (a Rule is not a dict)
 import os
+import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from torchmigrate.base.text import UserError, counted, did_you_mean
-from torchmigrate.cli.output import columns, emit
+from torchmigrate.cli.output import coloured, colours, columns, emit
 from torchmigrate.config import config_file as config_
-from torchmigrate.config.resolve import pack_errors, split_names
+from torchmigrate.config.resolve import check_folders, known, pack_errors, split_names
+from torchmigrate.diagnostics.finding import Changed
+from torchmigrate.formats import catalog, diff
 from torchmigrate.formats import catalog as report
+from torchmigrate.rules import packs
+from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.surveys import catalog_rows
 from torchmigrate.surveys.catalog_rows import BACKENDS, MISSING, Row
 
@@ -108,3 +117,165 @@ def _summary_lines(used: Usage, selection: report.Selection) -> Iterator[str]:
     )
     if shown := [f"{b} {lacking[b]}" for b in selection.backends if lacking[b]]:
         yield f"Uses of what is missing there, once migrated: {', '.join(shown)}."
+
+
+def _load() -> Ruleset:
+    settings = config_.load([Path()])
+    check_folders(settings, config_.source([Path()])[1])
+    with pack_errors():
+        return packs.load(settings.rule_paths)
+
+
+def listing(names: Sequence[str]) -> int:
+    """Print a line per rule: of all, or of the packs and rules named."""
+    ruleset = _load()
+    known(ruleset, names)
+    rules = ruleset.selected(names, ()).rules.values()
+    width = max((len(rule.id) for rule in rules), default=0)
+    for rule in sorted(rules, key=lambda r: r.id):
+        row = f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}"
+        room = columns(sys.stdout)
+        print(_wrap(row, hanging=" " * (width + 11 if room > 2 * width else 4)) if room else row)
+    print(counted(len(rules), "rule"), file=sys.stderr)
+    return 0
+
+
+def test(directories: Sequence[Path]) -> int:
+    """Run the cases of the rules in these directories, or of all loaded rules; return 1 if one fails."""
+    from torchmigrate.engine import case_runner  # imports LibCST, which the other commands here do without
+
+    with pack_errors():
+        ruleset = packs.load(directories) if directories else _load()
+    roots = [Path(os.path.realpath(directory)) for directory in directories]
+
+    def mine(rule: Rule) -> bool:
+        return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
+
+    tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
+    if not tested:
+        where = ", ".join(f"`{directory}`" for directory in directories)
+        raise UserError(f"there is no rule in {where}", "name the folder that holds <pack>/<rule>.toml")
+    failures = case_runner.check_cases(ruleset, tested)
+    for failure in failures:
+        print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
+    count = sum(len(rule.cases) for rule in tested.values())
+    sys.stdout.flush()
+    print(
+        f"{count - len(failures)} of {counted(count, 'case')} of {counted(len(tested), 'rule')} pass.", file=sys.stderr
+    )
+    return 1 if failures else 0
+
+
+def explain(name: str) -> int:
+    """Print a rule; or an API's row in the catalog, and the rules that handle it."""
+    ruleset = _load()
+    if rule := ruleset.rules.get(name):
+        print(_render_rules([rule]))
+        return 0
+    with pack_errors():
+        rows = catalog_rows.load(config_.load([Path()]).rule_paths)
+    api = _api_name(name)
+    row = rows.find(api)
+    unknown = row is None and _is_public_torch(api, rows)
+    found = (
+        _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
+    )
+    if row:
+        print(_wrap(catalog.paragraph(row, row.name if rows.row(api) else api)))
+    elif found:
+        print(f"{name}: see {counted(len(found), 'rule')}")
+    else:
+        known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
+        help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
+        raise UserError(f"neither a rule nor an API of the catalog is called `{name}`", help)
+    if found:
+        print(f"\n{_render_rules(found)}")
+    return 0
+
+
+def _render_rules(rules: Sequence[Rule]) -> str:
+    return "\n\n".join("\n".join(_lines(rule, colours(sys.stdout))) for rule in rules)
+
+
+def _wrap(text: str, indent: str = "", hanging: str = "") -> str:
+    """Wrap a text to the terminal, to at most 100 columns."""
+    width = min(columns(sys.stdout) or 100, 100)
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _api_name(name: str) -> str:
+    """Return the API for a name as typed, `torch.Tensor.cuda` for `.cuda()`."""
+    bare = re.sub(r"\(.*", "", name).strip()
+    return f"torch.Tensor{bare}" if bare.startswith(".") else bare
+
+
+def _is_public_torch(api: str, rows: catalog_rows.Catalog) -> bool:
+    """Return whether an API would have a row if torch had it; a pattern such as `torch.cuda.*` then says nothing."""
+    module, _, last = api.rpartition(".")
+    return rows.row(module) is not None and not last.startswith("_")
+
+
+def _rules_of(row: Row, ruleset: Ruleset, name: str) -> list[Rule]:
+    """Return the rules that the row names, then others whose patterns name exactly this API."""
+    named = [ruleset.rules[rule] for rule in row.rules if rule in ruleset.rules]
+    return [*named, *(rule for rule in exact_handlers(ruleset, name) if rule not in named)]
+
+
+def handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Return the rules that name the API: exactly, else by `torch.x.*`, else in their examples."""
+    name, rules = _bare_name(api), ruleset.rules.values()
+    wide = [r for r in rules if any(k.endswith(".*") and name.startswith(k[:-1]) for k in r.keys())]
+    return (
+        exact_handlers(ruleset, api)
+        or wide
+        or [r for r in rules if "." in name and any(_mentions(c.before, name) for c in r.cases if c.after)]
+    )
+
+
+def exact_handlers(ruleset: Ruleset, api: str) -> list[Rule]:
+    """Return the rules whose patterns name exactly this API."""
+    name, rules = _bare_name(api), ruleset.rules.values()
+    return [r for r in rules if name in r.keys() or any(_mentions(rewrite.match, name) for rewrite in r.rewrites)]
+
+
+def _bare_name(api: str) -> str:
+    return re.sub(r"^torch\.(Tensor|nn\.Module)(?=\.)", "", re.sub(r"\(.*", "", api).strip())
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) is not None
+
+
+def _lines(rule: Rule, colour: bool) -> Iterator[str]:
+    yield typer.style(rule.id, bold=True) if colour else rule.id
+    matters = f"; matters on: {', '.join(rule.backends)}" if rule.backends else ""
+    yield _wrap(rule.summary, "  ")
+    yield _wrap(f"safety: {rule.safety.value}{matters}", "  ")
+    yield ""
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", rule.why)):
+        yield from [""] * bool(number)
+        yield _wrap(" ".join(paragraph.split()), "  ")
+    if rule.patterns:
+        yield ""
+        yield f"  reads: {', '.join(dict.fromkeys(rule.globs()))}"
+        for case in rule.cases[:1]:
+            yield from ("", f"    {case.file}: {case.title}")
+            yield from (f"    | {line}" for line in case.before.strip("\n").splitlines())
+    example = next((case for case in rule.cases if case.after is not None and not case.todo), None)
+    if example and example.after is not None:
+        yield ""
+        change = Changed(Path("example.py"), example.before.encode(), example.after.encode(), ())
+        shown = diff.unified(change, "example.py").decode().splitlines()[2:]
+        lines = "\n".join(line for line in shown if not line.startswith("@@"))
+        painted = coloured(lines.encode()).decode() if colour else lines
+        yield textwrap.indent(painted, "    ", lambda _: True)
+    if rule.see:
+        yield ""
+        yield from (f"  {url}" for url in rule.see)

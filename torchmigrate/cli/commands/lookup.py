@@ -25,7 +25,7 @@ def rules(
       torchmigrate rules device stream    two packs
       torchmigrate rules test my-rules    the cases of your own
     """
-    from torchmigrate.cli.commands import rules as rules_
+    from torchmigrate.cli.commands import catalog as rules_
 
     given = names or []
     if given[:1] == ["test"]:
@@ -43,7 +43,7 @@ def explain(
       torchmigrate explain device/tensor-cuda
       torchmigrate explain torch.cuda.empty_cache
     """
-    from torchmigrate.cli.commands import rules as rules_
+    from torchmigrate.cli.commands import catalog as rules_
 
     return rules_.explain(name)
 

@@ -11,10 +11,11 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.torch_api.backends import TITLES, having
 
 _EVERY = "CompositeExplicitAutograd"
-_CPU, _ACCELERATORS = frozenset({"cpu"}), frozenset({"mps", "xpu", "npu"})
-_NAMES = {"cpu": "the CPU", "mps": "MPS", "xpu": "XPU", "npu": "NPU"}
+_CPU, _ACCELERATORS = frozenset({"cpu"}), frozenset(having("reported"))
+_NAMES = {name: TITLES[name] for name in ("cpu", *having("reported"))}
 _KEYS = {  # a dispatch key or a device type -> (the kind of registration, the devices that it is for)
     "cuda": ("kernel", "cuda"), "cpu": ("kernel", "cpu"), "mps": ("kernel", "mps"), "xpu": ("kernel", "xpu"),
     "npu": ("kernel", "npu"), "privateuse1": ("kernel", "npu"), "compositeexplicitautograd": ("kernel", "all"),

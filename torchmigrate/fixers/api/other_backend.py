@@ -22,9 +22,10 @@ from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.syntax.blocks import leaves_block, skips_test
 from torchmigrate.syntax.scope import FUNCTIONS
+from torchmigrate.torch_api.backends import OTHERS, TITLES
 from torchmigrate.torch_api.names import BACKEND
 
-_TITLE = {"mps": "MPS", "xpu": "XPU", "npu": "NPU", "hpu": "HPU", "mtia": "MTIA"}
+_TITLE = {name: TITLES[name] for name in OTHERS}
 _RENAMED = {"current_allocated_memory": "memory_allocated", "driver_allocated_memory": "memory_reserved"}
 _RENAMED["device"] = "device_guard"
 _SAME = {

@@ -12,9 +12,10 @@ from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import last_name
+from torchmigrate.torch_api.backends import having
 
 _FLAGS = ("cuda", "use_cuda", "no_cuda")
-_OTHER = re.compile(r"^(is_)?(mps|xpu|npu|hpu|mlu|musa)$|accelerator")  # a word about another accelerator
+_OTHER = re.compile(rf"^(is_)?({'|'.join(having('idiom'))})$|accelerator")  # a word about another accelerator
 
 
 def device_idiom(site: RuleContext) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
+from torchmigrate.torch_api.backends import having
+from torchmigrate.torch_api.libraries import FOREIGN
 
 _OWN_RULES = re.compile(
     r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
@@ -29,11 +31,6 @@ _TEXT = re.compile(
     r"|Path|\w*(Error|Exception|Warning))$"
 )
 # libraries to which "cuda" means something else, or nothing
-_FOREIGN = {
-    "os", "sys", "re", "json", "logging", "pathlib", "subprocess", "shutil", "importlib", "unittest", "mock",
-    "pytest", "sqlite3", "wandb", "jax", "tensorflow", "cupy", "numba", "pycuda", "cudf", "paddle", "mxnet",
-    "chainer", "onnxruntime", "taichi", "tvm", "warp",
-}  # fmt: skip
 _TAKERS = ("device", "map_location")  # how names of parameters and variables for devices end
 # without CUDA, fork_rng saves the states of no device for "cuda", and raises for "cpu"
 _FORKS = ("torch.fork_rng", "device_type")
@@ -47,7 +44,7 @@ _NO_DEVICE = {
 def is_foreign(site: RuleContext, call: ast.Call) -> bool:
     """Whether a call is one of the helper, or of a library that has nothing to do with torch."""
     root = (chain_of(call.func) or "").partition(".")[0]
-    return root == spelled(site.module)["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in _FOREIGN
+    return root == spelled(site.module)["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in FOREIGN
 
 
 def is_default(call: ast.Call, value: ast.AST) -> bool:
@@ -307,7 +304,7 @@ def _dict_value(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
 def _element(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
     """Yield the finding for an item of a tuple or list. A choice among devices (with "cpu" beside it) is data."""
     beside = getattr(up, "elts", [])
-    if any(is_cpu(site.module, e) or getattr(e, "value", None) in ("mps", "xpu", "auto") for e in beside):
+    if any(is_cpu(site.module, e) or getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
         return
     module = site.module
     owner: ast.AST | None = module.parent(up)

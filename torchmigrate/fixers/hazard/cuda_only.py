@@ -15,7 +15,8 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.syntax.scope import FUNCTIONS
-from torchmigrate.torch_api.libraries import LIBRARIES, VARIABLES
+from torchmigrate.torch_api.backends import having
+from torchmigrate.torch_api.libraries import CUDA_ONLY, VARIABLES
 
 # types and modules that exist on every build: naming them does no harm
 _NAMED = {
@@ -38,7 +39,7 @@ _CALLED = {
     "nccl.is_available",
 }
 
-_CHOSEN = ("mps", "xpu", "npu")  # without the CPU, which the other module is for
+_CHOSEN = having("reported")  # without the CPU, which the other module is for
 
 
 def cuda_namespace(site: RuleContext) -> Iterator[Finding]:
@@ -85,9 +86,9 @@ def nvidia_library(site: RuleContext) -> Iterator[Finding]:
     if _guarded(site):
         return
     for library in dict.fromkeys(_libraries(node)):
-        if library in LIBRARIES and _first_import(site, library) is node and not _own(site, library):
+        if library in CUDA_ONLY and _first_import(site, library) is node and not _own(site, library):
             yield site.note(
-                f"`{library}` needs NVIDIA's software: {LIBRARIES[library]}; import it where it is used, in a `try`"
+                f"`{library}` needs NVIDIA's software: {CUDA_ONLY[library]}; import it where it is used, in a `try`"
             )
 
 
