@@ -88,4 +88,4 @@ def test_a_test_file_is_named_for_what_it_tests(folder: str) -> None:
     files = [path for path in (TESTS / folder).rglob("test_*.py") if "simulated" not in path.parts]
     modules = {path.stem for path in (PACKAGE / folder).rglob("*.py")}
     told = {path.stem.removeprefix("test_") for path in files}
-    assert told - modules == PROMISES.get(folder, set())
+    assert told - modules <= PROMISES.get(folder, set())

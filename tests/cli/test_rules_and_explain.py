@@ -200,6 +200,7 @@ def test_suppressed_findings_are_counted(here: Path, cli: Cli) -> None:
     assert (here / "a.py").read_text() == text
 
 
+@pytest.mark.slow
 def test_a_check_of_a_clean_file_imports_nothing_heavy(here: Path) -> None:
     (here / "a.py").write_text("import torch\n")
     git(here, "init", "-q")

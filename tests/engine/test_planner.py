@@ -205,6 +205,7 @@ def test_a_notebook_is_rewritten_and_finds_its_helper(tmp_path: Path) -> None:
     assert sources[1] == "%time torch.ones(1)\ny = torch.ones(1).to(accel.device())"
 
 
+@pytest.mark.slow
 # ---- what a run imports
 @pytest.mark.parametrize("mode", ["check", "apply"])
 def test_a_clean_tree_needs_neither_libcst_nor_git(mode: str, tmp_path: Path) -> None:
@@ -220,6 +221,7 @@ def test_a_clean_tree_needs_neither_libcst_nor_git(mode: str, tmp_path: Path) ->
     assert ran.stdout.strip() == "[]", ran
 
 
+@pytest.mark.slow
 def test_a_module_of_a_package_that_is_a_script_too(tmp_path: Path) -> None:
     files = {"setup.py": "from setuptools import setup\nsetup(name='x')\n", "pkg/__init__.py": ""}
     root = write_tree(tmp_path, {**files, "pkg/net.py": f"{TRAIN}if __name__ == '__main__':\n    print(x)\n"})

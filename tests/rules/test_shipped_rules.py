@@ -6,13 +6,14 @@ import ast
 import importlib
 import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
 from torchmigrate.diagnostics.finding import Safety
-from torchmigrate.engine.case_runner import SHAPES, check_case
+from torchmigrate.engine.case_runner import SHAPES, Shape, check_case
 from torchmigrate.fixers import registry
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
@@ -21,7 +22,6 @@ from torchmigrate.syntax.pattern import check_template, compile_pattern
 
 RULES = packs.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]
-PLAIN = {"plain": SHAPES["plain"]}
 BACKENDS = {"cpu", "cuda", "rocm", "mps", "xpu", "npu", "mtia", "hpu", "mlu", "musa", "xla", "privateuse1"}
 SHARED = {"torchmigrate.fixers.device.device_defaults"}  # what other fixers call
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
@@ -36,18 +36,27 @@ def alone() -> dict[str, DispatchTable]:
     return {rule.id: dispatch_table(Ruleset({rule.id: rule})) for rule in RULES.rules.values()}
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{r.id}:{c.line} {c.title}" for r, c in CASES])
-def test_case(rule: Rule, case: Case, rules: DispatchTable, alone: dict[str, DispatchTable]) -> None:
-    """With all rules in every shape, and alone as it stands; each twice. A `todo` must fail."""
-    by_itself = {} if case.together else {"alone": alone[rule.id]}
-    if case.todo:
-        failed = list(check_case(rule, case, {**by_itself, "with all rules": rules}, SHAPES))
-    else:
-        failed = [
-            *check_case(rule, case, by_itself, PLAIN),
-            *check_case(rule, case, {"with all rules": rules}, SHAPES),
-        ]
+each_case = pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{r.id}:{c.line} {c.title}" for r, c in CASES])
+
+
+def holds(rule: Rule, case: Case, tables: dict[str, DispatchTable], shapes: Mapping[str, Shape]) -> None:
+    failed = list(check_case(rule, case, tables, shapes))
     assert not failed, f"{rule.path}:{case.line}: {failed[0].title}: {failed[0].message}"
+
+
+@each_case
+def test_case(rule: Rule, case: Case, rules: DispatchTable, alone: dict[str, DispatchTable]) -> None:
+    """As it stands, alone and with all rules, twice. A `todo` must fail."""
+    by_itself = {} if case.together else {"alone": alone[rule.id]}
+    holds(rule, case, {**by_itself, "with all rules": rules}, {"plain": SHAPES["plain"]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES.rules.values(), ids=list(RULES.rules))
+def test_cases_in_other_shapes(rule: Rule, rules: DispatchTable) -> None:
+    """With all rules, twice: CRLF, BOM, without a final newline, indented, with tabs."""
+    for case in (case for case in rule.cases if not case.todo):
+        holds(rule, case, {"with all rules": rules}, {name: s for name, s in SHAPES.items() if name != "plain"})
 
 
 @each_rule

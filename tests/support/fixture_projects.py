@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -12,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_torch
 from conftest import ROOT
 
+from torchmigrate.cli import app
 from torchmigrate.project.helper_file import runtime_source
 
 FIXTURES = ROOT / "fixtures"
 SPEC: dict[str, Any] = tomllib.loads((FIXTURES / "fixtures.toml").read_text(encoding="utf-8"))
 DEFAULTS: dict[str, Any] = SPEC.pop("defaults")
+SPAWNS = {"ddp"}
 BOM = b"\xef\xbb\xbf"
 Files = dict[str, bytes]
 
@@ -44,27 +49,34 @@ def copy_project(name: str, parent: Path) -> Path:
     return Path(shutil.copytree(FIXTURES / name, parent / name, ignore=leftovers))
 
 
-def start(command: list[str], cwd: Path, extra: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    ours = ("PYTHONPATH", "TORCH_ACCEL", "COV_CORE", "COVERAGE")
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    ours = ("PYTHONPATH", "TORCH_ACCEL", "COV_CORE", "COVERAGE", "XDG_", "GIT_")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-    environment = inherited | {"PYTHONIOENCODING": "utf-8"} | extra
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
-    )
+    inherited.pop("PYTEST_CURRENT_TEST", None)
+    return inherited | {"PYTHONIOENCODING": "utf-8"} | extra
 
 
 def run(command: list[str], project: Path) -> subprocess.CompletedProcess[str]:
-    places = {"python": sys.executable}
-    words = [places.get(word, word).replace("{fixtures}", str(FIXTURES)) for word in command]
-    return start(words, project, DEFAULTS["env"] | SPEC[project.name].get("env", {}))
+    """A command of fixtures.toml, by a process that has torch already; one that spawns others, by itself."""
+    assert command[0] == "python"
+    words = [word.replace("{fixtures}", str(FIXTURES)) for word in command[1:]]
+    common = environment(DEFAULTS["env"])
+    own = common | SPEC[project.name].get("env", {})
+    if project.name in SPAWNS:
+        given = [sys.executable, *words]
+        return subprocess.run(
+            given, cwd=project, env=own, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
+        )
+    return warm_torch.process(tuple(common.items())).run(words, project, own)
 
 
 def apply(project: Path, *options: str) -> str:
-    """Migrates in place. State outside the project (cache, undo) stays beside it, in the test's own folder."""
-    homes = {f"XDG_{kind}_HOME": str(project.parent / kind.lower()) for kind in ("CACHE", "STATE", "DATA", "CONFIG")}
-    done = start([sys.executable, "-m", "torchmigrate", "apply", *options, str(project)], ROOT, homes)
-    assert done.returncode in (0, 1), done.stdout + done.stderr  # 1: findings remain, which is no error
-    return done.stdout + done.stderr
+    """Migrates in place, in this process; gives what it says."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        status = app.run(("apply", *options, str(project)))
+    assert status in (0, 1), said.getvalue()  # 1: findings remain, which is no error
+    return said.getvalue()
 
 
 def assert_losses(name: str, step: dict[str, Any], stdout: str) -> None:

@@ -567,6 +567,7 @@ WORDS += [
 ]
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(strategies.sampled_from(NAMES), strategies.lists(strategies.sampled_from(WORDS), max_size=30))
 def test_any_text_is_read_and_findings_lie_within(rules: DispatchTable, name: str, words: list[str]) -> None:

@@ -125,6 +125,7 @@ def test_choosing_one(tmp_path: Path) -> None:
         choose(executable(tmp_path / "sh", "#!/bin/sh\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_asking_a_real_python() -> None:
     found = probe(sys.executable)
