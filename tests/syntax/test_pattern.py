@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchmigrate.semantic.spelling import identifiers, spell
 from torchmigrate.source.edits import compose
-from torchmigrate.syntax.expression import Expression, identifiers, instantiate, spell
+from torchmigrate.syntax.expression import Expression, instantiate
 from torchmigrate.syntax.pattern import Match, PatternError, admits, check_template, compile_pattern
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
 from torchmigrate.helper import vendoring
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.spelling import identifiers, spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.expression import identifiers, spell
 from torchmigrate.syntax.scope import Scope
 
 if TYPE_CHECKING:

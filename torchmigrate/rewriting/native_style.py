@@ -16,9 +16,8 @@ from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, mentions, strings_in, words_in
-from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
+from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spell, spelled
 from torchmigrate.source.edits import Around, Edit, flatten
-from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.scope import FUNCTIONS
 
 _TOTAL = ("is_available", "device_count")

@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.spelling import spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.expression import spell
 from torchmigrate.torch_api.names import DEVICE
 
 DEVICE_NAME = re.compile(

@@ -1,9 +1,10 @@
-"""Template rendering: the names by which a file has torch, the runtime helper and the project's own helper."""
+"""How a file spells torch, the runtime helper and the project's own helper, and templates written that way."""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,20 @@ from torchmigrate.syntax.scope import Binding
 
 if TYPE_CHECKING:
     from torchmigrate.semantic.model import SemanticModel
+
+
+_IDENTIFIER = re.compile(r"(?<![\w.$])(accel(\.\w+)|torch(?=\.))")
+
+
+def spell(template: str, names: Mapping[str, str]) -> str:
+    """Replace `accel`, `accel.f` and `torch` in a template by the names that the file uses for them."""
+    return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
+
+
+def identifiers(text: str, names: Mapping[str, str]) -> frozenset[str]:
+    """Return which of `accel` and `torch` a text uses, as spelled by `names`."""
+    asked = ((key, names[key]) for key in ("accel", "torch"))
+    return frozenset(key for key, name in asked if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))
 
 
 HELPER = "accel"

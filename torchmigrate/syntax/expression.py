@@ -163,17 +163,3 @@ def _gap_edit(expression: Expression, start: int, end: int, new: str) -> Edit | 
 def _squeeze(gap: str) -> str:
     """Remove white space and comments, so that a gap which changes in nothing else keeps its layout."""
     return re.sub(r"#[^\n]*|[\s\\]+", "", gap)
-
-
-_IDENTIFIER = re.compile(r"(?<![\w.$])(accel(\.\w+)|torch(?=\.))")
-
-
-def spell(template: str, names: Mapping[str, str]) -> str:
-    """Replace `accel`, `accel.f` and `torch` in a template by the names that the file uses for them."""
-    return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
-
-
-def identifiers(text: str, names: Mapping[str, str]) -> frozenset[str]:
-    """Return which of `accel` and `torch` a text uses, as spelled by `names`."""
-    asked = ((key, names[key]) for key in ("accel", "torch"))
-    return frozenset(key for key, name in asked if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))

@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.spelling import spell, spelled
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.resolver import chain_of
 
 _TYPE = {"autocast": "accel.autocast_type()", "GradScaler": "accel.scaler_type()"}

@@ -14,8 +14,7 @@ from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, reads_of, strings_in
-from torchmigrate.semantic.spelling import helper_function, spelled
-from torchmigrate.syntax.expression import spell
+from torchmigrate.semantic.spelling import helper_function, spell, spelled
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, function_scope
 

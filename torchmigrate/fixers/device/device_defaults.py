@@ -11,9 +11,8 @@ from torchmigrate.semantic.device_expr import Device
 from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, mentions, words_in
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.spelling import spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 

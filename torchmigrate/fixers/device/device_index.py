@@ -11,9 +11,8 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spelled
+from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.resolver import is_same
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")

@@ -15,9 +15,8 @@ from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.receiver import Kind, receiver_kind
-from torchmigrate.semantic.spelling import asks_accelerator, spelled
+from torchmigrate.semantic.spelling import asks_accelerator, spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.expression import spell
 from torchmigrate.syntax.resolver import leading_chain
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
