@@ -56,22 +56,22 @@ def modules() -> list[str]:
     return sorted(f.relative_to(_HERE).with_suffix("").as_posix() for f in _HERE.glob("*/[a-z]*.py"))
 
 
-def rewrite_by_patterns(site: RuleContext) -> Iterator[Finding]:
+def rewrite_by_patterns(context: RuleContext) -> Iterator[Finding]:
     """Yield the finding of a rule without a fixer in Python: that of the first `[[rewrite]]` that matches."""
-    for rewrite in site.rule.rewrites:
-        if site.qualified not in (None, pattern_key(rewrite.match)):
+    for rewrite in context.rule.rewrites:
+        if context.qualified not in (None, pattern_key(rewrite.match)):
             continue  # this table is about another function of the rule, which the same f-string may hold
         template = rewrite.template
-        node = None if rewrite.match.endswith(")") else site.ref
-        if rewrite.native and not rewrite.helper and site.module.facts.is_native(rewrite.torch):
+        node = None if rewrite.match.endswith(")") else context.ref
+        if rewrite.native and not rewrite.helper and context.module.facts.is_native(rewrite.torch):
             template = rewrite.native
         if template is None:
-            found = site.rewrite(rewrite.match, "None", node, where=rewrite.where)
-            found = found and site.note(rewrite.message)
+            found = context.rewrite(rewrite.match, "None", node, where=rewrite.where)
+            found = found and context.note(rewrite.message)
         else:
-            found = site.rewrite(rewrite.match, template, node, rewrite.safety, rewrite.message, rewrite.where)
+            found = context.rewrite(rewrite.match, template, node, rewrite.safety, rewrite.message, rewrite.where)
             if found and rewrite.safety is Safety.DISPLAY:
-                found = site.note(rewrite.message)
+                found = context.note(rewrite.message)
         if found:
             yield replace(found, backends=rewrite.backends)
             return

@@ -22,25 +22,25 @@ _TYPE = {"autocast": "accel.autocast_type()", "GradScaler": "accel.scaler_type()
 _PARTIAL = "functools.partial"
 
 
-def autocast_device(site: RuleContext) -> Iterator[Finding]:
-    assert site.qualified is not None
-    name = site.qualified.rpartition(".")[2]
-    call, arguments = _arguments(site)
+def autocast_device(context: RuleContext) -> Iterator[Finding]:
+    assert context.qualified is not None
+    name = context.qualified.rpartition(".")[2]
+    call, arguments = _arguments(context)
     if call is None:
         return
     device = _device(call, arguments)
     if device is None and name == "GradScaler" and not arguments and not any(k.arg is None for k in call.keywords):
-        yield _default_scaler(site, call)
+        yield _default_scaler(context, call)
     elif isinstance(device, ast.Constant) and re.fullmatch(r"cuda(:\d+)?", repr(device.value).strip("'")):
-        yield from _named(site, name, device) if name in _TYPE else _decorator(site, name)
+        yield from _named(context, name, device) if name in _TYPE else _decorator(context, name)
 
 
-def _arguments(site: RuleContext) -> tuple[ast.Call | None, list[ast.expr]]:
+def _arguments(context: RuleContext) -> tuple[ast.Call | None, list[ast.expr]]:
     """Return the call that holds the arguments (`partial(torch.autocast, ...)` is one), and its positional ones."""
-    up = site.parent
-    if site.call is not None:
-        return site.call, site.call.args
-    if isinstance(up, ast.Call) and up.args[:1] == [site.ref] and site.module.resolve(up.func) == _PARTIAL:
+    up = context.parent
+    if context.call is not None:
+        return context.call, context.call.args
+    if isinstance(up, ast.Call) and up.args[:1] == [context.ref] and context.module.resolve(up.func) == _PARTIAL:
         return up, up.args[1:]
     return None, []
 
@@ -50,39 +50,39 @@ def _device(call: ast.Call, arguments: list[ast.expr]) -> ast.expr | None:
     return arguments[0] if arguments else next(given, None)
 
 
-def _named(site: RuleContext, name: str, device: ast.Constant) -> Iterator[Finding]:
+def _named(context: RuleContext, name: str, device: ast.Constant) -> Iterator[Finding]:
     if device.value == "cuda":
-        yield site.replace(device, _TYPE[name])
+        yield context.replace(device, _TYPE[name])
         return
-    why = f"{site.rule.message}; a device type has no index, {device.value!r} may be a mistake"
-    yield site.replace(device, _TYPE[name], Safety.UNSAFE, why)
+    why = f"{context.rule.message}; a device type has no index, {device.value!r} may be a mistake"
+    yield context.replace(device, _TYPE[name], Safety.UNSAFE, why)
 
 
 _OPENING = re.compile(rb"(?:[^(#]|#[^\r\n]*)*\(")  # up to a call's parenthesis, over comments
 
 
-def _default_scaler(site: RuleContext, call: ast.Call) -> Finding:
+def _default_scaler(context: RuleContext, call: ast.Call) -> Finding:
     """Give `GradScaler()`, which is CUDA's, the device type."""
-    text = spell(_TYPE["GradScaler"], spelled(site.module))
-    at = site.module.span(site.ref)[1]
-    if call.func is not site.ref:  # functools.partial(GradScaler)
-        return site.fix([Edit(at, at, f", {text}")])
-    opening = _OPENING.match(site.module.source.utf8, at)
+    text = spell(_TYPE["GradScaler"], spelled(context.module))
+    at = context.module.span(context.ref)[1]
+    if call.func is not context.ref:  # functools.partial(GradScaler)
+        return context.fix([Edit(at, at, f", {text}")])
+    opening = _OPENING.match(context.module.source.utf8, at)
     assert opening is not None
     at = opening.end()
-    return site.fix([Edit(at, at, f"{text}, " if call.keywords else text)])
+    return context.fix([Edit(at, at, f"{text}, " if call.keywords else text)])
 
 
-def _decorator(site: RuleContext, name: str) -> Iterator[Finding]:
+def _decorator(context: RuleContext, name: str) -> Iterator[Finding]:
     """Replace `custom_fwd` or `custom_bwd`. The helper's decorators ask for the device when the method runs, not when
     its class is made."""
     for given in ("$$rest", "cast_inputs=$inputs"):
         first = f'device_type="cuda", {given}' if given == "$$rest" else f'{given}, device_type="cuda"'
-        found = site.rewrite(f"{site.qualified}({first})", f"accel.{name}({given})")
+        found = context.rewrite(f"{context.qualified}({first})", f"accel.{name}({given})")
         if found:
             yield found
             return
-    yield site.note(f"{site.rule.summary} (not rewritten: its arguments are in an unusual form)")
+    yield context.note(f"{context.rule.summary} (not rewritten: its arguments are in an unusual form)")
 
 
 # the class that the helper makes on CUDA, under its name in every build
@@ -95,45 +95,47 @@ _HELPER = {
 _SINCE = ">=2.3"  # torch.amp.GradScaler
 
 
-def helper_class(site: RuleContext) -> Iterator[Finding]:
-    name = site.qualified or ""
+def helper_class(context: RuleContext) -> Iterator[Finding]:
+    name = context.qualified or ""
     helper, made = _HELPER.get(name), _CLASS.get(name)
-    up = site.module.parent(site.ref)
-    if isinstance(site.node, ast.ImportFrom):
-        yield from import_fallback(site, _HELPER)
+    up = context.module.parent(context.ref)
+    if isinstance(context.node, ast.ImportFrom):
+        yield from import_fallback(context, _HELPER)
     if helper is None:
         return
-    if site.node is not site.ref:
-        yield site.rewrite(f"{name}($$args)", f"{helper}($$args)") or site.note()
-    elif is_annotation(site.module, site.ref) or isinstance(up, (ast.alias, ast.Expr)) or _is_fallback(up):
+    if context.node is not context.ref:
+        yield context.rewrite(f"{name}($$args)", f"{helper}($$args)") or context.note()
+    elif is_annotation(context.module, context.ref) or isinstance(up, (ast.alias, ast.Expr)) or _is_fallback(up):
         return
-    elif type_test(site.module, site.ref):
+    elif type_test(context.module, context.ref):
         if made:
-            yield _tested(site, made)
+            yield _tested(context, made)
     elif isinstance(up, ast.ClassDef):
-        yield site.note(f"a subclass of `{name}`: it stays bound to CUDA")
+        yield context.note(f"a subclass of `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Compare):
         if not any(isinstance(c, ast.Constant) and c.value is None for c in up.comparators):
-            yield site.note(f"a type test on `{name}`: it stays bound to CUDA")
+            yield context.note(f"a type test on `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Attribute):
-        yield site.note(f"an attribute of `{name}`: it stays bound to CUDA")
-    elif isinstance(up, ast.Assign) and not _only_called(site.module, up):
-        yield site.replace(site.ref, helper, Safety.UNSAFE, f"{site.rule.message}; the name is used as a class too")
-    elif isinstance(up, ast.Assign) and isinstance(site.module.parent(up), ast.ClassDef):
-        yield site.replace(site.ref, f"staticmethod({helper})")  # a function in a class would take `self`
+        yield context.note(f"an attribute of `{name}`: it stays bound to CUDA")
+    elif isinstance(up, ast.Assign) and not _only_called(context.module, up):
+        yield context.replace(
+            context.ref, helper, Safety.UNSAFE, f"{context.rule.message}; the name is used as a class too"
+        )
+    elif isinstance(up, ast.Assign) and isinstance(context.module.parent(up), ast.ClassDef):
+        yield context.replace(context.ref, f"staticmethod({helper})")  # a function in a class would take `self`
     else:
-        yield site.replace(site.ref, helper)
+        yield context.replace(context.ref, helper)
 
 
-def _tested(site: RuleContext, made: str) -> Finding:
+def _tested(context: RuleContext, made: str) -> Finding:
     """Replace the class in `isinstance(s, torch.cuda.amp.GradScaler)` by torch's class for all devices (torch >= 2.3),
     which the helper makes."""
-    facts = site.module.facts
-    if spelled(site.module)["torch"] not in site.module.scopes.module.names:
-        return site.note(f"a type test on `{site.qualified}`: the helper's is a `{made}`")
+    facts = context.module.facts
+    if spelled(context.module)["torch"] not in context.module.scopes.module.names:
+        return context.note(f"a type test on `{context.qualified}`: the helper's is a `{made}`")
     if made == "torch.autocast" or facts.torch is None or facts.torch_at_least(_SINCE):
-        return site.replace(site.ref, made)
-    return site.replace(site.ref, f'getattr(torch.amp, "GradScaler", {site.module.text(site.ref)})')
+        return context.replace(context.ref, made)
+    return context.replace(context.ref, f'getattr(torch.amp, "GradScaler", {context.module.text(context.ref)})')
 
 
 def _is_fallback(up: ast.AST | None) -> bool:
@@ -146,16 +148,16 @@ def _only_called(module: SemanticModel, assign: ast.Assign) -> bool:
     return is_only_called(module, {t.id for t in assign.targets if isinstance(t, ast.Name)})
 
 
-def import_fallback(site: RuleContext, helpers: Mapping[str, str]) -> Iterator[Finding]:
+def import_fallback(context: RuleContext, helpers: Mapping[str, str]) -> Iterator[Finding]:
     """Replace an import that has an `except ImportError` by assignments of the helper's functions: its names may mean
     either, so they stay bound."""
-    node, up = site.node, site.parent
+    node, up = context.node, context.parent
     if not isinstance(node, ast.ImportFrom) or not isinstance(up, ast.Try) or node not in up.body or node.level:
         return
     made = {a.asname or a.name: helpers.get(f"{node.module}.{a.name}", "") for a in node.names}
-    own = all(len(site.scope.names.get(name, ())) > 1 for name in made)
-    if own and all(made.values()) and is_only_called(site.module, made):
-        yield site.replace(node, f"{', '.join(made)} = {', '.join(made.values())}")
+    own = all(len(context.scope.names.get(name, ())) > 1 for name in made)
+    if own and all(made.values()) and is_only_called(context.module, made):
+        yield context.replace(node, f"{', '.join(made)} = {', '.join(made.values())}")
 
 
 def is_only_called(module: SemanticModel, names: Collection[str]) -> bool:

@@ -32,53 +32,53 @@ _NONE_LEFT = (
 )
 
 
-def sdp_kernel(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None:
-        yield from _named_only(site)
+def sdp_kernel(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None:
+        yield from _named_only(context)
         return
-    if site.qualified == "torch.backends.cuda.enable_math_sdp":
-        if _is_off(site.call) and _has_flash_off(site.module):
-            yield site.note(_NONE_LEFT, blocks=False)
+    if context.qualified == "torch.backends.cuda.enable_math_sdp":
+        if _is_off(context.call) and _has_flash_off(context.module):
+            yield context.note(_NONE_LEFT, blocks=False)
         return
-    if site.qualified == "torch.nn.attention.sdpa_kernel":
-        chosen = _named(site.module, site.call)
+    if context.qualified == "torch.nn.attention.sdpa_kernel":
+        chosen = _named(context.module, context.call)
         if chosen and chosen <= _ONLY_CUDA:
-            yield site.note(_NONE_LEFT, blocks=False)
+            yield context.note(_NONE_LEFT, blocks=False)
         return
-    yield _successor(site, site.call)
+    yield _successor(context, context.call)
 
 
-def _named_only(site: RuleContext) -> Iterator[Finding]:
+def _named_only(context: RuleContext) -> Iterator[Finding]:
     """Report `sdp_kernel` where it is not called, as in `partial(torch.backends.cuda.sdp_kernel, **options)`."""
-    if site.qualified != "torch.backends.cuda.sdp_kernel" or isinstance(site.parent, ast.alias):
+    if context.qualified != "torch.backends.cuda.sdp_kernel" or isinstance(context.parent, ast.alias):
         return
-    if mentions(site.module, "nn.attention"):
-        yield site.left("its successor stands beside it")
+    if mentions(context.module, "nn.attention"):
+        yield context.left("its successor stands beside it")
     else:
-        yield site.note("deprecated: torch.nn.attention.sdpa_kernel takes a list of SDPBackend", blocks=False)
+        yield context.note("deprecated: torch.nn.attention.sdpa_kernel takes a list of SDPBackend", blocks=False)
 
 
-def _successor(site: RuleContext, call: ast.Call) -> Finding:
+def _successor(context: RuleContext, call: ast.Call) -> Finding:
     flags = _flags(call)
     if flags is None:
-        return site.note(
+        return context.note(
             "deprecated, and what it chooses is not written out: use `torch.nn.attention.sdpa_kernel([...])`, with "
             "SDPBackend.MATH among them, as the CPU has no kernel for the memory-efficient one or cuDNN's",
             blocks=False,
         )
     names = [name for flag, name in _BACKENDS.items() if flags[flag]]
     if set(names) <= _ONLY_CUDA:
-        return site.note(_NONE_LEFT, blocks=False)
+        return context.note(_NONE_LEFT, blocks=False)
     listed = ", ".join(f"torch.nn.attention.SDPBackend.{name}" for name in names)
     successor = f"torch.nn.attention.sdpa_kernel([{listed}])"
-    if not site.module.facts.torch_at_least(_FLOOR) or site.module.loses_comment(
-        Edit(*site.module.span(call), successor)
+    if not context.module.facts.torch_at_least(_FLOOR) or context.module.loses_comment(
+        Edit(*context.module.span(call), successor)
     ):
         short = ", ".join(f"SDPBackend.{name}" for name in names)
-        return site.note(
+        return context.note(
             f"deprecated: `torch.nn.attention.sdpa_kernel([{short}])` is the same from torch 2.6 on", blocks=False
         )
-    return site.replace(call, successor)
+    return context.replace(call, successor)
 
 
 @query
@@ -115,10 +115,10 @@ def _named(module: SemanticModel, call: ast.Call) -> set[str] | None:
     return {str(name).removeprefix(prefix) for name in names}
 
 
-def tf32(site: RuleContext) -> Iterator[Finding]:
-    place = _old_beside(site.module)
+def tf32(context: RuleContext) -> Iterator[Finding]:
+    place = _old_beside(context.module)
     if place:
-        yield site.note(f"`fp32_precision` here, and {place}: {site.rule.message}")
+        yield context.note(f"`fp32_precision` here, and {place}: {context.rule.message}")
 
 
 def _old_beside(module: SemanticModel) -> str:

@@ -22,20 +22,20 @@ _AUTOTUNED = ("max_autotune_gemm_backends", "max_autotune_conv_backends")
 Setting = tuple[str, ast.expr]
 
 
-def options(site: RuleContext) -> Iterator[Finding]:
-    for name, value in _settings(site):
-        message = _wrong(site.rule.id, name, value)
+def options(context: RuleContext) -> Iterator[Finding]:
+    for name, value in _settings(context):
+        message = _wrong(context.rule.id, name, value)
         if message:
-            yield site.finding(message, node=value)
+            yield context.finding(message, node=value)
 
 
-def _settings(site: RuleContext) -> Iterator[Setting]:
-    if site.qualified != "torch.compile":
-        up = site.parent
-        if isinstance(up, ast.Assign) and site.node in up.targets:
-            yield (site.qualified or "").removeprefix(_CONFIG), up.value
+def _settings(context: RuleContext) -> Iterator[Setting]:
+    if context.qualified != "torch.compile":
+        up = context.parent
+        if isinstance(up, ast.Assign) and context.node in up.targets:
+            yield (context.qualified or "").removeprefix(_CONFIG), up.value
         return
-    for keyword in site.call.keywords if site.call else ():
+    for keyword in context.call.keywords if context.call else ():
         if keyword.arg == "backend":
             yield "backend", keyword.value
         elif keyword.arg == "options" and isinstance(keyword.value, ast.Dict):
@@ -79,15 +79,15 @@ ELSEWHERE = {
 _OUT = "call it outside the compiled function"
 
 
-def graph_break(site: RuleContext) -> Iterator[Finding]:
-    for function in _compiled(site):
-        for node, name in _calls(site.module, function):
+def graph_break(context: RuleContext) -> Iterator[Finding]:
+    for function in _compiled(context):
+        for node, name in _calls(context.module, function):
             if name in SKIPPED:
                 why = "torch.compile breaks the graph here on every device (fullgraph=True refuses it)"
             else:
                 devices = " and ".join(b.upper() for b in ELSEWHERE[name])
                 why = f"torch.compile takes this on CUDA and breaks the graph on {devices} (fullgraph=True refuses it)"
-            yield site.finding(f"`{ast.unparse(node)}`: {why}: {_OUT}", node=node)
+            yield context.finding(f"`{ast.unparse(node)}`: {why}: {_OUT}", node=node)
 
 
 def _calls(module: SemanticModel, function: ast.AST) -> Iterator[tuple[ast.expr, str]]:
@@ -129,9 +129,9 @@ def _of_helper(module: SemanticModel, func: ast.expr) -> str:
     return name if owner == spelled(module)["accel"] and name != "device" else ""
 
 
-def _compiled(site: RuleContext) -> Iterator[ast.AST]:
+def _compiled(context: RuleContext) -> Iterator[ast.AST]:
     """Yield the functions and lambdas of this file that a `torch.compile` decorates or is given."""
-    module, node = site.module, site.node
+    module, node = context.module, context.node
     up = module.parent(node)
     while isinstance(up, (ast.Call, ast.keyword)):  # `functools.partial(torch.compile, ...)`
         node, up = up, module.parent(up)
@@ -139,10 +139,10 @@ def _compiled(site: RuleContext) -> Iterator[ast.AST]:
         yield up
     elif isinstance(up, ast.ClassDef) and node in up.decorator_list:
         yield from _methods(up)
-    elif site.call is not None:
-        given = [*site.call.args[:1], *(k.value for k in site.call.keywords if k.arg == "model")]
+    elif context.call is not None:
+        given = [*context.call.args[:1], *(k.value for k in context.call.keywords if k.arg == "model")]
         for value in given:
-            yield from _meant(module, value, site.scope)
+            yield from _meant(module, value, context.scope)
 
 
 def _meant(module: SemanticModel, value: ast.expr, scope: Scope, depth: int = 3) -> Iterator[ast.AST]:

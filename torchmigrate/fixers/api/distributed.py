@@ -24,47 +24,49 @@ _HELPER = "accel.dist_backend()"
 _NCCL = ("nccl", "NCCL")
 
 
-def nccl(site: RuleContext) -> Iterator[Finding]:
+def nccl(context: RuleContext) -> Iterator[Finding]:
     """Replace "nccl" by the helper's backend where it is given to torch, kept as a backend, or compared with one."""
-    node = site.node
+    node = context.node
     if isinstance(node, ast.Call):
-        yield from _handed_on(site, node)
+        yield from _handed_on(context, node)
         return
     plain = not isinstance(node, ast.Constant) or node.value in _NCCL
-    outer, up = node, site.parent
+    outer, up = node, context.parent
     while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
-        outer, up = up, site.module.parent(up)
+        outer, up = up, context.module.parent(up)
     match up:
-        case ast.Call() if outer in up.args and _callee(site, up) in _STARTS:
-            yield site.replace(node, _HELPER) if plain else _composed(site)
+        case ast.Call() if outer in up.args and _callee(context, up) in _STARTS:
+            yield context.replace(node, _HELPER) if plain else _composed(context)
         case ast.Call(args=[*_, ast.Constant(str(first)), last]) if last is outer and plain and _BACKEND.search(first):
-            if _callee(site, up) in ("get", "getenv", "getattr", "pop", "setdefault"):
-                yield site.replace(node, _HELPER)
+            if _callee(context, up) in ("get", "getenv", "getattr", "pop", "setdefault"):
+                yield context.replace(node, _HELPER)
         case ast.keyword(arg):
-            yield from _keyword(site, node, outer, site.module.parent(up), arg or "", plain)
+            yield from _keyword(context, node, outer, context.module.parent(up), arg or "", plain)
         case ast.Assign() | ast.AnnAssign() if plain:
             target = up.targets[0] if isinstance(up, ast.Assign) else up.target
             if _BACKEND.search(_target(target)):
-                yield device_defaults.at_import_checked(site, node, _HELPER)
+                yield device_defaults.at_import_checked(context, node, _HELPER)
         case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and not (
             isinstance(node, ast.Constant) and node.value == "NCCL"
         ):
-            yield from _compared(site, up)
-        case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(site, up, outer):
-            yield site.note("a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function")
+            yield from _compared(context, up)
+        case ast.arguments() if _BACKEND.search(_parameter(up, outer)) and not _settled(context, up, outer):
+            yield context.note(
+                "a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function"
+            )
         case ast.Dict() if plain:
             key = next((k for k, v in zip(up.keys, up.values, strict=True) if v is outer), None)
             if isinstance(key, ast.Constant) and _BACKEND.search(str(key.value)):
-                yield site.replace(
+                yield context.replace(
                     node,
                     _HELPER,
                     Safety.UNSAFE,
-                    f"{site.rule.message}; the dict may be a configuration that is only read",
+                    f"{context.rule.message}; the dict may be a configuration that is only read",
                 )
 
 
-def _callee(site: RuleContext, call: ast.Call) -> str:
-    return (site.module.resolve(call.func) or "").rpartition(".")[2] or _last(call)
+def _callee(context: RuleContext, call: ast.Call) -> str:
+    return (context.module.resolve(call.func) or "").rpartition(".")[2] or _last(call)
 
 
 def _last(call: ast.Call) -> str:
@@ -84,25 +86,25 @@ _STORED = {
 }
 
 
-def _composed(site: RuleContext) -> Finding:
-    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', spelled(site.module))
-    return site.note(
+def _composed(context: RuleContext) -> Finding:
+    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', spelled(context.module))
+    return context.note(
         f'a composed backend: {here} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
     )
 
 
 def _keyword(
-    site: RuleContext, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool
+    context: RuleContext, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool
 ) -> Iterator[Finding]:
-    last = _callee(site, call) if isinstance(call, ast.Call) else ""
+    last = _callee(context, call) if isinstance(call, ast.Call) else ""
     if not plain:
         if arg == "backend" and last in _STARTS:
-            yield _composed(site)
+            yield _composed(context)
     elif _BACKEND.search(arg):
         why = _STORED.get(last)
-        yield site.replace(node, _HELPER, *((Safety.UNSAFE, f"{site.rule.message}; {why}") if why else ()))
-    elif arg == "default" and isinstance(call, ast.Call) and _speaks_of_backend(site.module, call):
-        yield from _option(site, node, call)
+        yield context.replace(node, _HELPER, *((Safety.UNSAFE, f"{context.rule.message}; {why}") if why else ()))
+    elif arg == "default" and isinstance(call, ast.Call) and _speaks_of_backend(context.module, call):
+        yield from _option(context, node, call)
 
 
 def _speaks_of_backend(module: SemanticModel, call: ast.Call) -> bool:
@@ -111,34 +113,34 @@ def _speaks_of_backend(module: SemanticModel, call: ast.Call) -> bool:
     return any("backend" in word for word in identifiers_in(module, statement) | strings_in(module, statement))
 
 
-def _option(site: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
+def _option(context: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
     """Replace an option's default. click's decorators run at import and take a function; a dataclass has
     `default_factory`."""
-    up = site.module.parent(node)
-    if isinstance(site.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
-        yield site.replace(node, "accel.dist_backend")
+    up = context.module.parent(node)
+    if isinstance(context.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield context.replace(node, "accel.dist_backend")
     elif (
-        site.module.resolve(call.func) in (None, "dataclasses.field")
-        and _callee(site, call) == "field"
+        context.module.resolve(call.func) in (None, "dataclasses.field")
+        and _callee(context, call) == "field"
         and isinstance(up, ast.keyword)
     ):
-        yield site.replace(up, "default_factory=accel.dist_backend")
+        yield context.replace(up, "default_factory=accel.dist_backend")
     else:
-        yield device_defaults.at_import_checked(site, node, _HELPER)
+        yield device_defaults.at_import_checked(context, node, _HELPER)
 
 
-def _compared(site: RuleContext, up: ast.Compare) -> Iterator[Finding]:
+def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
     """Replace "nccl" in `backend == "nccl"`. Both ends change together, so only where this file chooses the backend."""
-    if not _chooses_backend(site.module):
+    if not _chooses_backend(context.module):
         return
     if not _BACKEND.search(_target(up.left) or _last_of(up.left)):
         return
-    if _is_compared_with_gloo(site.module):
-        yield site.note(
+    if _is_compared_with_gloo(context.module):
+        yield context.note(
             "compared with nccl and, elsewhere, with gloo, which is what the CPU gets: look at both branches"
         )
     else:
-        yield site.replace(site.node, _HELPER)
+        yield context.replace(context.node, _HELPER)
 
 
 @query
@@ -209,13 +211,13 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
     return next((a.arg for a, value in named if value is default), "")
 
 
-def _settled(site: RuleContext, parameters: ast.arguments, default: ast.AST) -> bool:
+def _settled(context: RuleContext, parameters: ast.arguments, default: ast.AST) -> bool:
     """Return whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
-    owner = site.module.parent(parameters)
+    owner = context.module.parent(parameters)
     if not isinstance(owner, (*FUNCTIONS, ast.Lambda)):
         return False
-    reads = reads_of(site.module, _parameter(parameters, default), function_scope(owner, site.scope))
-    return any(r.node is value for r in reads for value in _backends_given(site.module))
+    reads = reads_of(context.module, _parameter(parameters, default), function_scope(owner, context.scope))
+    return any(r.node is value for r in reads for value in _backends_given(context.module))
 
 
 @query
@@ -247,20 +249,20 @@ def _passes_nccl(module: SemanticModel) -> bool:
     return False
 
 
-def _handed_on(site: RuleContext, call: ast.Call) -> Iterator[Finding]:
+def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     """Wrap the name in `init_process_group(backend)` if it is a parameter that may be "nccl": the helper changes no
     other backend."""
     value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
     if not isinstance(value, ast.Name):
         return
-    found = site.scope.find(value.id)
+    found = context.scope.find(value.id)
     owner = found[0].node if found and len(found[1]) == 1 else None
     if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
         defaults = [*owner.args.defaults, *owner.args.kw_defaults]
         mine = [d for d in defaults if d is not None and _parameter(owner.args, d) == value.id]
         nccl = any(isinstance(d, ast.Constant) and d.value in _NCCL for d in mine)
-        if nccl or (not mine and _passes_nccl(site.module)):
-            yield site.replace(value, f"accel.dist_backend({value.id})")
+        if nccl or (not mine and _passes_nccl(context.module)):
+            yield context.replace(value, f"accel.dist_backend({value.id})")
 
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
@@ -268,30 +270,30 @@ _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
 
 
-def fsdp(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
-    name = (site.qualified or "").rpartition(".")[2]
+def fsdp(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
+    name = (context.qualified or "").rpartition(".")[2]
     if call is None or (name != "fully_shard" and any(k.arg is None for k in call.keywords)):
         return
     if name == "ShardedGradScaler":
         if not call.args and not any(k.arg == "device" for k in call.keywords):
-            yield site.note("its `device` is CUDA's: elsewhere it warns and scales nothing; name it, `device=...`")
+            yield context.note("its `device` is CUDA's: elsewhere it warns and scales nothing; name it, `device=...`")
         return
     given = next((k.value for k in call.keywords if k.arg == "device_id"), None)
     if name == "FullyShardedDataParallel" and given is not None:
-        yield from _device_id(site, given)
-    elif first_call(site.module, {site.qualified or ""}) is call:
-        yield site.note(_WITHOUT if name == "FullyShardedDataParallel" else f"{_MPS}: leave `fully_shard` out there")
+        yield from _device_id(context, given)
+    elif first_call(context.module, {context.qualified or ""}) is call:
+        yield context.note(_WITHOUT if name == "FullyShardedDataParallel" else f"{_MPS}: leave `fully_shard` out there")
 
 
-def _device_id(site: RuleContext, given: ast.expr) -> Iterator[Finding]:
+def _device_id(context: RuleContext, given: ast.expr) -> Iterator[Finding]:
     """Name the accelerator in `device_id=`. None means the device of the module, and must stay None."""
-    edits = wrapped(site.module, given, "accel.device(")
-    if _is_index(site.module, given):
-        yield site.fix(edits)
+    edits = wrapped(context.module, given, "accel.device(")
+    if _is_index(context.module, given):
+        yield context.fix(edits)
     elif _INDEX.search((chain_of(given) or "").rpartition(".")[2]):
-        why = f"{site.rule.message}; where `{site.module.text(given)}` is None, this moves what stayed"
-        yield site.fix(edits, Safety.UNSAFE, why)
+        why = f"{context.rule.message}; where `{context.module.text(given)}` is None, this moves what stayed"
+        yield context.fix(edits, Safety.UNSAFE, why)
 
 
 def _is_index(module: SemanticModel, node: ast.expr) -> bool:
@@ -304,12 +306,12 @@ def _is_index(module: SemanticModel, node: ast.expr) -> bool:
     return False
 
 
-def sharing(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
+def sharing(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
     if call is None or call.args or call.keywords or not isinstance(call.func, ast.Attribute):
         return
-    if _on_device(site.module, call.func.value, call):
-        yield site.note()
+    if _on_device(context.module, call.func.value, call):
+        yield context.note()
 
 
 def _on_device(module: SemanticModel, node: ast.expr, call: ast.Call) -> bool:

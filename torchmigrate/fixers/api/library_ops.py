@@ -51,23 +51,23 @@ class Registration:
     label: str = ""  # as the registration names the operator
 
 
-def library_ops(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
-    found = _registration(site.module, call) if call is not None else None
+def library_ops(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
+    found = _registration(context.module, call) if call is not None else None
     if call is None or found is None or found.label.startswith("aten::"):
         return  # torch's own operators have kernels for other devices
-    others = [r for r in _all(site.module) if r.names & found.names]
+    others = [r for r in _all(context.module) if r.names & found.names]
     has = frozenset[str]().union(*(r.devices for r in others if r.kind == found.kind), found.devices)
     if found.kind == "triton":
         kernels = frozenset[str]().union(*(r.devices for r in others if r.kind == "kernel"))
         if "all" not in kernels and (_ACCELERATORS | _CPU) - kernels - {"xpu"}:
-            yield site.note(_TRITON.format(op=found.label, name=_attribute_of(site.module, call, found)))
+            yield context.note(_TRITON.format(op=found.label, name=_attribute_of(context.module, call, found)))
     elif "all" not in has and "cuda" in found.devices:
         missing = (_ACCELERATORS if found.kind == "autocast" else _ACCELERATORS | _CPU) - has
         fake = any(r.kind == "fake" for r in others)
         if missing and not (found.kind == "autocast" and has > {"cuda"}):
-            message = _message(site.module, call, found, has, fake)
-            yield replace(site.note(message), backends=tuple(b for b in site.rule.backends if b in missing))
+            message = _message(context.module, call, found, has, fake)
+            yield replace(context.note(message), backends=tuple(b for b in context.rule.backends if b in missing))
 
 
 _TRITON = (

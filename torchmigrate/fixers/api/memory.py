@@ -17,21 +17,21 @@ from torchmigrate.semantic.model import SemanticModel
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
 
 
-def stream(site: RuleContext) -> Iterator[Finding]:
-    name = (site.qualified or "").rpartition(".")[2]
-    up = site.parent
+def stream(context: RuleContext) -> Iterator[Finding]:
+    name = (context.qualified or "").rpartition(".")[2]
+    up = context.parent
     if isinstance(up, ast.Attribute) and up.attr in _RAW:
-        yield site.note(f"`.{up.attr}` is CUDA's own handle, which other devices' streams do not have")
+        yield context.note(f"`.{up.attr}` is CUDA's own handle, which other devices' streams do not have")
     elif name == "Stream":
-        yield from helper_class(site)
+        yield from helper_class(context)
     elif not isinstance(up, ast.alias):
-        yield site.replace(site.ref, f"accel.{'stream' if name == 'StreamContext' else name}")
+        yield context.replace(context.ref, f"accel.{'stream' if name == 'StreamContext' else name}")
 
 
-def record_stream(site: RuleContext) -> Iterator[Finding]:
-    own = isinstance(site.ref, ast.Attribute) and _is_own(site.ref.value, "self")
-    if site.call is not None and not own:
-        yield site.rewrite("$x.record_stream($$s)", "accel.record_stream($x, $$s)") or site.note()
+def record_stream(context: RuleContext) -> Iterator[Finding]:
+    own = isinstance(context.ref, ast.Attribute) and _is_own(context.ref.value, "self")
+    if context.call is not None and not own:
+        yield context.rewrite("$x.record_stream($$s)", "accel.record_stream($x, $$s)") or context.note()
 
 
 def _is_own(receiver: ast.expr, *names: str) -> bool:
@@ -44,43 +44,43 @@ def _is_own(receiver: ast.expr, *names: str) -> bool:
     return False
 
 
-def pin_memory(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
-    if call is None or not isinstance(site.ref, ast.Attribute):
+def pin_memory(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
+    if call is None or not isinstance(context.ref, ast.Attribute):
         return
-    if _is_own(site.ref.value, "self", "cls"):
+    if _is_own(context.ref.value, "self", "cls"):
         return
     if call.args or call.keywords:
-        yield site.note(
+        yield context.note(
             "`pin_memory(device)` raises without an accelerator, and its argument is deprecated: leave it out"
         )
     else:
-        yield site.rewrite("$x.pin_memory()", "accel.pin($x)") or site.note()
+        yield context.rewrite("$x.pin_memory()", "accel.pin($x)") or context.note()
 
 
-def non_blocking(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None or not uses_torch(site.module):
+def non_blocking(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None or not uses_torch(context.module):
         return
-    for keyword in site.call.keywords:
+    for keyword in context.call.keywords:
         if keyword.arg == "non_blocking" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
-            yield site.replace(keyword.value, "accel.non_blocking()")
+            yield context.replace(keyword.value, "accel.non_blocking()")
 
 
-def manual_seed(site: RuleContext) -> Iterator[Finding]:
-    assert site.qualified is not None
-    name = site.qualified.rpartition(".")[2]
-    if site.call is None:
-        if not isinstance(site.parent, (ast.alias, ast.Attribute)):
-            yield site.replace(site.ref, f"accel.{name}")
-    elif seeded_beside(site, site.call):
-        yield site.left("torch.manual_seed beside it seeds every device with the same seed")
+def manual_seed(context: RuleContext) -> Iterator[Finding]:
+    assert context.qualified is not None
+    name = context.qualified.rpartition(".")[2]
+    if context.call is None:
+        if not isinstance(context.parent, (ast.alias, ast.Attribute)):
+            yield context.replace(context.ref, f"accel.{name}")
+    elif seeded_beside(context, context.call):
+        yield context.left("torch.manual_seed beside it seeds every device with the same seed")
     else:
-        yield site.rewrite(f"{site.qualified}($$args)", f"accel.{name}($$args)") or site.note()
+        yield context.rewrite(f"{context.qualified}($$args)", f"accel.{name}($$args)") or context.note()
 
 
-def seeded_beside(site: RuleContext, call: ast.Call) -> bool:
+def seeded_beside(context: RuleContext, call: ast.Call) -> bool:
     """Return whether `torch.manual_seed`, which seeds every device, certainly runs with the same seed."""
-    module = site.module
+    module = context.module
     owner = module.function(call) or module.tree
     wanted = _values(call)
     for statement in module.scopes.statements:
@@ -92,7 +92,7 @@ def seeded_beside(site: RuleContext, call: ast.Call) -> bool:
             if (
                 isinstance(node, ast.Call)
                 and _values(node) == wanted
-                and module.resolve(node.func, site.scope) == "torch.manual_seed"
+                and module.resolve(node.func, context.scope) == "torch.manual_seed"
             ):
                 return True
     return False

@@ -45,24 +45,24 @@ _ASKED = {
 _CUDA = re.compile("cuda|accelerator", re.I)
 
 
-def other_backend(site: RuleContext) -> Iterator[Finding]:
-    kind = _kind(site)
-    if kind and uses_torch(site.module) and not _is_asked_for(site.module, site.node, kind):
-        if isinstance(site.node, ast.Constant):
-            yield from _string(site, kind)
-        elif site.qualified:
-            yield from _function(site, kind, site.qualified.split(".", 2)[2])
+def other_backend(context: RuleContext) -> Iterator[Finding]:
+    kind = _kind(context)
+    if kind and uses_torch(context.module) and not _is_asked_for(context.module, context.node, kind):
+        if isinstance(context.node, ast.Constant):
+            yield from _string(context, kind)
+        elif context.qualified:
+            yield from _function(context, kind, context.qualified.split(".", 2)[2])
         else:
-            yield from _method(site, kind)
+            yield from _method(context, kind)
 
 
-def _kind(site: RuleContext) -> str:
-    if isinstance(site.node, ast.Constant):
-        found = BACKEND.fullmatch(site.node.value)  # type: ignore[arg-type]
+def _kind(context: RuleContext) -> str:
+    if isinstance(context.node, ast.Constant):
+        found = BACKEND.fullmatch(context.node.value)  # type: ignore[arg-type]
         return found[1] if found else ""
-    if site.qualified:
-        return site.qualified.split(".")[1] if site.qualified.count(".") > 1 else ""
-    return site.ref.attr if isinstance(site.ref, ast.Attribute) else ""
+    if context.qualified:
+        return context.qualified.split(".")[1] if context.qualified.count(".") > 1 else ""
+    return context.ref.attr if isinstance(context.ref, ast.Attribute) else ""
 
 
 # ---- where the name is right as it is
@@ -144,23 +144,27 @@ _CHOICE = re.compile("cuda|device")
 # ---- the findings
 
 
-def _function(site: RuleContext, kind: str, name: str) -> Iterator[Finding]:
+def _function(context: RuleContext, kind: str, name: str) -> Iterator[Finding]:
     if name.partition(".")[0] in _ASKED and not name.startswith("profiler."):
         return
-    if isinstance(site.parent, ast.alias) or is_annotation(site.module, site.ref) or type_test(site.module, site.ref):
+    if (
+        isinstance(context.parent, ast.alias)
+        or is_annotation(context.module, context.ref)
+        or type_test(context.module, context.ref)
+    ):
         return
     ours, title = _RENAMED.get(name, name), _TITLE[kind]
     if name in _RANDOM:
-        if site.call is None or not seeded_beside(site, site.call):
-            yield site.note(f"random numbers of {title} alone: `accel.{name}` is for the accelerator that is there")
+        if context.call is None or not seeded_beside(context, context.call):
+            yield context.note(f"random numbers of {title} alone: `accel.{name}` is for the accelerator that is there")
     elif ours not in {*_SAME, *_RENAMED.values()} or (kind == "mps" and ours.endswith(("stream", "Stream"))):
-        yield site.note(f"`{site.qualified}` has no portable counterpart: ask whether {title} is there, above it")
-    elif site.call is not None and any(_names_backend(n) for n in ast.walk(site.call)):
-        why = f"`{site.qualified}` and its argument are for {title} alone"
-        yield site.note(f"{why}: `accel.{ours}(accel.device(...))` is for the accelerator that is there")
+        yield context.note(f"`{context.qualified}` has no portable counterpart: ask whether {title} is there, above it")
+    elif context.call is not None and any(_names_backend(n) for n in ast.walk(context.call)):
+        why = f"`{context.qualified}` and its argument are for {title} alone"
+        yield context.note(f"{why}: `accel.{ours}(accel.device(...))` is for the accelerator that is there")
     else:
-        why = f"`{site.qualified}` is for {title} alone: `accel.{ours}` is for the accelerator that is there"
-        yield site.replace(site.ref, f"accel.{ours}", Safety.UNSAFE, why)
+        why = f"`{context.qualified}` is for {title} alone: `accel.{ours}` is for the accelerator that is there"
+        yield context.replace(context.ref, f"accel.{ours}", Safety.UNSAFE, why)
 
 
 def _names_backend(node: ast.AST) -> bool:
@@ -173,48 +177,50 @@ def _defines(module: SemanticModel, name: str) -> bool:
     return any(isinstance(s, FUNCTIONS) and s.name == name for s in module.scopes.statements)
 
 
-def _method(site: RuleContext, kind: str) -> Iterator[Finding]:
-    if site.call is None or _defines(site.module, kind):
+def _method(context: RuleContext, kind: str) -> Iterator[Finding]:
+    if context.call is None or _defines(context.module, kind):
         return
     why = f"`.{kind}()` moves to {_TITLE[kind]} alone: `.to(accel.device())` moves to the accelerator that is there"
-    yield site.rewrite(f"$x.{kind}()", "$x.to(accel.device())", None, Safety.UNSAFE, why) or site.note(why)
+    yield context.rewrite(f"$x.{kind}()", "$x.to(accel.device())", None, Safety.UNSAFE, why) or context.note(why)
 
 
-def _string(site: RuleContext, kind: str) -> Iterator[Finding]:
-    module = site.module
-    whole, outer = carrier(module, site.node)
+def _string(context: RuleContext, kind: str) -> Iterator[Finding]:
+    module = context.module
+    whole, outer = carrier(module, context.node)
     up = module.parent(outer)
     why = f"names {_TITLE[kind]}, which fails on every other machine"
-    found = BACKEND.fullmatch(site.node.value)  # type: ignore[attr-defined]
+    found = BACKEND.fullmatch(context.node.value)  # type: ignore[attr-defined]
     index = found[2] or "" if found else ""
-    if not (place := _place(site, outer, up)):
+    if not (place := _place(context, outer, up)):
         return
-    if whole is not site.node or outer is not whole or place == "default":
-        yield site.note(f"{why}: `accel.device()` is the accelerator that is there")
+    if whole is not context.node or outer is not whole or place == "default":
+        yield context.note(f"{why}: `accel.device()` is the accelerator that is there")
     elif place == "torch.device":
-        yield site.replace(up, f"accel.device({index})", Safety.UNSAFE, why)  # type: ignore[arg-type]
+        yield context.replace(up, f"accel.device({index})", Safety.UNSAFE, why)  # type: ignore[arg-type]
     elif place == "device":
-        yield site.replace(whole, f"accel.device({index})", Safety.UNSAFE, why)
+        yield context.replace(whole, f"accel.device({index})", Safety.UNSAFE, why)
     else:
-        yield site.replace(whole, f"str(accel.device({index}))" if index else "accel.device_type()", Safety.UNSAFE, why)
+        yield context.replace(
+            whole, f"str(accel.device({index}))" if index else "accel.device_type()", Safety.UNSAFE, why
+        )
 
 
 _DEVICE = re.compile("device")
 
 
-def _place(site: RuleContext, node: ast.AST, up: ast.AST | None) -> str:
+def _place(context: RuleContext, node: ast.AST, up: ast.AST | None) -> str:
     """Return how a device is wanted here, or "" where the string may be anything else."""
     match up:
         case ast.Call(func, [first, *_]) if first is node:
-            if site.module.resolve(func) == "torch.device":
+            if context.module.resolve(func) == "torch.device":
                 return "torch.device" if len(up.args) == 1 and not up.keywords else "default"
             return "device" if isinstance(func, ast.Attribute) and func.attr == "to" else ""
         case ast.keyword("device" | "map_location"):
-            call = site.module.parent(up)
-            callee = site.module.resolve(call.func) or "" if isinstance(call, ast.Call) else ""
+            call = context.module.parent(up)
+            callee = context.module.resolve(call.func) or "" if isinstance(call, ast.Call) else ""
             moves = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "to"
             return "device" if moves or callee.startswith("torch.") else "text"
-        case ast.keyword("default") if _names(site.module, site.module.statement(up), _DEVICE):
+        case ast.keyword("default") if _names(context.module, context.module.statement(up), _DEVICE):
             return "default"
         case ast.arguments():
             named = zip(reversed([*up.posonlyargs, *up.args]), reversed(up.defaults), strict=False)

@@ -17,21 +17,21 @@ from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.torch_api.names import PROVIDER
 
 
-def saved_program(site: RuleContext) -> Iterator[Finding]:
+def saved_program(context: RuleContext) -> Iterator[Finding]:
     """Report `torch.jit.load`, `torch.export.save` and `torch.export.load`: a program keeps the device on which it was
     saved."""
-    call, module = site.call, site.module
+    call, module = context.call, context.module
     if call is None or not (call.args or call.keywords) or any(k.arg is None for k in call.keywords):
         return
     if not is_for_devices(module) or mentions(module, "torch.accelerator"):
         return
-    if site.qualified == "torch.jit.load":
+    if context.qualified == "torch.jit.load":
         given = next((k.value for k in call.keywords if k.arg == "map_location"), next(iter(call.args[1:2]), None))
         none = given is None or (isinstance(given, ast.Constant) and given.value is None)
         if none and not _saves_scripts(module):
-            yield site.note()
+            yield context.note()
     elif "move_to_device_pass" not in identifiers(module):
-        yield site.note()
+        yield context.note()
 
 
 @query
@@ -48,30 +48,30 @@ _OLD = (
 )
 
 
-def profiler(site: RuleContext) -> Iterator[Finding]:
-    if isinstance(site.parent, ast.alias):
+def profiler(context: RuleContext) -> Iterator[Finding]:
+    if isinstance(context.parent, ast.alias):
         return
-    if ".ProfilerActivity." in (site.qualified or ""):
-        if not _is_choice(site):
-            yield site.note()
-    elif site.call is not None:
-        given = {k.arg: k.value for k in site.call.keywords}
+    if ".ProfilerActivity." in (context.qualified or ""):
+        if not _is_choice(context):
+            yield context.note()
+    elif context.call is not None:
+        given = {k.arg: k.value for k in context.call.keywords}
         if "use_cuda" in given and not _is(given["use_cuda"], False, None):
-            yield site.note(f"`use_cuda=` {_OLD}")
+            yield context.note(f"`use_cuda=` {_OLD}")
         elif _is(given.get("use_device"), "cuda"):
-            yield site.note(f"`use_device=` {_OLD}")
+            yield context.note(f"`use_device=` {_OLD}")
 
 
 _KINDS = ("CUDA", "XPU", "MTIA", "HPU", "PrivateUse1")
 
 
-def _is_choice(site: RuleContext) -> bool:
+def _is_choice(context: RuleContext) -> bool:
     """Return whether the file names two kinds of device, or asks which kinds the build supports."""
-    owner = chain_of(site.ref.value) if isinstance(site.ref, ast.Attribute) else None
-    named = (n for n in site.module.nodes if isinstance(n, ast.Attribute) and n.attr in _KINDS)
+    owner = chain_of(context.ref.value) if isinstance(context.ref, ast.Attribute) else None
+    named = (n for n in context.module.nodes if isinstance(n, ast.Attribute) and n.attr in _KINDS)
     owned = ((n.attr, chain_of(n.value) or "") for n in named)
     kinds = {kind for kind, of in owned if of and (of == owner or of.rpartition(".")[2] == "ProfilerActivity")}
-    return len(kinds) > 1 or "supported_activities" in identifiers(site.module)
+    return len(kinds) > 1 or "supported_activities" in identifiers(context.module)
 
 
 def _is(node: ast.expr | None, *values: object) -> bool:
@@ -92,29 +92,29 @@ _FAKE = "fake quantization has no kernel on MPS and raises there: train this on 
 _TENSOR = "MPS has no quantized tensors and raises there: quantize on the CPU, or keep integers and a scale yourself"
 
 
-def quantization(site: RuleContext) -> Iterator[Finding]:
-    name = site.qualified or ""
+def quantization(context: RuleContext) -> Iterator[Finding]:
+    name = context.qualified or ""
     if name == "torch.backends.quantized.engine":
-        yield from _engine(site)
+        yield from _engine(context)
     elif "int4pack" in name:
-        if not any(_INT4_CPU.search(name) for name in identifiers(site.module)):
-            yield replace(site.note(_INT4), backends=("cpu", "xpu", "npu"))
-    elif site.call is not None and is_for_devices(site.module):
-        training = [n for n in site.rule.on if "qat" in n or "fake" in n.lower()]
+        if not any(_INT4_CPU.search(name) for name in identifiers(context.module)):
+            yield replace(context.note(_INT4), backends=("cpu", "xpu", "npu"))
+    elif context.call is not None and is_for_devices(context.module):
+        training = [n for n in context.rule.on if "qat" in n or "fake" in n.lower()]
         if name in training:
-            if first_call(site.module, training) is site.call:
-                yield replace(site.note(_FAKE), backends=("mps",))
-        elif not any(on_cpu(site.module, a, site.module.scope(site.ref)) for a in site.call.args[:1]):
-            yield replace(site.note(_TENSOR), backends=("mps",))
+            if first_call(context.module, training) is context.call:
+                yield replace(context.note(_FAKE), backends=("mps",))
+        elif not any(on_cpu(context.module, a, context.module.scope(context.ref)) for a in context.call.args[:1]):
+            yield replace(context.note(_TENSOR), backends=("mps",))
 
 
-def _engine(site: RuleContext) -> Iterator[Finding]:
+def _engine(context: RuleContext) -> Iterator[Finding]:
     """Report an engine that is set. To ask for the engine does no harm, and neither does a choice among the supported
     ones."""
-    match site.parent:
-        case ast.Assign(targets, ast.Constant(value)) if site.ref in targets and value in _INTEL:
-            if "supported_engines" not in identifiers(site.module):
-                yield replace(site.note(_ENGINE.format(value)), backends=("mps",))
+    match context.parent:
+        case ast.Assign(targets, ast.Constant(value)) if context.ref in targets and value in _INTEL:
+            if "supported_engines" not in identifiers(context.module):
+                yield replace(context.note(_ENGINE.format(value)), backends=("mps",))
 
 
 _OTHERS = re.compile("(CoreML|OpenVINO|CANN|MIGraphX|ROCM|Dml|QNN)ExecutionProvider|get_available_providers")
@@ -122,26 +122,26 @@ _TAKES = ("InferenceSession", "set_providers")
 _NAMED = re.compile(r"providers?$", re.I)
 
 
-def provider(site: RuleContext) -> Iterator[Finding]:
-    outer, up = site.node, site.parent
+def provider(context: RuleContext) -> Iterator[Finding]:
+    outer, up = context.node, context.parent
     while isinstance(up, (ast.List, ast.Tuple, ast.BinOp, ast.BoolOp, ast.IfExp)):
-        outer, up = up, site.module.parent(up)
-    if _names_other_providers(site.module) or not _is_first(site.node, outer):
+        outer, up = up, context.module.parent(up)
+    if _names_other_providers(context.module) or not _is_first(context.node, outer):
         return
     match up:
         case ast.keyword(arg) if _NAMED.search(arg or ""):
-            yield site.note()
+            yield context.note()
         case ast.Call(func) if _name(func) in _TAKES:
-            yield site.note()
+            yield context.note()
         case ast.Assign([target]) | ast.AnnAssign(target) if _NAMED.search(_name(target)):
-            yield site.note()
+            yield context.note()
         case ast.Dict(keys, values) if any(
             v is outer and isinstance(k, ast.Constant) and _NAMED.search(str(k.value))
             for k, v in zip(keys, values, strict=True)
         ):
-            yield site.note()
+            yield context.note()
         case ast.arguments() if any(_NAMED.search(a.arg) for a in (*up.args, *up.kwonlyargs)):
-            yield site.note()
+            yield context.note()
 
 
 @query

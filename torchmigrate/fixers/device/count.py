@@ -14,17 +14,17 @@ _STARTS = {"Popen", "Process", "submit", "apply_async", "check_call"}
 _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
-def count(site: RuleContext) -> Iterator[Finding]:
-    if site.call is not None and not site.call.args and divides_or_spawns(site):
-        yield site.replace(site.call, _AT_LEAST_ONE)
+def count(context: RuleContext) -> Iterator[Finding]:
+    if context.call is not None and not context.call.args and divides_or_spawns(context):
+        yield context.replace(context.call, _AT_LEAST_ONE)
         return
-    yield site.rewrite("torch.cuda.device_count", "accel.device_count", site.ref) or site.note()
+    yield context.rewrite("torch.cuda.device_count", "accel.device_count", context.ref) or context.note()
 
 
-def divides_or_spawns(site: RuleContext) -> bool:
-    node, up = site.node, site.parent
+def divides_or_spawns(context: RuleContext) -> bool:
+    node, up = context.node, context.parent
     if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.Or) and up.values[-1] is node:
-        node, up = up, site.module.parent(up)  # `args.nproc or torch.cuda.device_count()`
+        node, up = up, context.module.parent(up)  # `args.nproc or torch.cuda.device_count()`
     match up:
         case ast.BinOp(ast.Constant(str()) | ast.JoinedStr(), ast.Mod(), _):
             return False  # "%d devices" % torch.cuda.device_count()
@@ -33,14 +33,14 @@ def divides_or_spawns(site: RuleContext) -> bool:
         case ast.keyword("nprocs"):
             return True
         case ast.Assign([target], value) if value is node and (name := chain_of(target)):
-            return _used_so(site, name)
+            return _used_so(context, name)
     return False
 
 
-def _used_so(site: RuleContext, name: str) -> bool:
+def _used_so(context: RuleContext, name: str) -> bool:
     """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
-    used = name in _divisors(site.module) or name in _ranges_that_start(site.module)
-    return used and not is_asked(site.module, name)
+    used = name in _divisors(context.module) or name in _ranges_that_start(context.module)
+    return used and not is_asked(context.module, name)
 
 
 @query
@@ -110,20 +110,20 @@ _DIVIDES = "is 0 without an accelerator: ZeroDivisionError on the CPU"
 _WAY_OUT = "`max(1, ...)` does one device's work there"
 
 
-def worker_count(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None or (site.qualified == "torch.cuda.device_count" and divides_or_spawns(site)):
+def worker_count(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None or (context.qualified == "torch.cuda.device_count" and divides_or_spawns(context)):
         return
-    found = _meaning(site.module, site.call)
-    target = _target(site)
+    found = _meaning(context.module, context.call)
+    target = _target(context)
     if found is None and target:
-        found = _of_variable(site.module, target, site.module.function(site.call))
+        found = _of_variable(context.module, target, context.module.function(context.call))
     if found is not None:
-        yield site.note(f"the number of devices {found}: {_WAY_OUT}")
+        yield context.note(f"the number of devices {found}: {_WAY_OUT}")
 
 
-def _target(site: RuleContext) -> str | None:
-    match site.parent:
-        case ast.Assign([target], value) if value is site.node:
+def _target(context: RuleContext) -> str | None:
+    match context.parent:
+        case ast.Assign([target], value) if value is context.node:
             return chain_of(target)
     return None
 

@@ -19,36 +19,36 @@ from torchmigrate.syntax.resolver import chain_of, last_name
 Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
 
 
-def device_comparison(site: RuleContext) -> Iterator[Finding]:
-    if not isinstance(site.ref, ast.Attribute):
-        test = _string_test(site)
-    elif isinstance(site.ref.ctx, ast.Load) and not _is_flag(site, site.ref.value):
-        test = site.ref, "$x.is_cuda", "accel.is_accelerated($x)"
+def device_comparison(context: RuleContext) -> Iterator[Finding]:
+    if not isinstance(context.ref, ast.Attribute):
+        test = _string_test(context)
+    elif isinstance(context.ref.ctx, ast.Load) and not _is_flag(context, context.ref.value):
+        test = context.ref, "$x.is_cuda", "accel.is_accelerated($x)"
     else:
         return
-    if test is None and _asks_for_a_prefix(site):
-        yield site.left("what it asks is not known to be a device")
-    if test and '"' in test[2] and in_fstring(site.module, site.node):
+    if test is None and _asks_for_a_prefix(context):
+        yield context.left("what it asks is not known to be a device")
+    if test and '"' in test[2] and in_fstring(context.module, context.node):
         return  # before Python 3.12 an f-string cannot hold the quotes
-    found = test and site.rewrite(test[1], test[2], test[0])
+    found = test and context.rewrite(test[1], test[2], test[0])
     if found and test:
-        up = site.module.parent(test[0])
+        up = context.module.parent(test[0])
         option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
         yield found if option else replace(found, follows=True)
 
 
-def _asks_for_a_prefix(site: RuleContext) -> bool:
+def _asks_for_a_prefix(context: RuleContext) -> bool:
     """Whether the string is the argument of a `startswith`, of any object."""
-    up = site.parent
+    up = context.parent
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
 
 
-def _is_flag(site: RuleContext, owner: ast.expr) -> bool:
+def _is_flag(context: RuleContext, owner: ast.expr) -> bool:
     """Whether `is_cuda` is an attribute of the project's own: `self.is_cuda = ...`."""
     name = chain_of(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else None
     if name is None:
         return False
-    own = any(f".{given}".endswith(f".{name}") for given in _flagged(site.module))
+    own = any(f".{given}".endswith(f".{name}") for given in _flagged(context.module))
     return own or name in ("self", "args", "opt", "cfg", "config")
 
 
@@ -61,13 +61,15 @@ def _flagged(module: SemanticModel) -> set[str]:
     return {chain for n in flags if isinstance(n.ctx, ast.Store) and (chain := chain_of(n.value))}
 
 
-def _string_test(site: RuleContext) -> Test | None:
-    text = site.node.value if isinstance(site.node, ast.Constant) else None
-    up = site.parent
+def _string_test(context: RuleContext) -> Test | None:
+    text = context.node.value if isinstance(context.node, ast.Constant) else None
+    up = context.parent
     match up:
         case ast.Compare(left, [op], [right]) if text == "cuda":
-            return _compare(up, left if right is site.node else right, op, right is site.node)
-        case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if argument is site.node and text == "cuda":
+            return _compare(up, left if right is context.node else right, op, right is context.node)
+        case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if (
+            argument is context.node and text == "cuda"
+        ):
             pattern, asked = _asked(subject)
             return (
                 (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})") if _is_device(subject) else None

@@ -26,14 +26,14 @@ def _is_device_name(name: str) -> bool:
     return any(word in name.lower() for word in ("dev", "loc", "cuda", "gpu"))
 
 
-def runs_at_import(site: RuleContext, node: ast.AST) -> bool:
+def runs_at_import(context: RuleContext, node: ast.AST) -> bool:
     """Whether importing the module evaluates `node`, and the module is imported rather than run."""
     inner = (*FUNCTIONS, ast.Lambda)
-    above = [node, *site.module.ancestors(node)]
+    above = [node, *context.module.ancestors(node)]
     in_function = any(
         isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i
     )
-    return not in_function and not _under_main(above) and is_imported(site.module)
+    return not in_function and not _under_main(above) and is_imported(context.module)
 
 
 def _evaluated_outside(function: ast.AST) -> list[ast.AST]:
@@ -48,9 +48,9 @@ def _asks_for_main(statement: ast.If) -> bool:
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test))
 
 
-def probes_already(site: RuleContext) -> bool:
+def probes_already(context: RuleContext) -> bool:
     """Whether the module asks for CUDA at import already."""
-    return _probes_at_import(site.module)
+    return _probes_at_import(context.module)
 
 
 @query
@@ -62,26 +62,26 @@ def _probes_at_import(module: SemanticModel) -> bool:
     return any("is_available" in name for statement in run for name in identifiers_in(module, statement))
 
 
-def at_import_checked(site: RuleContext, node: ast.AST, template: str) -> Finding:
+def at_import_checked(context: RuleContext, node: ast.AST, template: str) -> Finding:
     """Replace a value. The fix is unsafe if importing the module would then ask for the device."""
-    if runs_at_import(site, node) and not probes_already(site):
-        return site.replace(node, template, Safety.UNSAFE, f"{site.rule.message}; {_AT_IMPORT}")
-    return site.replace(node, template, Safety.SAFE)
+    if runs_at_import(context, node) and not probes_already(context):
+        return context.replace(node, template, Safety.UNSAFE, f"{context.rule.message}; {_AT_IMPORT}")
+    return context.replace(node, template, Safety.SAFE)
 
 
-def option_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+def option_default(context: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
     """Yield the finding for an option's default. argparse evaluates the default at the call; click's options are
     decorators and take a function, which is lazy."""
-    decorated = isinstance(site.module.parent(call), FUNCTIONS)
+    decorated = isinstance(context.module.parent(call), FUNCTIONS)
     if decorated and device.index is None:
-        yield site.replace(whole, "accel.device_type", Safety.SAFE)
+        yield context.replace(whole, "accel.device_type", Safety.SAFE)
     elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or _speaks_of_device(
-        site.module, call
+        context.module, call
     ):
-        yield at_import_checked(site, whole, device.as_type)
+        yield at_import_checked(context, whole, device.as_type)
     else:
-        yield site.replace(
-            whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this option may not be a device"
+        yield context.replace(
+            whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; this option may not be a device"
         )
 
 
@@ -90,19 +90,21 @@ def _speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
 
 
 def parameter_default(
-    site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
+    context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
 ) -> Iterator[Finding]:
     """Yield the finding for `def f(device="cuda")`: the default becomes None, and the function asks for the device."""
-    function = site.module.parent(arguments)
+    function = context.module.parent(arguments)
     name = _parameter_of(arguments, outer)
     if not isinstance(function, FUNCTIONS) or name is None:
-        yield site.note("a lambda's default names CUDA; it cannot be made lazy in place")
+        yield context.note("a lambda's default names CUDA; it cannot be made lazy in place")
     elif outer is not whole:
         return  # `"cuda" if torch.cuda.is_available() else "cpu"` asks at import already: device/device-idiom's
     elif not _is_device_name(name):
-        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; `{name}` may not be a device")
+        yield context.replace(
+            whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; `{name}` may not be a device"
+        )
     else:
-        yield _lazy(site, function, whole, name, device)
+        yield _lazy(context, function, whole, name, device)
 
 
 def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
@@ -114,18 +116,18 @@ def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
     return next((arg.arg for arg, value in pairs if value is default), None)
 
 
-def _lazy(site: RuleContext, function: Function, whole: ast.AST, name: str, device: Device) -> Finding:
-    module = site.module
+def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, device: Device) -> Finding:
+    module = context.module
     body = function.body
     rest = body[ast.get_docstring(function, clean=False) is not None :]
     stub = all(isinstance(s, ast.Pass) or isinstance(getattr(s, "value", None), ast.Constant) for s in rest)
     if stub or body[0].lineno == function.lineno:
-        return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+        return context.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
     first = rest[0]
     at = module.source.offset(first_line(first), 0)
     indent = module.source.line_at(at)[: first.col_offset].decode()
     if indent.strip():
-        return site.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+        return context.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
     step = "\t" if indent.endswith("\t") else "    "
     newline = module.source.newline
     value = spell(device.as_type, spelled(module))
@@ -133,8 +135,8 @@ def _lazy(site: RuleContext, function: Function, whole: ast.AST, name: str, devi
     start, end = module.span(whole)
     edits = [Edit(start, end, "None"), Edit(at, at, text)]
     if _none_means_something(module, function, name):
-        return site.fix(edits, Safety.UNSAFE, f"{site.rule.message}; `{name}=None` may mean something else here")
-    return site.fix(edits, Safety.SAFE)
+        return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; `{name}=None` may mean something else here")
+    return context.fix(edits, Safety.SAFE)
 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
@@ -153,33 +155,33 @@ def _asks_for_none(node: ast.AST, name: str) -> bool:
     return False
 
 
-def in_dataclass(site: RuleContext, node: ast.AST) -> bool:
-    owner = site.module.parent(node)
+def in_dataclass(context: RuleContext, node: ast.AST) -> bool:
+    owner = context.module.parent(node)
     if not isinstance(owner, ast.ClassDef):
         return False
-    names = (name for d in owner.decorator_list for name in identifiers_in(site.module, d))
+    names = (name for d in owner.decorator_list for name in identifiers_in(context.module, d))
     return any("dataclass" in name for name in names)
 
 
-def dataclass_default(site: RuleContext, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
+def dataclass_default(context: RuleContext, whole: ast.AST, device: Device, node: ast.AnnAssign) -> Iterator[Finding]:
     """Yield the finding for `device: str = "cuda"` in a dataclass: a default factory asks late."""
-    field = _field_name(site)
+    field = _field_name(context)
     if not _is_device_name(chain_of(node.target) or ""):
         return
-    if whole is not node.value or field is None or device.index is not None or _read_off_class(site, node):
-        yield site.note(_FIELD)
+    if whole is not node.value or field is None or device.index is not None or _read_off_class(context, node):
+        yield context.note(_FIELD)
         return
-    yield site.replace(whole, f"{field}(default_factory=accel.device_type)", Safety.SAFE)
+    yield context.replace(whole, f"{field}(default_factory=accel.device_type)", Safety.SAFE)
 
 
-def _read_off_class(site: RuleContext, node: ast.AnnAssign) -> bool:
+def _read_off_class(context: RuleContext, node: ast.AnnAssign) -> bool:
     """Whether the file reads `Config.device`: a default factory leaves no class attribute."""
-    owner = site.module.parent(node)
-    return isinstance(owner, ast.ClassDef) and mentions(site.module, f"{owner.name}.{chain_of(node.target)}")
+    owner = context.module.parent(node)
+    return isinstance(owner, ast.ClassDef) and mentions(context.module, f"{owner.name}.{chain_of(node.target)}")
 
 
-def _field_name(site: RuleContext) -> str | None:
-    for name, bindings in site.module.scopes.module.names.items():
+def _field_name(context: RuleContext) -> str | None:
+    for name, bindings in context.module.scopes.module.names.items():
         if any(b.qualified == "dataclasses.field" for b in bindings):
             return name
         if any(b.qualified == "dataclasses" for b in bindings):
@@ -191,13 +193,15 @@ def is_field(call: ast.Call) -> bool:
     return getattr(call.func, "id", getattr(call.func, "attr", "")) in ("field", "Field")
 
 
-def field_default(site: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
-    field = site.module.parent(call)
+def field_default(context: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    field = context.module.parent(call)
     if not (isinstance(field, ast.AnnAssign) and _is_device_name(chain_of(field.target) or "")):
-        yield site.replace(whole, device.as_type, Safety.UNSAFE, f"{site.rule.message}; this field may not be a device")
+        yield context.replace(
+            whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; this field may not be a device"
+        )
         return
-    if device.index is not None or _read_off_class(site, field):
-        yield site.note(_FIELD)
+    if device.index is not None or _read_off_class(context, field):
+        yield context.note(_FIELD)
         return
-    found = site.rewrite("$f(default=$old, $$rest)", "$f(default_factory=accel.device_type, $$rest)", call)
-    yield found or site.note(_FIELD)
+    found = context.rewrite("$f(default=$old, $$rest)", "$f(default_factory=accel.device_type, $$rest)", call)
+    yield found or context.note(_FIELD)

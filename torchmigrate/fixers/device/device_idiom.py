@@ -18,28 +18,28 @@ _FLAGS = ("cuda", "use_cuda", "no_cuda")
 _OTHER = re.compile(rf"^(is_)?({'|'.join(having('idiom'))})$|accelerator")  # a word about another accelerator
 
 
-def device_idiom(site: RuleContext) -> Iterator[Finding]:
-    node = site.node
+def device_idiom(context: RuleContext) -> Iterator[Finding]:
+    node = context.node
     assert isinstance(node, ast.IfExp)
-    arms = _arms(site.module, node)
+    arms = _arms(context.module, node)
     if arms is None:
-        names_cuda = (_names_cuda(site.module, side) for side in (node.body, node.orelse))
+        names_cuda = (_names_cuda(context.module, side) for side in (node.body, node.orelse))
         if last_name(_asked(node.test)) in _FLAGS and not any(names_cuda):
-            yield site.left("a choice by a flag of the project's, neither side of which names CUDA")
+            yield context.left("a choice by a flag of the project's, neither side of which names CUDA")
         return
     cuda, other = arms
     if _backend(cuda) == "nccl" and _backend(other) == "gloo":
-        yield site.replace(node, "accel.dist_backend()")
+        yield context.replace(node, "accel.dist_backend()")
         return
-    if isinstance(cuda, ast.Constant) and cuda.value is None and _keeps_on_cpu(site.module, other):
-        yield from _map_location(site, node)
+    if isinstance(cuda, ast.Constant) and cuda.value is None and _keeps_on_cpu(context.module, other):
+        yield from _map_location(context, node)
         return
-    device = parse_device(site.module, cuda)
-    if device is None or not is_idiom(site.module, node):
+    device = parse_device(context.module, cuda)
+    if device is None or not is_idiom(context.module, node):
         return
-    whole, typed = _context(site, node, is_string=parse(site.module, cuda) is not None)
+    whole, typed = _context(context, node, is_string=parse(context.module, cuda) is not None)
     # the replaced code asked for CUDA at the same place, so importing the module asks no more than before
-    yield site.replace(whole, device.as_device if typed else device.as_type)
+    yield context.replace(whole, device.as_device if typed else device.as_type)
 
 
 def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
@@ -83,25 +83,25 @@ def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
     return is_cpu(module, node) or bool(returned and node.body.id == returned[0].arg)  # type: ignore[attr-defined]
 
 
-def _map_location(site: RuleContext, node: ast.AST) -> Iterator[Finding]:
+def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
     """Yield the finding for `None if torch.cuda.is_available() else "cpu"`: with None, MPS cannot load what CUDA
     saved."""
-    up = site.module.parent(node)
-    call = site.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
-    loads = isinstance(call, ast.Call) and site.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
+    up = context.module.parent(node)
+    call = context.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
+    loads = isinstance(call, ast.Call) and context.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
     safety = Safety.SAFE if loads else Safety.UNSAFE
-    why = "" if loads else f"{site.rule.message}; this may be used for something else than `map_location`"
-    yield site.replace(node, "accel.map_location()", safety, why)
+    why = "" if loads else f"{context.rule.message}; this may be used for something else than `map_location`"
+    yield context.replace(node, "accel.map_location()", safety, why)
 
 
-def _context(site: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
+def _context(context: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
     """Return the node to replace, and whether a `torch.device` may stand there. A string that other code may search
     stays a string."""
-    up = site.module.parent(node)
+    up = context.module.parent(node)
     if not is_string:
         return node, True
     if isinstance(up, ast.Call) and up.args == [node] and not up.keywords:
-        name = site.module.resolve(up.func)
+        name = context.module.resolve(up.func)
         if name == "torch.device":
             return up, True
         if isinstance(up.func, ast.Attribute) and up.func.attr == "to":

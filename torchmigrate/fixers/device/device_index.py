@@ -19,26 +19,26 @@ _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
 
 
-def device_index(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
+def device_index(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
     if call is None:
         return
-    if site.qualified == "torch.device":
+    if context.qualified == "torch.device":
         if len(call.args) == 1 and not call.keywords and index_safety(call.args[0]):
-            if any(asks_accelerator(site.module, each) for each in (".is_available", ".device_count")):
-                yield site.left("a file that asks torch.accelerator means whichever there is")
+            if any(asks_accelerator(context.module, each) for each in (".is_available", ".device_count")):
+                yield context.left("a file that asks torch.accelerator means whichever there is")
                 return
-            found = site.rewrite("torch.device($index)", "accel.device($index)", None, index_safety(call.args[0]))
+            found = context.rewrite("torch.device($index)", "accel.device($index)", None, index_safety(call.args[0]))
             yield from filter(None, (found,))
         return
-    if not uses_torch(site.module):
+    if not uses_torch(context.module):
         return
-    is_move = isinstance(site.ref, ast.Attribute) and site.ref.attr == "to" and call.args
+    is_move = isinstance(context.ref, ast.Attribute) and context.ref.attr == "to" and call.args
     for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):
         safety = index_safety(node) if node is not None and not isinstance(node, ast.Starred) else None
         if node is not None and safety:
-            safety = Safety.SAFE if _is_given(site.module, node) else safety
-            yield site.replace(node, f"accel.device({site.module.text(node)})", safety)
+            safety = Safety.SAFE if _is_given(context.module, node) else safety
+            yield context.replace(node, f"accel.device({context.module.text(node)})", safety)
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
@@ -77,8 +77,8 @@ def index_safety(node: ast.expr) -> Safety | None:
     return None
 
 
-def device_ids(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
+def device_ids(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
     if call is None:
         return
     given = {k.arg: k.value for k in call.keywords}
@@ -86,43 +86,43 @@ def device_ids(site: RuleContext) -> Iterator[Finding]:
         given["device_ids"] = call.args[1]
     for name in ("device_ids", "output_device"):
         node = given.get(name)
-        if node is not None and not _is_none(node) and not _is_ours(site, node):
-            yield site.fix(_wrapped(site, node, name))
+        if node is not None and not _is_none(node) and not _is_ours(context, node):
+            yield context.fix(_wrapped(context, node, name))
 
 
-def _wrapped(site: RuleContext, node: ast.expr, name: str) -> list[Edit]:
+def _wrapped(context: RuleContext, node: ast.expr, name: str) -> list[Edit]:
     """Return edits that turn `[rank]` into `accel.device_ids(rank)`. A longer list, or one with comments, becomes the
     argument as it is."""
-    start, end = site.module.span(node)
-    opening = spell(f"accel.{name}(", spelled(site.module))
+    start, end = context.module.span(node)
+    opening = spell(f"accel.{name}(", spelled(context.module))
     if isinstance(node, ast.List) and len(node.elts) == 1:
-        inner = site.module.span(node.elts[0])
-        around = site.module.source.utf8[start : inner[0]] + site.module.source.utf8[inner[1] : end]
+        inner = context.module.span(node.elts[0])
+        around = context.module.source.utf8[start : inner[0]] + context.module.source.utf8[inner[1] : end]
         if around.replace(b" ", b"") in (b"[]", b"[,]"):
             return [Edit(start, inner[0], opening), Edit(inner[1], end, ")")]
-    return wrapped(site.module, node, opening)
+    return wrapped(context.module, node, opening)
 
 
-def _is_ours(site: RuleContext, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and helper_function(site.module, node.func) is not None
+def _is_ours(context: RuleContext, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and helper_function(context.module, node.func) is not None
 
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def device_id(site: RuleContext) -> Iterator[Finding]:
-    barrier = site.qualified == "torch.distributed.barrier"
+def device_id(context: RuleContext) -> Iterator[Finding]:
+    barrier = context.qualified == "torch.distributed.barrier"
     name, helper = ("device_ids", "device_ids") if barrier else ("device_id", "output_device")
-    given = next((k.value for k in site.call.keywords if k.arg == name), None) if site.call is not None else None
-    if given is not None and not _stays(site, given, helper):
-        yield site.fix(wrapped(site.module, given, f"accel.{helper}("))
+    given = next((k.value for k in context.call.keywords if k.arg == name), None) if context.call is not None else None
+    if given is not None and not _stays(context, given, helper):
+        yield context.fix(wrapped(context.module, given, f"accel.{helper}("))
 
 
-def _stays(site: RuleContext, given: ast.expr, helper: str) -> bool:
+def _stays(context: RuleContext, given: ast.expr, helper: str) -> bool:
     """Whether an argument stays: it is None or a call of the helper, or the file asks torch.accelerator and so is
     portable by its own means."""
     none = isinstance(given, ast.Constant) and given.value is None
-    ours = isinstance(given, ast.Call) and helper_function(site.module, given.func) == helper
-    native = site.module.facts.settings.style == "native"
-    return none or ours or (not native and asks_accelerator(site.module))
+    ours = isinstance(given, ast.Call) and helper_function(context.module, given.func) == helper
+    native = context.module.facts.settings.style == "native"
+    return none or ours or (not native and asks_accelerator(context.module))

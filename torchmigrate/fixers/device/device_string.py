@@ -41,10 +41,13 @@ _NO_DEVICE = {
 }  # fmt: skip
 
 
-def is_foreign(site: RuleContext, call: ast.Call) -> bool:
+def is_foreign(context: RuleContext, call: ast.Call) -> bool:
     """Whether a call is one of the helper, or of a library that has nothing to do with torch."""
     root = (chain_of(call.func) or "").partition(".")[0]
-    return root == spelled(site.module)["accel"] or (site.module.resolve(call.func) or "").partition(".")[0] in FOREIGN
+    return (
+        root == spelled(context.module)["accel"]
+        or (context.module.resolve(call.func) or "").partition(".")[0] in FOREIGN
+    )
 
 
 def is_default(call: ast.Call, value: ast.AST) -> bool:
@@ -55,12 +58,12 @@ def is_default(call: ast.Call, value: ast.AST) -> bool:
 
 
 def replaced(
-    site: RuleContext, node: ast.AST, device: Device, typed: bool, safety: Safety = Safety.SAFE, why: str = ""
+    context: RuleContext, node: ast.AST, device: Device, typed: bool, safety: Safety = Safety.SAFE, why: str = ""
 ) -> Finding:
     template = device.as_device if typed else device.as_type
-    if _beside_cpu(site.module, node):
+    if _beside_cpu(context.module, node):
         safety, why = Safety.SAFE, ""
-    return site.replace(node, template, safety, f"{site.rule.message}; {why}" if why else "")
+    return context.replace(node, template, safety, f"{context.rule.message}; {why}" if why else "")
 
 
 def _beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
@@ -75,36 +78,36 @@ _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor
 
 
 def keyword(
-    site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call, name: str | None
+    context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call, name: str | None
 ) -> Iterator[Finding]:
-    callee = site.module.resolve(call.func) or chain_of(call.func) or ""
+    callee = context.module.resolve(call.func) or chain_of(call.func) or ""
     last = callee.rpartition(".")[2] or getattr(call.func, "attr", "")
     if _OWN_RULES.match(callee) or name is None:
         return
     if last in ("add_argument", "option", "add_option"):
         if name == "default":
-            yield from device_defaults.option_default(site, whole, device, call)
+            yield from device_defaults.option_default(context, whole, device, call)
     elif (callee, name) == _FORKS and device.index is None:
-        yield site.replace(whole, "accel.autocast_type()")
+        yield context.replace(whole, "accel.autocast_type()")
     elif name == "accelerator" and _LIGHTNING.match(callee):
-        yield site.replace(whole, device.as_type)
+        yield context.replace(whole, device.as_type)
     elif name in ("device", "map_location", "device_type") or DEVICE_NAME.search(name):
         torchy = (
             last == "to"
             or callee.startswith("torch.")
             or (isinstance(call.func, ast.Attribute) and last in _TENSOR_METHODS)
         )
-        yield replaced(site, whole, device, typed=torchy and name != "device_type")
+        yield replaced(context, whole, device, typed=torchy and name != "device_type")
     elif callee == "torch.device":
-        yield from _torch_device(site, whole, outer, device, call)
+        yield from _torch_device(context, whole, outer, device, call)
     elif name == "default" and device_defaults.is_field(call):
-        yield from device_defaults.field_default(site, whole, device, call)
+        yield from device_defaults.field_default(context, whole, device, call)
     elif name not in _NO_DEVICE:
-        yield replaced(site, whole, device, False, Safety.UNSAFE, f"`{name}=` may not be a device")
+        yield replaced(context, whole, device, False, Safety.UNSAFE, f"`{name}=` may not be a device")
 
 
-def argument(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
-    module = site.module
+def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
+    module = context.module
     callee = module.resolve(call.func) or chain_of(call.func) or ""
     last = callee.rpartition(".")[2] or getattr(call.func, "attr", "")
     if outer not in call.args or _OWN_RULES.match(callee):
@@ -112,63 +115,68 @@ def argument(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, 
     position = call.args.index(outer)
     moves = isinstance(call.func, ast.Attribute) and last in ("to", "to_empty")
     if callee == "torch.device":
-        yield from _torch_device(site, whole, outer, device, call)
+        yield from _torch_device(context, whole, outer, device, call)
     elif (moves and position == 0) or (callee, position) in _TYPED:
-        yield replaced(site, whole, device, typed=True)
-    elif _parameter_is_device(site, call, position) or (last in _MESHES and position == 0):
-        yield replaced(site, whole, device, typed=False)
+        yield replaced(context, whole, device, typed=True)
+    elif _parameter_is_device(context, call, position) or (last in _MESHES and position == 0):
+        yield replaced(context, whole, device, typed=False)
     elif last == "cuda" or _TEXT.match(last):
         return
     elif last in ("field", "Field") or callee.startswith("torch."):
-        yield replaced(site, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
+        yield replaced(context, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
     elif re.search(r"device", last, re.I):
-        yield replaced(site, whole, device, typed=False)
+        yield replaced(context, whole, device, typed=False)
     else:
-        yield replaced(site, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
+        yield replaced(context, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
 
 
 def _torch_device(
-    site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
+    context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
 ) -> Iterator[Finding]:
     """Yield the finding for `torch.device("cuda", i)`. Under a flag (`"cuda" if args.cuda else "cpu"`) only the string
     is replaced."""
     if outer is not whole:
-        yield site.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
+        yield context.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
-    up = site.module.parent(call)
-    if isinstance(up, ast.Compare) and len(call.args) == 1 and not call.keywords and not in_fstring(site.module, call):
-        yield _compared(site, call, device, up)
+    up = context.module.parent(call)
+    if (
+        isinstance(up, ast.Compare)
+        and len(call.args) == 1
+        and not call.keywords
+        and not in_fstring(context.module, call)
+    ):
+        yield _compared(context, call, device, up)
         return
     forms = [(f"torch.device({kind}$string)", device.as_device) for kind in ("", "type=")]
     if device.index is None:
         pairs = ("$string, $index", "$string, index=$index", "type=$string, index=$index")
         forms += [(f"torch.device({pair})", "accel.device($index)") for pair in pairs]
-    found = next((f for form in forms if (f := site.rewrite(*form, call))), None)
+    found = next((f for form in forms if (f := context.rewrite(*form, call))), None)
     if found and found.fix:
         yield found
     else:  # a comment stands in the way, or arguments that torch does not have
         alone = len(call.args) == 1 and not call.keywords
-        yield site.replace(whole, device.as_device if alone else "accel.device_type()", Safety.SAFE)
+        yield context.replace(whole, device.as_device if alone else "accel.device_type()", Safety.SAFE)
 
 
-def _compared(site: RuleContext, call: ast.Call, device: Device, up: ast.Compare) -> Finding:
+def _compared(context: RuleContext, call: ast.Call, device: Device, up: ast.Compare) -> Finding:
     """Return the finding for `x.device == torch.device("cuda")`, which is False on the CPU and must stay so."""
     if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq):
         parts = [device.as_device, 'torch.device("cpu")']
-        return site.replace(call, " != ".join(parts if up.left is not call else reversed(parts)))
-    moves = isinstance(site.module.parent(up), ast.If)  # `if x.device != torch.device("cuda"): x = x.to(...)`
+        return context.replace(call, " != ".join(parts if up.left is not call else reversed(parts)))
+    moves = isinstance(context.module.parent(up), ast.If)  # `if x.device != torch.device("cuda"): x = x.to(...)`
     if moves:
-        return site.replace(call, device.as_device)
-    return site.replace(
-        call, device.as_device, Safety.UNSAFE, f"{site.rule.message}; on the CPU this changes its answer"
+        return context.replace(call, device.as_device)
+    return context.replace(
+        call, device.as_device, Safety.UNSAFE, f"{context.rule.message}; on the CPU this changes its answer"
     )
 
 
-def _parameter_is_device(site: RuleContext, call: ast.Call, position: int) -> bool:
+def _parameter_is_device(context: RuleContext, call: ast.Call, position: int) -> bool:
     """Whether the function of this file that is called has a parameter named device there."""
     if not isinstance(call.func, ast.Name):
         return False
-    found = site.scope.find(call.func.id)
+    found = context.scope.find(call.func.id)
     target = found[1][0].node if found and len(found[1]) == 1 else None
     if isinstance(target, (ast.FunctionDef, ast.AsyncFunctionDef)):
         names = [a.arg for a in (*target.args.posonlyargs, *target.args.args)]
@@ -176,9 +184,9 @@ def _parameter_is_device(site: RuleContext, call: ast.Call, position: int) -> bo
     return False
 
 
-def device_string(site: RuleContext) -> Iterator[Finding]:
-    sure = uses_torch(site.module)
-    for finding in _findings(site):
+def device_string(context: RuleContext) -> Iterator[Finding]:
+    sure = uses_torch(context.module)
+    for finding in _findings(context):
         yield finding if sure or finding.fix is None else _doubted(finding)
 
 
@@ -188,9 +196,9 @@ def _doubted(finding: Finding) -> Finding:
     return replace(finding, message=message, safety=Safety.UNSAFE, fix=replace(finding.fix, safety=Safety.UNSAFE))
 
 
-def _findings(site: RuleContext) -> Iterator[Finding]:
-    module = site.module
-    whole, outer = carrier(module, site.node)
+def _findings(context: RuleContext) -> Iterator[Finding]:
+    module = context.module
+    whole, outer = carrier(module, context.node)
     above = module.parent(whole) or whole
     if is_idiom(module, above) or is_idiom(module, module.parent(above) or above):
         return  # `torch.device("cuda") if torch.cuda.is_available() else "cpu"`: device/device-idiom's
@@ -198,44 +206,44 @@ def _findings(site: RuleContext) -> Iterator[Finding]:
     if "cuda" not in module.text(whole):
         return  # the span is wrong: before Python 3.12 `ast` may misplace nodes inside f-strings
     if device is None:
-        if isinstance(whole, (ast.JoinedStr, ast.BinOp)) and getattr(site.node, "value", "cuda") != "cuda":
-            yield site.note("a device string built in a way that is not understood")
+        if isinstance(whole, (ast.JoinedStr, ast.BinOp)) and getattr(context.node, "value", "cuda") != "cuda":
+            yield context.note("a device string built in a way that is not understood")
         return
     up = module.parent(outer)
     match up:
         case ast.keyword(arg):
             call = module.parent(up)
             assert isinstance(call, (ast.Call, ast.ClassDef))
-            if isinstance(call, ast.Call) and not is_foreign(site, call):
-                yield from keyword(site, whole, outer, device, call, arg)
+            if isinstance(call, ast.Call) and not is_foreign(context, call):
+                yield from keyword(context, whole, outer, device, call, arg)
         case ast.Call() if is_default(up, outer):
-            yield device_defaults.at_import_checked(site, whole, device.as_type)
-        case ast.Call() if not is_foreign(site, up):
-            yield from argument(site, whole, outer, device, up)
+            yield device_defaults.at_import_checked(context, whole, device.as_type)
+        case ast.Call() if not is_foreign(context, up):
+            yield from argument(context, whole, outer, device, up)
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
-            yield from _assigned(site, whole, device, up)
+            yield from _assigned(context, whole, device, up)
         case ast.arguments():
-            yield from device_defaults.parameter_default(site, whole, outer, device, up)
+            yield from device_defaults.parameter_default(context, whole, outer, device, up)
         case ast.Return() | ast.Lambda():
-            yield from _returned(site, whole, device, up)
+            yield from _returned(context, whole, device, up)
         case ast.Dict() if any(v is outer for v in up.values):
-            yield from _dict_value(site, whole, outer, device, up)
+            yield from _dict_value(context, whole, outer, device, up)
         case ast.Tuple() | ast.List() | ast.Starred() | ast.ListComp() | ast.GeneratorExp():
-            yield from _element(site, whole, outer, device, up)
+            yield from _element(context, whole, outer, device, up)
 
 
-def _assigned(site: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
+def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
     targets = up.targets if isinstance(up, ast.Assign) else [up.target]  # type: ignore[attr-defined]
     target = next((t for t in targets if DEVICE_NAME.search(_target_name(t))), targets[0])
     name = _target_name(target)
-    if isinstance(target, ast.Subscript) and any("environ" in n for n in identifiers_in(site.module, target.value)):
+    if isinstance(target, ast.Subscript) and any("environ" in n for n in identifiers_in(context.module, target.value)):
         return
-    if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(site, up):
-        yield from device_defaults.dataclass_default(site, whole, device, up)
-    elif DEVICE_NAME.search(name) or _flows_to_device(site, name):
-        yield device_defaults.at_import_checked(site, whole, device.as_type)
-    elif re.search(r"device|cuda|gpu", name, re.I) or isinstance(site.module.parent(whole), ast.IfExp):
-        yield replaced(site, whole, device, False, Safety.UNSAFE, f"`{name}` may not be a device")
+    if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(context, up):
+        yield from device_defaults.dataclass_default(context, whole, device, up)
+    elif DEVICE_NAME.search(name) or _flows_to_device(context, name):
+        yield device_defaults.at_import_checked(context, whole, device.as_type)
+    elif re.search(r"device|cuda|gpu", name, re.I) or isinstance(context.module.parent(whole), ast.IfExp):
+        yield replaced(context, whole, device, False, Safety.UNSAFE, f"`{name}` may not be a device")
 
 
 def _target_name(target: ast.expr) -> str:
@@ -247,9 +255,9 @@ def _target_name(target: ast.expr) -> str:
     return ""
 
 
-def _flows_to_device(site: RuleContext, name: str) -> bool:
+def _flows_to_device(context: RuleContext, name: str) -> bool:
     """Whether the name is handed to `.to(...)`, `device=` or `torch.device(...)` anywhere in the file."""
-    return name in _given_as_devices(site.module)
+    return name in _given_as_devices(context.module)
 
 
 @query
@@ -276,37 +284,39 @@ def _taken_as_device(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _returned(site: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
-    function = site.module.function(up)
+def _returned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
+    function = context.module.function(up)
     name = function.name if function else ""
     if re.search(r"device|dev$", name, re.I):
-        yield replaced(site, whole, device, typed=False)
+        yield replaced(context, whole, device, typed=False)
     else:
-        yield replaced(site, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
+        yield replaced(context, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
 
 
 _RECORDS = {"save", "dump", "dumps", "log", "write", "print", "assertEqual"}
 
 
-def _dict_value(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.Dict) -> Iterator[Finding]:
+def _dict_value(
+    context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.Dict
+) -> Iterator[Finding]:
     key = up.keys[next(i for i, v in enumerate(up.values) if v is outer)]
-    owner = site.module.parent(up)
+    owner = context.module.parent(up)
     if isinstance(owner, ast.Call) and (chain_of(owner.func) or "").rpartition(".")[2] in _RECORDS:
         return  # what is written down is data, not a device to use
     if isinstance(owner, ast.keyword) and owner.arg == "map_location":
-        yield replaced(site, whole, device, typed=False)
+        yield replaced(context, whole, device, typed=False)
     elif isinstance(key, ast.Constant) and isinstance(key.value, str) and DEVICE_NAME.search(key.value):
-        yield device_defaults.at_import_checked(site, whole, device.as_type)
+        yield device_defaults.at_import_checked(context, whole, device.as_type)
     elif outer is not whole:
-        yield replaced(site, whole, device, False, Safety.UNSAFE, "this value may not be a device")
+        yield replaced(context, whole, device, False, Safety.UNSAFE, "this value may not be a device")
 
 
-def _element(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
+def _element(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
     """Yield the finding for an item of a tuple or list. A choice among devices (with "cpu" beside it) is data."""
     beside = getattr(up, "elts", [])
-    if any(is_cpu(site.module, e) or getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
+    if any(is_cpu(context.module, e) or getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
         return
-    module = site.module
+    module = context.module
     owner: ast.AST | None = module.parent(up)
     if isinstance(up, (ast.ListComp, ast.GeneratorExp)) and up.elt is not outer:
         return
@@ -314,4 +324,4 @@ def _element(site: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, 
         owner = module.parent(owner)
     handed_on = isinstance(owner, ast.keyword) and owner.arg in ("args", "devices", "device")
     if handed_on or (isinstance(owner, ast.Assign) and DEVICE_NAME.search(_target_name(owner.targets[0]))):
-        yield replaced(site, whole, device, typed=False)
+        yield replaced(context, whole, device, typed=False)

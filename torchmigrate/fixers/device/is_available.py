@@ -23,45 +23,45 @@ _FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
 _VENDOR = re.compile(r"^hip$|rocm|nvidia", re.I)
 
 
-def is_available(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None:
-        up = site.parent
+def is_available(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None:
+        up = context.parent
         if not isinstance(up, (ast.Attribute, ast.Expr)):
-            yield site.note("handed on as a function: it asks for CUDA alone")
+            yield context.note("handed on as a function: it asks for CUDA alone")
         return
-    if _told(site):
-        yield site.left("its answer is only told")
+    if _told(context):
+        yield context.left("its answer is only told")
         return
-    if _pins(site):
-        yield site.left("it decides over pinning, which MPS cannot")
+    if _pins(context):
+        yield context.left("it decides over pinning, which MPS cannot")
         return
-    if _is_flag_of_library(site):
-        yield site.left("another library's flag: what that does with another accelerator is not known")
+    if _is_flag_of_library(context):
+        yield context.left("another library's flag: what that does with another accelerator is not known")
         return
-    refusal = _refuses(site)
+    refusal = _refuses(context)
     asked = "is_usable" if refusal else "is_available"
-    found = site.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or site.note()
+    found = context.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or context.note()
     backends = ("cpu", *found.backends) if refusal else found.backends
-    yield replace(found, blocks=found.blocks or _asks_capability(site), backends=backends)
+    yield replace(found, blocks=found.blocks or _asks_capability(context), backends=backends)
 
 
-def _pins(site: RuleContext) -> bool:
+def _pins(context: RuleContext) -> bool:
     """Whether the test decides over pinning memory, which MPS cannot do (pytorch #86060)."""
-    for up in site.module.ancestors(site.node):
+    for up in context.module.ancestors(context.node):
         if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
-            named = [up.arg or ""] if isinstance(up, ast.keyword) else words_in(site.module, up)
+            named = [up.arg or ""] if isinstance(up, ast.keyword) else words_in(context.module, up)
             return any(name.startswith(("pin_memory", "pinmemory")) for name in named)
         if isinstance(up, ast.stmt):
             break
     return False
 
 
-def _is_flag_of_library(site: RuleContext) -> bool:
+def _is_flag_of_library(context: RuleContext) -> bool:
     """Whether the test is a flag of another library: `easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`."""
-    up, module = site.parent, site.module
+    up, module = context.parent, context.module
     call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
     name = chain_of(call.func) if isinstance(call, ast.Call) else None
-    found = module.scope(site.node).find(name.partition(".")[0]) if name else None
+    found = module.scope(context.node).find(name.partition(".")[0]) if name else None
     return bool(found) and all(_is_library(module, binding) for binding in found[1])  # type: ignore[index]
 
 
@@ -72,18 +72,18 @@ def _is_library(module: SemanticModel, binding: Binding) -> bool:
     return not known and module.facts.index.find(str(module.path), *local) is None
 
 
-def _asks_capability(site: RuleContext) -> bool:
+def _asks_capability(context: RuleContext) -> bool:
     """Whether the test belongs to one for a capability, which is NVIDIA's. Such code stays as it is: elsewhere the
     capability (0, 0) would be "too old"."""
-    beside = (up for up in site.module.ancestors(site.node) if isinstance(up, ast.BoolOp))
-    if any(_asks_vendor(site.module, up) for up in beside):
+    beside = (up for up in context.module.ancestors(context.node) if isinstance(up, ast.BoolOp))
+    if any(_asks_vendor(context.module, up) for up in beside):
         return True
     branch = next(
-        (up for up in site.module.ancestors(site.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
+        (up for up in context.module.ancestors(context.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
     )
     if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return)):
         return False
-    return _compares_capability(site.module, branch)
+    return _compares_capability(context.module, branch)
 
 
 @query
@@ -107,13 +107,13 @@ def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:
     return of_properties or any(map(_CAPABILITY.search, words))
 
 
-def _refuses(site: RuleContext) -> bool:
+def _refuses(context: RuleContext) -> bool:
     """Whether the program ends without CUDA. The test then means whether there is a device to run on at all."""
-    node: ast.AST = site.node
-    up = site.parent
+    node: ast.AST = context.node
+    up = context.parent
     negated = isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)
     if negated:
-        node, up = up, site.module.parent(up)  # type: ignore[assignment, arg-type]
+        node, up = up, context.module.parent(up)  # type: ignore[assignment, arg-type]
     match up:
         case ast.Assert():
             return up.test is node and not negated
@@ -122,10 +122,10 @@ def _refuses(site: RuleContext) -> bool:
     return False
 
 
-def _told(site: RuleContext) -> bool:
+def _told(context: RuleContext) -> bool:
     """Whether the answer is only printed: a report about CUDA stays one."""
-    node: ast.AST = site.node
-    for up in site.module.ancestors(node):
+    node: ast.AST = context.node
+    for up in context.module.ancestors(node):
         match up:
             case ast.Call(func):
                 return node is not func and getattr(func, "id", getattr(func, "attr", "")) in _TELLS

@@ -24,32 +24,32 @@ _COMMENT = re.compile(rb"#[^\r\n]*")
 _CALL = re.compile(rb"cuda[\s\\]*\([\s\\]*")
 
 
-def tensor_cuda(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None or site.qualified:
-        yield from _reference(site)
+def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None or context.qualified:
+        yield from _reference(context)
         return
-    assert isinstance(site.ref, ast.Attribute)
-    kind = receiver_kind(site.module, site.ref.value, site.scope)
-    if kind is Kind.USER or _in_map_location(site):
+    assert isinstance(context.ref, ast.Attribute)
+    kind = receiver_kind(context.module, context.ref.value, context.scope)
+    if kind is Kind.USER or _in_map_location(context):
         return
     if kind is Kind.STORAGE:
-        yield site.note("a storage has no `.to(device)` that takes a positional device; move the tensor instead")
+        yield context.note("a storage has no `.to(device)` that takes a positional device; move the tensor instead")
         return
-    named = _arguments(site.call)
+    named = _arguments(context.call)
     if named is None:
-        yield site.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
+        yield context.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
         return
-    safety, message = _safety(site, kind)
-    yield _moved(site, named, safety, message) or site.note("`.cuda()` in a form that is not understood")
+    safety, message = _safety(context, kind)
+    yield _moved(context, named, safety, message) or context.note("`.cuda()` in a form that is not understood")
 
 
-def _safety(site: RuleContext, kind: Kind) -> tuple[Safety, str]:
+def _safety(context: RuleContext, kind: Kind) -> tuple[Safety, str]:
     doubt = ""
     if kind is Kind.MAYBE_USER:
         doubt = "a class of this project defines `cuda()` and may be the receiver"
-    elif not uses_torch(site.module):
+    elif not uses_torch(context.module):
         doubt = "nothing in this file shows that the receiver is a torch object"
-    return (Safety.UNSAFE, f"{site.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")
+    return (Safety.UNSAFE, f"{context.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")
 
 
 def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
@@ -64,12 +64,12 @@ def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
     return named
 
 
-def _moved(site: RuleContext, named: dict[str, ast.expr], safety: Safety, message: str) -> Finding | None:
+def _moved(context: RuleContext, named: dict[str, ast.expr], safety: Safety, message: str) -> Finding | None:
     """Return the finding whose edits change names and values only: comments and layout between arguments stay."""
-    module, call = site.module, site.call
+    module, call = context.module, context.call
     assert call is not None
     if in_fstring(module, call):  # `ast` misplaces these before Python 3.12
-        return None if named else site.rewrite("$x.cuda()", "$x.to(accel.device())", None, safety, message)
+        return None if named else context.rewrite("$x.cuda()", "$x.to(accel.device())", None, safety, message)
     end = module.span(call.func)[1]
     head = _CALL.match(module.source.utf8, end - len(b"cuda"))
     if head is None:
@@ -86,7 +86,7 @@ def _moved(site: RuleContext, named: dict[str, ast.expr], safety: Safety, messag
         if b"(" in _COMMENT.sub(b"", module.source.utf8[slice(*between)]):
             return None  # the second argument stands in parentheses
         edits = _keyword_before(edits, between[1])
-    return site.fix(edits, safety, message)
+    return context.fix(edits, safety, message)
 
 
 def _keyword_before(edits: list[Edit], at: int) -> list[Edit]:
@@ -105,23 +105,23 @@ def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
     return wrapped(module, node, "accel.device(")
 
 
-def _in_map_location(site: RuleContext) -> bool:
+def _in_map_location(context: RuleContext) -> bool:
     """Whether the call stands in `torch.load(f, lambda storage, loc: storage.cuda(i))`, which device/map-location
     handles."""
-    inside = next((up for up in site.module.ancestors(site.node) if isinstance(up, ast.Lambda)), None)
-    up = inside and site.module.parent(inside)
-    call = site.module.parent(up) if isinstance(up, ast.keyword) else up
-    return isinstance(call, ast.Call) and site.module.resolve(call.func) in ("torch.load", "torch.jit.load")
+    inside = next((up for up in context.module.ancestors(context.node) if isinstance(up, ast.Lambda)), None)
+    up = inside and context.module.parent(inside)
+    call = context.module.parent(up) if isinstance(up, ast.keyword) else up
+    return isinstance(call, ast.Call) and context.module.resolve(call.func) in ("torch.load", "torch.jit.load")
 
 
-def _reference(site: RuleContext) -> Iterator[Finding]:
+def _reference(context: RuleContext) -> Iterator[Finding]:
     """Yield a note for `x.cuda` without a call if it is handed on as a function; otherwise it is a flag."""
-    up = site.parent
-    value = getattr(site.ref, "value", site.ref)
+    up = context.parent
+    value = getattr(context.ref, "value", context.ref)
     root = (leading_chain(value) or "").partition(".")[0].lower()
-    handed_on = isinstance(up, ast.Call) and site.ref in up.args
-    if site.qualified or (handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root):
-        yield site.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
+    handed_on = isinstance(up, ast.Call) and context.ref in up.args
+    if context.qualified or (handed_on and root not in _FLAG_ROOTS and "args" not in root and "opt" not in root):
+        yield context.note("`cuda` handed on as a function: write `lambda t: t.to(accel.device())` if it is torch's")
 
 
 _FLAG_ROOTS = {
@@ -143,46 +143,46 @@ _FLAG_ROOTS = {
 _KEPT = "accel.map_location()"
 
 
-def map_location(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
+def map_location(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
     if call is None or any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return
     given = next(
         (k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None
     )
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
-        if not site.module.facts.mentions_cuda or not (call.args or call.keywords):
+        if not context.module.facts.mentions_cuda or not (call.args or call.keywords):
             return
-        if asks_accelerator(site.module):
-            yield site.left("a file that asks torch.accelerator is portable by its own means")
+        if asks_accelerator(context.module):
+            yield context.left("a file that asks torch.accelerator is portable by its own means")
         else:
-            yield site.replace(given, _KEPT) if given else _missing(site, call)
+            yield context.replace(given, _KEPT) if given else _missing(context, call)
     elif isinstance(given, ast.Lambda):
-        yield from _function(site, given)
+        yield from _function(context, given)
 
 
-def _missing(site: RuleContext, call: ast.Call) -> Finding:
+def _missing(context: RuleContext, call: ast.Call) -> Finding:
     """Return the finding that adds `map_location` after the first argument; `load(` stays as the file spells it."""
-    if in_fstring(site.module, call):  # `ast` may misplace these before Python 3.12
-        return site.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or site.note()
-    island = site.module.island(call)
+    if in_fstring(context.module, call):  # `ast` may misplace these before Python 3.12
+        return context.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or context.note()
+    island = context.module.island(call)
     if island is None:
-        return site.note()
+        return context.note()
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
-    edits = [Edit(after, after, spell(f", map_location={_KEPT}", spelled(site.module)))]
-    if site.module.path.suffix == ".ipynb":  # another cell, not in this file's order, may count on where it was
-        return site.fix(edits, Safety.UNSAFE, f"{site.rule.message}; what other cells do with it is not known")
-    return site.fix(edits)
+    edits = [Edit(after, after, spell(f", map_location={_KEPT}", spelled(context.module)))]
+    if context.module.path.suffix == ".ipynb":  # another cell, not in this file's order, may count on where it was
+        return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; what other cells do with it is not known")
+    return context.fix(edits)
 
 
-def _function(site: RuleContext, given: ast.Lambda) -> Iterator[Finding]:
+def _function(context: RuleContext, given: ast.Lambda) -> Iterator[Finding]:
     """Yield the finding for a `map_location` function: `lambda storage, loc: storage` keeps all on the CPU, with
     `.cuda(i)` it moves all to one device."""
     names = [a.arg for a in given.args.args]
     match given.body:
         case ast.Call(ast.Attribute(ast.Name(name), "cuda"), [], []) if names and name == names[0]:
-            yield site.replace(given, "accel.device()")
+            yield context.replace(given, "accel.device()")
         case ast.Call(ast.Attribute(ast.Name(name), "cuda"), [index], []) if names and name == names[0]:
-            yield site.replace(given, f"accel.device({site.module.text(index)})")
+            yield context.replace(given, f"accel.device({context.module.text(index)})")
         case body if any(isinstance(n, ast.Attribute) and n.attr == "cuda" for n in ast.walk(body)):
-            yield site.note("a function that moves storages to CUDA: give `map_location` the device itself")
+            yield context.note("a function that moves storages to CUDA: give `map_location` the device itself")

@@ -17,21 +17,21 @@ from torchmigrate.semantic.references import mentions
 _MORE = (ast.GtE, ast.Gt)
 
 
-def capability(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None or mentions(site.module, "version.hip"):
+def capability(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None or mentions(context.module, "version.hip"):
         return
-    names = _names(site)
-    owner = site.module.function(site.call)
-    if names and any(_compares(s, names) for s in site.module.scopes.statements if _in(site.module, s, owner)):
-        yield site.note()
+    names = _names(context)
+    owner = context.module.function(context.call)
+    if names and any(_compares(s, names) for s in context.module.scopes.statements if _in(context.module, s, owner)):
+        yield context.note()
 
 
-def _names(site: RuleContext) -> set[str]:
+def _names(context: RuleContext) -> set[str]:
     """Return the names that the capability, or its first number, is assigned to: `major, minor = ...`, `sm = ...`,
     `major = ...[0]`, `major, _ = ...`."""
-    up = site.parent
+    up = context.parent
     if isinstance(up, ast.Subscript):
-        up = site.module.parent(up)
+        up = context.module.parent(up)
     if not isinstance(up, ast.Assign) or len(up.targets) != 1:
         return set()
     target = up.targets[0]
@@ -72,19 +72,21 @@ def _is_written(node: ast.expr) -> bool:
 _GATES = {"major", "minor", "multi_processor_count", "gcnArchName"}
 
 
-def properties(site: RuleContext) -> Iterator[Finding]:
-    assert site.qualified is not None
-    name = site.qualified.rpartition(".")[2]
-    if _is_gate(site, name):
-        yield site.note("a capability is NVIDIA's: keep it behind `accel.is_nvidia()`, or ask for what it stands for")
+def properties(context: RuleContext) -> Iterator[Finding]:
+    assert context.qualified is not None
+    name = context.qualified.rpartition(".")[2]
+    if _is_gate(context, name):
+        yield context.note(
+            "a capability is NVIDIA's: keep it behind `accel.is_nvidia()`, or ask for what it stands for"
+        )
         return
-    yield site.rewrite(site.qualified, f"accel.{name}", site.ref) or site.note()
+    yield context.rewrite(context.qualified, f"accel.{name}", context.ref) or context.note()
 
 
-def _is_gate(site: RuleContext, name: str) -> bool:
-    if any(isinstance(up, ast.Compare) for up in site.module.ancestors(site.node)):
+def _is_gate(context: RuleContext, name: str) -> bool:
+    if any(isinstance(up, ast.Compare) for up in context.module.ancestors(context.node)):
         return True
-    owner = site.module.function(site.node) or site.module.statement(site.node)
+    owner = context.module.function(context.node) or context.module.statement(context.node)
     return name == "get_device_properties" and any(
         isinstance(node, ast.Attribute) and node.attr in _GATES for node in ast.walk(owner)
     )

@@ -42,52 +42,56 @@ _CALLED = {
 _CHOSEN = having("reported")  # without the CPU, which the other module is for
 
 
-def cuda_namespace(site: RuleContext) -> Iterator[Finding]:
-    if isinstance(site.node, ast.Import):
-        yield from _two_modules(site, site.node)
+def cuda_namespace(context: RuleContext) -> Iterator[Finding]:
+    if isinstance(context.node, ast.Import):
+        yield from _two_modules(context, context.node)
         return
-    assert site.qualified is not None
-    name = site.qualified.removeprefix("torch.cuda.")
-    named = site.call is None and (name in _NAMED or name.endswith("Storage"))
-    if named or name in _CALLED | _LEAKED or site.qualified.startswith("torch.cuda.amp."):
+    assert context.qualified is not None
+    name = context.qualified.removeprefix("torch.cuda.")
+    named = context.call is None and (name in _NAMED or name.endswith("Storage"))
+    if named or name in _CALLED | _LEAKED or context.qualified.startswith("torch.cuda.amp."):
         return
-    if isinstance(site.parent, ast.alias) or is_annotation(site.module, site.ref) or type_test(site.module, site.ref):
+    if (
+        isinstance(context.parent, ast.alias)
+        or is_annotation(context.module, context.ref)
+        or type_test(context.module, context.ref)
+    ):
         return
-    if site.qualified == "torch.cuda":
-        yield from _module(site)
+    if context.qualified == "torch.cuda":
+        yield from _module(context)
     else:
-        yield site.note(f"`{site.qualified}`: {site.rule.message}")
+        yield context.note(f"`{context.qualified}`: {context.rule.message}")
 
 
-def _module(site: RuleContext) -> Iterator[Finding]:
+def _module(context: RuleContext) -> Iterator[Finding]:
     """Report `T = torch.cuda if use_cuda else torch`: in `T.FloatTensor`, T is not known until the program runs."""
-    up = site.parent
-    if isinstance(up, ast.IfExp) and site.node is not up.test:
-        yield site.note(
+    up = context.parent
+    if isinstance(up, ast.IfExp) and context.node is not up.test:
+        yield context.note(
             "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead",
             backends=_CHOSEN,
         )
 
 
-def _two_modules(site: RuleContext, node: ast.Import) -> Iterator[Finding]:
+def _two_modules(context: RuleContext, node: ast.Import) -> Iterator[Finding]:
     """Report `import torch.cuda as T` in one branch and `import torch as T` in the other."""
     for alias in node.names:
-        found = site.scope.find(alias.asname) if alias.asname and alias.name == "torch.cuda" else None
+        found = context.scope.find(alias.asname) if alias.asname and alias.name == "torch.cuda" else None
         if found and any(b.qualified == "torch" for b in found[1]):
-            yield site.note(
+            yield context.note(
                 "torch.cuda and torch under one name: name the dtype and the device of each tensor instead",
                 backends=_CHOSEN,
             )
 
 
-def nvidia_library(site: RuleContext) -> Iterator[Finding]:
-    node = site.node
+def nvidia_library(context: RuleContext) -> Iterator[Finding]:
+    node = context.node
     assert isinstance(node, (ast.Import, ast.ImportFrom))
-    if _guarded(site):
+    if _guarded(context):
         return
     for library in dict.fromkeys(_libraries(node)):
-        if library in CUDA_ONLY and _first_import(site, library) is node and not _own(site, library):
-            yield site.note(
+        if library in CUDA_ONLY and _first_import(context, library) is node and not _own(context, library):
+            yield context.note(
                 f"`{library}` needs NVIDIA's software: {CUDA_ONLY[library]}; import it where it is used, in a `try`"
             )
 
@@ -98,50 +102,50 @@ def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [a.name.partition(".")[0] for a in node.names]
 
 
-def _own(site: RuleContext, library: str) -> bool:
+def _own(context: RuleContext, library: str) -> bool:
     """Return whether the project is that library."""
-    module = site.module
+    module = context.module
     return bool(module.facts.files) and module.facts.index.find(str(module.path), 0, library, "") is not None
 
 
-def _first_import(site: RuleContext, library: str) -> ast.stmt | None:
-    imports = (s for s in site.module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+def _first_import(context: RuleContext, library: str) -> ast.stmt | None:
+    imports = (s for s in context.module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
     return next((s for s in imports if library in _libraries(s)), None)
 
 
-def _guarded(site: RuleContext) -> bool:
+def _guarded(context: RuleContext) -> bool:
     """Return whether an import stands in a `try`, under a condition, or in a function: its author thought of machines
     without the library."""
     return any(
         isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef))
-        for up in site.module.ancestors(site.node)
+        for up in context.module.ancestors(context.node)
     )
 
 
-def environment(site: RuleContext) -> Iterator[Finding]:
-    name = site.node.value if isinstance(site.node, ast.Constant) else ""
+def environment(context: RuleContext) -> Iterator[Finding]:
+    name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
-    if text and _in_environment(site):
-        yield site.note(f"`{name!s}`: {text}")
+    if text and _in_environment(context):
+        yield context.note(f"`{name!s}`: {text}")
 
 
-def _in_environment(site: RuleContext) -> bool:
+def _in_environment(context: RuleContext) -> bool:
     """Return whether a string names an environment variable: `os.environ[...]`, `.get`, `.setdefault`, `os.getenv`,
     `os.putenv`, `env={...}`, `monkeypatch.setenv`."""
-    up = site.parent
+    up = context.parent
     match up:
-        case ast.Subscript(value) if site.node is up.slice:
-            return _is_environment(site.module, value)
-        case ast.Call(func, [first, *_]) if first is site.node:
+        case ast.Subscript(value) if context.node is up.slice:
+            return _is_environment(context.module, value)
+        case ast.Call(func, [first, *_]) if first is context.node:
             owner = func.value if isinstance(func, ast.Attribute) else func
             name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-            return name in ("getenv", "putenv", "setenv", "unsetenv") or _is_environment(site.module, owner)
+            return name in ("getenv", "putenv", "setenv", "unsetenv") or _is_environment(context.module, owner)
         case ast.Compare(_, [ast.In() | ast.NotIn()], [right]):
-            return _is_environment(site.module, right)
+            return _is_environment(context.module, right)
         case ast.Dict():
-            above = site.module.parent(up)
+            above = context.module.parent(up)
             return (isinstance(above, ast.keyword) and above.arg == "env") or (
-                isinstance(above, ast.Call) and _is_environment(site.module, above.func)
+                isinstance(above, ast.Call) and _is_environment(context.module, above.func)
             )
     return False
 
@@ -156,18 +160,18 @@ def _is_environment(module: SemanticModel, node: ast.expr) -> bool:
     return any("environ" in word for word in identifiers_in(module, node) | strings_in(module, node))
 
 
-def import_probe(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None:
+def import_probe(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None:
         return
-    below: ast.AST = site.node
-    for up in site.module.ancestors(site.node):
+    below: ast.AST = context.node
+    for up in context.module.ancestors(context.node):
         if isinstance(up, ast.Lambda) or (isinstance(up, FUNCTIONS) and below in up.body):
             return
-        if isinstance(up, ast.If) and "__name__" in identifiers_in(site.module, up.test):
+        if isinstance(up, ast.If) and "__name__" in identifiers_in(context.module, up.test):
             return
         below = up
-    if _is_imported(site.module):
-        yield site.note()
+    if _is_imported(context.module):
+        yield context.note()
 
 
 @query
@@ -181,22 +185,22 @@ def _is_imported(module: SemanticModel) -> bool:
 _CUDA_WORDS = ("cuda_sources", "extra_cuda_cflags")
 
 
-def cpp_extension(site: RuleContext) -> Iterator[Finding]:
-    if isinstance(site.parent, ast.alias) or site.call is None:
+def cpp_extension(context: RuleContext) -> Iterator[Finding]:
+    if isinstance(context.parent, ast.alias) or context.call is None:
         return
-    if (site.qualified or "").endswith("CUDAExtension"):
-        if _first(site):
-            yield site.note()
-    elif _has_kernels(site, site.call):
-        yield site.note()
+    if (context.qualified or "").endswith("CUDAExtension"):
+        if _first(context):
+            yield context.note()
+    elif _has_kernels(context, context.call):
+        yield context.note()
 
 
-def _first(site: RuleContext) -> bool:
+def _first(context: RuleContext) -> bool:
     """Return whether this is the file's first extension. A setup.py lists many, and one finding is enough for all."""
-    return first_call(site.module, {site.qualified or ""}) is site.call
+    return first_call(context.module, {context.qualified or ""}) is context.call
 
 
-def _has_kernels(site: RuleContext, call: ast.Call) -> bool:
+def _has_kernels(context: RuleContext, call: ast.Call) -> bool:
     """Return whether an extension has CUDA sources. C++ sources alone build everywhere, and so may sources that are not
     spelled out here."""
     named = {k.arg: k.value for k in call.keywords}

@@ -19,12 +19,12 @@ _MOVES = ("cuda", "to")
 _DTYPES = ("torch.float64", "torch.double", "float64", "double")
 
 
-def float64(site: RuleContext) -> Iterator[Finding]:
-    if isinstance(site.ref, ast.Attribute) and site.ref.attr == "double":
-        if site.call is not None and not site.call.args and moved(site.module, site.call):
-            yield site.note()
-    elif site.qualified == "torch.cuda.DoubleTensor" or moved(site.module, site.ref):
-        yield site.note()
+def float64(context: RuleContext) -> Iterator[Finding]:
+    if isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
+        if context.call is not None and not context.call.args and moved(context.module, context.call):
+            yield context.note()
+    elif context.qualified == "torch.cuda.DoubleTensor" or moved(context.module, context.ref):
+        yield context.note()
 
 
 def moved(module: SemanticModel, node: ast.AST) -> bool:
@@ -99,13 +99,15 @@ _ON_CPU = ("cpu", "numpy", "from_numpy")
 _FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "rand", "randn", "randperm", "eye")
 
 
-def double(site: RuleContext) -> Iterator[Finding]:
-    if site.call is None or site.call.args or site.call.keywords or not isinstance(site.ref, ast.Attribute):
+def double(context: RuleContext) -> Iterator[Finding]:
+    if context.call is None or context.call.args or context.call.keywords or not isinstance(context.ref, ast.Attribute):
         return
-    if not uses_torch(site.module):
+    if not uses_torch(context.module):
         return
-    if not moved(site.module, site.call) and not on_cpu(site.module, site.ref.value, site.module.scope(site.ref)):
-        yield site.note()
+    if not moved(context.module, context.call) and not on_cpu(
+        context.module, context.ref.value, context.module.scope(context.ref)
+    ):
+        yield context.note()
 
 
 def on_cpu(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:

@@ -18,14 +18,14 @@ from torchmigrate.syntax.resolver import chain_of, is_same
 _DROPS = re.compile("[Dd]rop_?([Oo]ut|[Pp]ath)|^(rand_like|randn_like|rrelu|RReLU)$")
 
 
-def mps_checkpoint(site: RuleContext) -> Iterator[Finding]:
+def mps_checkpoint(context: RuleContext) -> Iterator[Finding]:
     """Report the first checkpoint of a file that draws random numbers, unless they need not be the same: MPS draws
     others when it computes a checkpoint again."""
-    module = site.module
-    if site.call is None or not module.facts.mentions_cuda or not _is_random(module):
+    module = context.module
+    if context.call is None or not module.facts.mentions_cuda or not _is_random(module):
         return
-    if _first(module, tuple(site.rule.on)) is site.call and not mentions(module, "torch.mps"):
-        yield site.note()
+    if _first(module, tuple(context.rule.on)) is context.call and not mentions(module, "torch.mps"):
+        yield context.note()
 
 
 @query
@@ -55,22 +55,22 @@ def _is_off(call: ast.Call) -> bool:
 _FACTORIES = {"torch.logspace"}
 
 
-def mps_operator(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
+def mps_operator(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
     if call is None:
         return
-    if site.qualified is None and not uses_torch(site.module):
+    if context.qualified is None and not uses_torch(context.module):
         return
-    name = site.qualified or (f".{site.ref.attr}" if isinstance(site.ref, ast.Attribute) else "")
-    since = site.rule.since.get(name)
-    if (since and site.module.facts.torch_at_least(f">={since}")) or _needs_none(site, name, call):
+    name = context.qualified or (f".{context.ref.attr}" if isinstance(context.ref, ast.Attribute) else "")
+    since = context.rule.since.get(name)
+    if (since and context.module.facts.torch_at_least(f">={since}")) or _needs_none(context, name, call):
         return
     when = f"before torch {since}" if since else "as of torch 2.13"
-    shown = name if site.qualified else f"Tensor{name}"
-    yield site.note(f"`{shown}` has no MPS kernel {when}: {site.rule.message}")
+    shown = name if context.qualified else f"Tensor{name}"
+    yield context.note(f"`{shown}` has no MPS kernel {when}: {context.rule.message}")
 
 
-def _needs_none(site: RuleContext, name: str, call: ast.Call) -> bool:
+def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
     """Return whether an operator needs no kernel on MPS: it works on the CPU, as a factory without a device does, or it
     is a mean."""
     if name in _FACTORIES:
@@ -82,7 +82,7 @@ def _needs_none(site: RuleContext, name: str, call: ast.Call) -> bool:
     values = [call.func.value] if name.startswith(".") and isinstance(call.func, ast.Attribute) else call.args[:1]
     values += [k.value for k in call.keywords if k.arg in ("input", "A", "rate", "probs", "total_count")]
     return bool(values) and all(
-        isinstance(value, ast.Constant) or on_cpu(site.module, value, site.scope) for value in values
+        isinstance(value, ast.Constant) or on_cpu(context.module, value, context.scope) for value in values
     )
 
 
@@ -107,54 +107,57 @@ _ENCODER = (
 )
 
 
-def nested(site: RuleContext) -> Iterator[Finding]:
-    call = site.call
+def nested(context: RuleContext) -> Iterator[Finding]:
+    call = context.call
     if call is None:
         return
-    name = (site.qualified or "").rpartition(".")[2]
+    name = (context.qualified or "").rpartition(".")[2]
     given = {k.arg: k.value for k in call.keywords}
     if None in given or _is(given.get("device"), "cpu"):
         return
     if name in ("TransformerEncoder", "Transformer"):
-        yield from _encoder(site, call, name)
+        yield from _encoder(context, call, name)
     elif name == "to_padded_tensor":
-        if _is_first(site):
-            yield site.note(_JAGGED)
-    elif not _is_jagged(site, given.get("layout"), name):
-        yield site.note(_STRIDED)
-    elif not identifiers(site.module).isdisjoint(_ATTENTION) and _is_first(site):
-        yield site.note(_JAGGED)
+        if _is_first(context):
+            yield context.note(_JAGGED)
+    elif not _is_jagged(context, given.get("layout"), name):
+        yield context.note(_STRIDED)
+    elif not identifiers(context.module).isdisjoint(_ATTENTION) and _is_first(context):
+        yield context.note(_JAGGED)
 
 
 def _is(node: ast.expr | None, value: object) -> bool:
     return isinstance(node, ast.Constant) and node.value == value
 
 
-def _is_jagged(site: RuleContext, layout: ast.expr | None, name: str) -> bool:
+def _is_jagged(context: RuleContext, layout: ast.expr | None, name: str) -> bool:
     """Return whether a nested tensor has the jagged layout. A layout that is not spelled out counts as jagged, which
     works."""
     if name == "nested_tensor_from_jagged":
         return True
-    return layout is not None and site.module.resolve(layout) != "torch.strided"
+    return layout is not None and context.module.resolve(layout) != "torch.strided"
 
 
-def _is_first(site: RuleContext) -> bool:
-    return first_call(site.module, [name for name in site.rule.on if name.startswith("torch.nested.")]) is site.call
+def _is_first(context: RuleContext) -> bool:
+    return (
+        first_call(context.module, [name for name in context.rule.on if name.startswith("torch.nested.")])
+        is context.call
+    )
 
 
-def _encoder(site: RuleContext, call: ast.Call, name: str) -> Iterator[Finding]:
+def _encoder(context: RuleContext, call: ast.Call, name: str) -> Iterator[Finding]:
     """Report an encoder that takes the nested path: in evaluation, for batches that come first and layers that
     normalise last."""
-    layer = call if name == "Transformer" else _layer(site.module, call)
+    layer = call if name == "Transformer" else _layer(context.module, call)
     given = {k.arg: k.value for k in layer.keywords} if layer is not None else {}
     nested = next((k.value for k in call.keywords if k.arg == "enable_nested_tensor"), None)
     if not _is(given.get("batch_first"), True) or _is(given.get("norm_first"), True):
         return
-    masked = "src_key_padding_mask" in words_in(site.module, site.module.tree)
+    masked = "src_key_padding_mask" in words_in(context.module, context.module.tree)
     if not masked or not (nested is None or _is(nested, True)):
         return
     remedy = "`enable_nested_tensor=False`" if name == "TransformerEncoder" else "`encoder.use_nested_tensor = False`"
-    yield site.note(f"{_ENCODER}{remedy} keeps to padded tensors")
+    yield context.note(f"{_ENCODER}{remedy} keeps to padded tensors")
 
 
 def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
@@ -188,28 +191,32 @@ _CUDA_ALONE = {
 }
 
 
-def sparse(site: RuleContext) -> Iterator[Finding]:
-    name = site.qualified or ""
+def sparse(context: RuleContext) -> Iterator[Finding]:
+    name = context.qualified or ""
     if name in _CUDA_ALONE:
-        if site.call is not None or isinstance(site.parent, ast.Attribute):  # a class that is named asks for nothing
+        if context.call is not None or isinstance(
+            context.parent, ast.Attribute
+        ):  # a class that is named asks for nothing
             what = f"{_CUDA_ALONE[name]} is CUDA's alone and raises elsewhere: keep it dense there"
-            yield site.note(what, blocks=True)
-    elif site.call is not None and not _on_cpu(site, site.call):
-        yield replace(site.note(), backends=("mps",))
+            yield context.note(what, blocks=True)
+    elif context.call is not None and not _on_cpu(context, context.call):
+        yield replace(context.note(), backends=("mps",))
 
 
-def _on_cpu(site: RuleContext, call: ast.Call) -> bool:
+def _on_cpu(context: RuleContext, call: ast.Call) -> bool:
     """Return whether a sparse tensor is on the CPU: its `device=` says so, or it is made of such a tensor and not moved
     in the same expression."""
     device = next((k.value for k in call.keywords if k.arg == "device"), None)
     if isinstance(device, ast.Constant):
         return device.value == "cpu"
-    receiver = call.func.value if site.qualified is None and isinstance(call.func, ast.Attribute) else None
+    receiver = call.func.value if context.qualified is None and isinstance(call.func, ast.Attribute) else None
     return (
-        receiver is not None and on_cpu(site.module, receiver, site.module.scope(site.ref)) and not _moved(site, call)
+        receiver is not None
+        and on_cpu(context.module, receiver, context.module.scope(context.ref))
+        and not _moved(context, call)
     )
 
 
-def _moved(site: RuleContext, call: ast.Call) -> bool:
-    up = site.module.parent(call)
+def _moved(context: RuleContext, call: ast.Call) -> bool:
+    up = context.module.parent(call)
     return isinstance(up, ast.Attribute) and up.attr in ("to", "cuda")
