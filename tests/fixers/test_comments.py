@@ -26,10 +26,8 @@ Told = tuple[str, list[tuple[str, ...]]]
 
 
 def told(code: str, rules: DispatchTable, unsafe: bool, *comments: str) -> Told:
-    """The rewritten code between comments, without them, and what is said of which line of it.
-
-    All of it mentions CUDA, which a comment may do: without a mention, the fixes of some rules are unsafe."""
-    block = "".join(f"{MARK}{line}\n" for line in ("cuda", *comments))
+    """The rewritten code between comments, without them, and what is said of which line of it."""
+    block = "".join(f"{MARK}{line}\n" for line in comments)
     after, findings = migrate(f"{block}{code}\n{block}".encode(), rules, unsafe)
     lines = after.decode().splitlines()
     said = [

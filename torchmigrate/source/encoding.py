@@ -105,6 +105,17 @@ def decode(raw: bytes) -> Source:
     return source
 
 
+def mentions(raw: bytes, word: bytes) -> bool:
+    """Return whether a word occurs in a file before any `#` of its line: not in its comments alone."""
+    at = raw.find(word)
+    while at >= 0:
+        if b"#" not in raw[raw.rfind(b"\n", 0, at) + 1 : at]:
+            return True
+        end = raw.find(b"\n", at)
+        at = raw.find(word, end) if end >= 0 else -1
+    return False
+
+
 def comments(code: str) -> list[str]:
     """Return the comments in a piece of code, which may be incomplete."""
     found: list[str] = []
