@@ -55,10 +55,7 @@ def _digest(text: str) -> str:
 
 
 def read(file: Path) -> frozenset[Entry]:
-    """Return the entries of a baseline.
-
-    Raises UserError if the file is missing or not a baseline.
-    """
+    """Return the entries of a baseline. Raises UserError if the file is missing or not a baseline."""
     try:
         data = json.loads(file_io.read(file))
     except FileNotFoundError:

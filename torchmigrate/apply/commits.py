@@ -31,10 +31,7 @@ _SIGNING = "git is told to sign them (commit.gpgSign): see that `git commit -S` 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The branch that the commits go to.
-
-    With `creates`, it is a new one, and HEAD moves to it.
-    """
+    """The branch that the commits go to. With `creates`, it is a new one, and HEAD moves to it."""
 
     repository: Repository
     branch: str
@@ -91,10 +88,7 @@ def _check_new(repository: Repository, branch: str) -> None:
 
 
 def make(target: Target, steps: Sequence[Step]) -> Made:
-    """Make one commit per step on top of HEAD, without changing a branch, the index or a file.
-
-    Raises UserError.
-    """
+    """Make one commit per step on top of HEAD, without changing a branch, the index or a file. Raises UserError."""
     import git
 
     with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
@@ -146,10 +140,7 @@ def _modes(listing: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def publish(made: Made) -> None:
-    """Move the branch to the last commit, after the files have been written.
-
-    Raises UserError, with HEAD unchanged.
-    """
+    """Move the branch to the last commit, after the files have been written. Raises UserError, with HEAD unchanged."""
     import git
 
     with _ignoring_ctrl_c():

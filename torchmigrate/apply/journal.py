@@ -75,10 +75,7 @@ class Journal:
         return False
 
     def note(self, name: str, data: bytes) -> None:
-        """Store data that `undo` needs in the journal.
-
-        Raises UserError if it cannot be stored.
-        """
+        """Store data that `undo` needs in the journal. Raises UserError if it cannot be stored."""
         try:
             if self.directory.is_dir():
                 file_io.replace(self.directory / name, data)

@@ -64,10 +64,7 @@ class Outcome:
 
 
 def undo(path: Path) -> list[Outcome]:
-    """Undo the last apply at or below `path`.
-
-    Raises UserError if there is none, or if it was committed.
-    """
+    """Undo the last apply at or below `path`. Raises UserError if there is none, or if it was committed."""
     journal, here = _newest(path)
     _refuse_committed(journal)
     with lock.held(journal_.places([journal.path(entry) for entry in here])):

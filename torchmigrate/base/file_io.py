@@ -20,10 +20,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file for reading, unbuffered.
-
-    Raises OSError, also for a directory, a pipe or a device.
-    """
+    """Open a file for reading, unbuffered. Raises OSError, also for a directory, a pipe or a device."""
     handle = os.open(path, _FLAGS | getattr(os, "O_CLOEXEC", 0))
     try:
         mode = os.fstat(handle).st_mode
@@ -38,19 +35,13 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read(path: str | os.PathLike[str], most: int = -1) -> bytes:
-    """Read the whole file, or at most its first `most` bytes.
-
-    Raises OSError.
-    """
+    """Read the whole file, or at most its first `most` bytes. Raises OSError."""
     with open_regular(path) as file:
         return file.read(most) or b""
 
 
 def read_text(path: Path) -> str:
-    """Read a file as UTF-8; bytes that are not UTF-8 become replacement characters.
-
-    Raises OSError.
-    """
+    """Read a file as UTF-8; bytes that are not UTF-8 become replacement characters. Raises OSError."""
     return read(path).decode(errors="replace")
 
 

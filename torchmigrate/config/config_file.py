@@ -103,10 +103,7 @@ def read(file: Path, chosen: bool = False) -> dict[str, Any]:
 
 
 def _parse(file: Path) -> tuple[str, Any]:
-    """Return a configuration file's text and data.
-
-    Raises UserError.
-    """
+    """Return a configuration file's text and data. Raises UserError."""
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
@@ -184,10 +181,7 @@ def has_settings(file: Path) -> bool:
 
 
 def tables(file: Path) -> list[str]:
-    """Return the names of a file's top-level tables, and of those in `tool` (`tool.ruff`).
-
-    Raises UserError.
-    """
+    """Return the names of a file's top-level tables, and of those in `tool` (`tool.ruff`). Raises UserError."""
     data = _parse(file)[1]
     tool = data.get("tool")
     return [*data, *(f"tool.{name}" for name in tool)] if isinstance(tool, dict) else [*data]

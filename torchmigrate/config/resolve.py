@@ -90,10 +90,7 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def excluding(glob: str) -> str:
-    """Return a glob of `--exclude` unchanged.
-
-    Raises UserError if it can exclude nothing.
-    """
+    """Return a glob of `--exclude` unchanged. Raises UserError if it can exclude nothing."""
     try:
         check("extend-exclude", [glob])
     except ValueError as error:

@@ -36,10 +36,7 @@ class Ignore:
 
 @dataclass
 class Suppressions:
-    """The suppression comments of one file.
-
-    `malformed` has (line, name, why) of comments that were not understood.
-    """
+    """The suppression comments of one file. `malformed` has (line, name, why) of comments that were not understood."""
 
     skip_file: bool = False
     ignores: list[Ignore] = field(default_factory=list)
@@ -121,10 +118,7 @@ _NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`
 
 
 def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
-    """Return the suppression comments of a Python file.
-
-    A file without the word "torchmigrate:" is not parsed.
-    """
+    """Return the suppression comments of a Python file. A file without the word "torchmigrate:" is not parsed."""
     found = Suppressions()
     if MARK not in source.utf8:
         return found
@@ -135,10 +129,7 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
 
 
 def place(source: Source, line: int) -> int:
-    """Return the line above which a comment must be inserted to cover this line.
-
-    Raises SyntaxError.
-    """
+    """Return the line above which a comment must be inserted to cover this line. Raises SyntaxError."""
     return Lines(_spans(ast.parse(source.utf8))).covered(line, True)[0]
 
 

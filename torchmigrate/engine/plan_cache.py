@@ -81,10 +81,7 @@ def _is_repeatable(result: FileResult) -> bool:
 def plan(
     paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None, only: Selection
 ) -> Plan:
-    """Return the plan of `planner.plan`, from the cache if nothing has changed since.
-
-    A cached plan has no `facts`.
-    """
+    """Return the plan of `planner.plan`, from the cache if nothing has changed since. A cached plan has no `facts`."""
     given = planner.prepare(paths, settings, only)
     before = _cache_entry(paths, given, settings, mode) if only is EVERYTHING and not settings.no_cache else None
     if before and (known := before.plan()):

@@ -46,10 +46,7 @@ class Input:
 
 
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
-    """Load the rules and find the files, but read none.
-
-    Raises PackError or UserError.
-    """
+    """Load the rules and find the files, but read none. Raises PackError or UserError."""
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     rules = dispatch_table(ruleset)
     return Input(ruleset, rules, only.completed(discovery.discover(paths, settings, rules.texts), rules.texts))

@@ -30,10 +30,7 @@ from torchmigrate.surveys.portability import Apart, Stage, Survey
 
 
 def work(task: Task, scratch: Path) -> Outcome:
-    """Do a task; whatever goes wrong becomes the outcome.
-
-    `scratch` is an empty folder, which the caller removes.
-    """
+    """Do a task; whatever goes wrong becomes the outcome. `scratch` is an empty folder, which the caller removes."""
     began = time.monotonic()
     if task.version != __version__:
         return failure(task, f"this worker has torchmigrate {__version__}, and the run is of {task.version}")

@@ -20,10 +20,7 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True)
 class Text:
-    """A document's text.
-
-    `encoding`: LSP's `positionEncoding`: utf-8, utf-16 or utf-32.
-    """
+    """A document's text. `encoding`: LSP's `positionEncoding`: utf-8, utf-16 or utf-32."""
 
     text: str
     encoding: str = "utf-16"

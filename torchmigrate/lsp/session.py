@@ -82,10 +82,7 @@ class Session:
             self._publish(file, analysis)
 
     def _publish(self, file: File, analysis: Analysis | None) -> None:
-        """Send the diagnostics of a file.
-
-        If the text does not parse, the last diagnostics stay: it is being edited.
-        """
+        """Send the diagnostics of a file. If the text does not parse, the last diagnostics stay: it is being edited."""
         if analysis and analysis.failed:
             if analysis.failed.startswith("internal error"):
                 self._log(f"{file.path}: {analysis.failed}")

@@ -63,10 +63,7 @@ class ImportIndex:
         return found
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file, or its overlay.
-
-        Raises OSError.
-        """
+        """Return the bytes of a file, or its overlay. Raises OSError."""
         text = self.texts.get(path)
         return file_io.read(path) if text is None else text
 

@@ -47,10 +47,7 @@ def roots(rule_paths: Sequence[Path]) -> list[Path]:
 
 
 def _files(root: Path) -> list[Path]:
-    """List the rule files in a folder of packs.
-
-    Raises PackError if it contains none.
-    """
+    """List the rule files in a folder of packs. Raises PackError if it contains none."""
     help = "rule-paths wants a folder of <pack>/<rule>.toml"
     if not root.is_dir():
         raise PackError(f"{root}: no such directory of rules\nhelp: {help}")

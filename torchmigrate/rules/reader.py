@@ -136,20 +136,14 @@ class Reader:
                 raise self.fail(at, f"`{key}` {what}", help[0] if help else f"write {keys[key].example(key)}") from None
 
     def safety(self, value: Any, line: Place) -> Safety:
-        """Return the applicability that a value names.
-
-        Raises PackError.
-        """
+        """Return the applicability that a value names. Raises PackError."""
         try:
             return Safety(value)
         except ValueError:
             raise self.fail(line, f"safety is {value!r}", "use safe, unsafe or display") from None
 
     def check_printable(self, data: Mapping[str, Any]) -> None:
-        """Check that the rule's name and texts can be shown on terminals.
-
-        Raises PackError.
-        """
+        """Check that the rule's name and texts can be shown on terminals. Raises PackError."""
         if not _ID.fullmatch(f"{self.path.parent.name}/{self.path.stem}"):
             raise self.fail(1, "a rule cannot be called that", "letters, digits, `-` and `_`: `mine/no-cuda.toml`")
         for table in (data, *(t for name in ("rewrite", "case", "pattern") for t in data.get(name, ()))):
@@ -158,10 +152,7 @@ class Reader:
                     raise self.fail(1, f"`{key}` has a control character", "write what people can read")
 
     def rule(self, data: dict[str, Any]) -> Rule:
-        """Return the rule that the file's data describes.
-
-        Raises PackError.
-        """
+        """Return the rule that the file's data describes. Raises PackError."""
         self.check_keys(data, "rule", 1)
         if self.thorough:
             self.check_printable(data)
@@ -200,10 +191,7 @@ class Reader:
         )
 
     def check_on(self, on: Sequence[str], has_fixer: bool) -> None:
-        """Check that `on` and `fixer` are given together, and that `on` holds dispatch keys.
-
-        Raises PackError.
-        """
+        """Check that `on` and `fixer` are given together, and that `on` holds dispatch keys. Raises PackError."""
         line = self.line("", 0, "on")
         if bool(on) != has_fixer:
             raise self.fail(line, "`on` and `fixer` belong together", "`on` lists what the fixer is called for")

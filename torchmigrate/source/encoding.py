@@ -75,10 +75,7 @@ class Source:
 
 
 def decode(raw: bytes) -> Source:
-    """Decode the bytes of a Python file.
-
-    Raises UnreadableSource, which says what is wrong and where.
-    """
+    """Decode the bytes of a Python file. Raises UnreadableSource, which says what is wrong and where."""
     if b"\0" in raw:
         raise UnreadableSource(f"NUL byte at offset {raw.index(0)}: not Python source")
     bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""

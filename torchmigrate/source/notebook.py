@@ -134,10 +134,7 @@ class Notebook:
 
 
 def split(raw: bytes) -> Notebook:
-    """Read a notebook.
-
-    Raises UnreadableNotebook if it is not one, or of an old format.
-    """
+    """Read a notebook. Raises UnreadableNotebook if it is not one, or of an old format."""
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
     text = _decode_utf8(raw[len(bom) :])
     data = _parse_json(text)

@@ -260,10 +260,7 @@ def load(rule_paths: Sequence[Path] = ()) -> Catalog:
 
 
 def gather(files: Iterable[Path], rules: Collection[str] | None = None) -> Catalog:
-    """Read the rows of these files; raises PackError.
-
-    `rules`: the rule ids that rows may name; None allows any.
-    """
+    """Read the rows of these files; raises PackError. `rules`: the rule ids that rows may name; None allows any."""
     rows: dict[str, Row] = {}
     for path in files:
         for row in read(path, rules):

@@ -132,10 +132,7 @@ def _literals(pieces: list[tuple[str, bool]]) -> list[str]:
 
 
 def _gap_edit(expression: Expression, start: int, end: int, new: str) -> Edit | None:
-    """Return the edit of one gap, or None.
-
-    White space at the ends of the gap stays if the new text allows it.
-    """
+    """Return the edit of one gap, or None. White space at the ends of the gap stays if the new text allows it."""
     old = expression.text((start, end))
     if _squeeze(old) == _squeeze(new):
         return None

@@ -50,10 +50,7 @@ class Match:
 
 @cache
 def compile_pattern(text: str) -> Pattern:
-    """Parse a pattern.
-
-    Raises PatternError if `text` is not an expression.
-    """
+    """Parse a pattern. Raises PatternError if `text` is not an expression."""
     source = CAPTURE.sub(lambda m: (f"*{MANY}" if m.group().startswith("$$") else ONE) + m.group(1), text)
     try:
         node = cst.parse_expression(source)

@@ -37,10 +37,7 @@ class Repository:
     _git: Any
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
-        """Run a git command at `top` and return its output.
-
-        Raises git.exc.GitError.
-        """
+        """Run a git command at `top` and return its output. Raises git.exc.GitError."""
         command = ["git", "--literal-pathspecs", *hardening.QUIET, *arguments]
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
             if stream is not None:

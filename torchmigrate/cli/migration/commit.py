@@ -74,10 +74,7 @@ def target(paths: Sequence[Path], branch: str | None, allow_dirty: bool) -> Targ
 
 
 def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Commits:
-    """Make the commits of a plan; raises UserError.
-
-    Only git objects are written: no branch, index or file changes.
-    """
+    """Make the commits of a plan; raises UserError. Only git objects are written: no branch, index or file changes."""
     changes = [result for result in plan.results if isinstance(result, Changed)]
     if not changes or plan.facts is None:
         return Commits(target)

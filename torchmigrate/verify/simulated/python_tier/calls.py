@@ -155,10 +155,7 @@ class Device:
 
 
 class Call:
-    """One call of an operator.
-
-    `fresh_out`: out= arguments are replaced even if they have elements.
-    """
+    """One call of an operator. `fresh_out`: out= arguments are replaced even if they have elements."""
 
     def __init__(self, device: Device, overload: Overload, fresh_out: bool = False) -> None:
         self.device, self.overload, self.fresh_out = device, overload, fresh_out
