@@ -1,7 +1,4 @@
-"""Divide a plan into the questions of `apply -i`, and make the plan anew from the answers.
-
-Findings that belong together are one question.
-"""
+"""Divide a plan into the questions of `apply -i`, one for findings that belong together, and plan by the answers."""
 
 from __future__ import annotations
 
