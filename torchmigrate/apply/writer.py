@@ -156,7 +156,7 @@ def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Out
 
 
 def _is_partly_written(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
-    """Return whether a write in place was killed halfway: each byte is the old or the new one, or a grown zero."""
+    """Return whether a write in place was killed halfway: bytes are old, new, or zero where the file grew."""
     if not entry.in_place:
         return False
     new = journal.replacement(entry)

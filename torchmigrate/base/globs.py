@@ -73,7 +73,7 @@ def glob_body(glob: str) -> str:
 
 
 def _body_between_crossings(parts: Sequence[str]) -> str:
-    """Translate the parts between two `**`; atomic groups stop backtracking, as a `*` before a `*` matches once."""
+    """Translate the parts between two `**`; a `*` before another takes its first match, without backtracking."""
     out, at = "", 0
     while at < len(parts):
         last = next((i for i in range(at + 1, len(parts)) if parts[i] == "*"), at)

@@ -108,7 +108,7 @@ def member(choices: Sequence[str], what: str) -> Kind:
 
 
 def matching(pattern: str, must: str) -> Kind:
-    """Return the kind for strings that match `pattern` (valid in ECMA 262 too); `must` ends "must ..."."""
+    """Return the kind for strings that match `pattern`, also in ECMA 262; `must` completes "must ..."."""
 
     def read(value: object) -> str:
         if not re.fullmatch(pattern, _string(value)):

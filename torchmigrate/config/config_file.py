@@ -37,7 +37,7 @@ def find(start: Path) -> Path | None:
 
 
 def source(paths: Sequence[Path], config: Path | None = None, isolated: bool = False) -> tuple[Path, Path | None]:
-    """Return the directory of the nearest pyproject.toml, and the configuration file to use; raises UserError."""
+    """Return the nearest pyproject.toml's directory, and the file to use, or None; raises UserError."""
     start = common_parent(paths)
     nearest = find(start)
     root = nearest.parent if nearest else start

@@ -173,7 +173,7 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
 
 
 def first_import_time_use(module: SemanticModel, name: str) -> int:
-    """Return the offset of the first use of `name`, also within functions, by importing; else the file's end."""
+    """Return the offset of the first use of `name` at import time, also through functions, or the file's end."""
     names, before = {name}, 0
     while len(names) > before:
         before = len(names)

@@ -150,7 +150,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
 def _natively(
     module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], rules: DispatchTable
 ) -> tuple[Edit, ...]:
-    """Return edits that put torch.accelerator for the helper's calls that a pass wrote and that mean the same."""
+    """Return edits to torch.accelerator of the helper's calls that a pass wrote, where they mean the same."""
     if module.facts.settings.style != "native" or not passes:
         return ()
     from torchmigrate.rewriting import native_style

@@ -123,7 +123,7 @@ def _triggers(rules: Sequence[Rule]) -> tuple[tuple[bytes, ...], tuple[bytes, ..
 
 
 def _words(rules: Sequence[Rule]) -> dict[str, tuple[bytes, ...]]:
-    """Return the prefilter literals of rules that have `cuda` among them; others may apply by importers."""
+    """Return the prefilter literals of rules that have `cuda`; others may apply because of importing files."""
     return {rule.id: tuple(word.encode() for word in rule.literals) for rule in rules if "cuda" in rule.literals}
 
 

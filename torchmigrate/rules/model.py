@@ -142,7 +142,7 @@ class Rule:
 
     @property
     def names_torch(self) -> bool:
-        """Return whether only files that import torch matter: the rule matches its functions, no strings."""
+        """Return whether the rule only concerns files that import torch: it matches functions of torch alone."""
         keys = list(self.keys())
         return any(key.startswith("torch.") for key in keys) and all("." in key for key in keys)
 

@@ -43,7 +43,7 @@ def references(module: SemanticModel) -> Sequence[Reference]:
 
 
 def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Reference]]:
-    """Yield the reads in a statement's own expressions; `at` is a node's f-string, which has its position."""
+    """Yield a statement's own reads; `at` is an f-string around one, inside which Python 3.11 misplaces nodes."""
     stack: list[tuple[ast.AST, Scope, _Position | None]] = [(statement, home, None)]
     while stack:
         node, scope, at = stack.pop()
@@ -63,7 +63,7 @@ def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Refere
 
 
 def _scoped_children(node: ast.AST, scope: Scope) -> list[tuple[ast.AST, Scope]]:
-    """Yield the nodes below one, each with its scope, without statements."""
+    """Return the nodes below one, each with its scope, without statements."""
     if isinstance(node, ast.Lambda):
         return [(node.args, scope), (node.body, function_scope(node, scope))]
     if isinstance(node, _COMPREHENSIONS):
@@ -107,7 +107,7 @@ def reads_of(module: SemanticModel, name: str, home: Scope | None = None) -> Seq
 
 
 def _is_bound_in(reference: Reference, home: Scope) -> bool:
-    """Whether the reference's first name is bound in this scope; equal nodes make equal scopes."""
+    """Whether the first name is bound in this scope; scopes of lambdas and comprehensions match by node."""
     found = reference.scope.find(reference.root)
     return found is not None and found[0].node is home.node
 

@@ -123,10 +123,7 @@ def _occurrences(pattern: TextPattern, file: TextFile, lines: Sequence[Line]) ->
 
 
 def _replacement(groups: Mapping[str, str]) -> str | None:
-    """Return what to use in place of the captured `library` or `variable`, or "" if neither group was captured.
-
-    The result is None if the name is not known, so that there is nothing to report.
-    """
+    """Return what replaces the captured `library` or `variable`: "" without a capture, None if it is unknown."""
     if name := groups.get("library"):
         return of_library(name)
     return VARIABLES.get(name) if (name := groups.get("variable")) else ""

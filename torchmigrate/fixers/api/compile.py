@@ -122,7 +122,7 @@ def _header(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _of_helper(module: SemanticModel, func: ast.expr) -> str:
-    """Return the helper's function that is called, or "". `device` is `device_guard` there: a context manager."""
+    """Return the helper's function that is called, or "". The helper's `device` is no context manager."""
     owner, _, name = (chain_of(func) or "").partition(".")
     return name if owner == spelled(module)["accel"] and name != "device" else ""
 
