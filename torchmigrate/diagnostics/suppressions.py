@@ -142,7 +142,6 @@ def find_in_text(file: TextFile) -> Suppressions:
 
 
 def _add_comment(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines]) -> None:
-    """Add what one comment says to `found`."""
     match = _DIRECTIVE.match(text)
     if match is None:
         return

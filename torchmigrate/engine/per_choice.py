@@ -86,7 +86,6 @@ class Choices:
 
 
 def _add_imports(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
-    """Add the imports that a rewritten file lacks."""
     return vendored.bind(result, lacks) if lacks else vendored.keep(result)  # type: ignore[arg-type]
 
 

@@ -202,7 +202,6 @@ def _pool(jobs: int, shared: Shared) -> Iterator[ProcessPoolExecutor]:
 
 
 def _with_progress(results: Iterator[Done], total: int, on_progress: Progress | None) -> Iterator[Done]:
-    """Yield the results, and report progress."""
     for done, result in enumerate(results, 1):
         if on_progress:
             on_progress(done, total)

@@ -69,7 +69,6 @@ def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
 
 
 def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
-    """Return the new text of each document."""
     if None not in file.documents:
         cells = json.loads(after)["cells"]
         return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}

@@ -72,7 +72,6 @@ def _matching_wheres(rule: Rule, path: str) -> list[Where]:
 
 
 def _lines_to_check(rule: Rule, path: str, file: TextFile) -> list[Line]:
-    """Return the lines to which the rule applies."""
     wheres = _matching_wheres(rule, path)
     lines = [line for line in file.lines if len(line.text) <= LONGEST]
     if rule.literals:

@@ -106,7 +106,6 @@ def _judge(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdi
 
 
 def _build_if_needed(machine: Machine, names: Sequence[str], say: Say) -> Machine:
-    """Build the simulated device if any run needs it."""
     ways: list[Way] = [backends.way(machine, name) for name in ("cuda", *names)]
     if not any(w.evidence == "simulated" and w.tier == "native" and not w.skip for w in ways):
         return machine

@@ -191,7 +191,6 @@ def _may_be_nccl(value: ast.expr) -> bool:
 
 @query
 def _is_compared_with_gloo(module: SemanticModel) -> bool:
-    """Return whether the file has `... == "gloo"`."""
     compares = (n for n in module.nodes if isinstance(n, ast.Compare))
     pairs = (pair for n in compares for pair in zip(n.ops, n.comparators, strict=True))
     return any(isinstance(op, ast.Eq) and isinstance(c, ast.Constant) and c.value == "gloo" for op, c in pairs)

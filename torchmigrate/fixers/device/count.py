@@ -78,7 +78,6 @@ def _counted(iterated: ast.expr) -> ast.expr | None:
 
 @query
 def _starts_process(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a call in this code starts a process."""
     calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
     return any(last_name(f) in _STARTS or (chain_of(f) or "").endswith("subprocess.run") for f in calls)
 

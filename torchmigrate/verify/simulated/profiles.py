@@ -70,7 +70,7 @@ def profile_of(backend: str) -> Profile:
 
 @dataclass(frozen=True)
 class Settings:
-    """This process's settings: bytes of `memory` per device, folders `reports` and `project` ("" for none)."""
+    """The process's settings: bytes of `memory` per device, folders `reports` and `project` ("" for none)."""
 
     backend: str
     count: int
