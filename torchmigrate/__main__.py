@@ -1,8 +1,4 @@
-"""Entry point of `python -m torchmigrate`.
-
-Python puts the current directory first on the import path: usually a project's, whose `json.py` would hide the standard
-library's. We remove it.
-"""
+"""Run torchmigrate as a module, without the current directory on the import path: its `json.py` may hide Python's."""
 
 import os
 import sys

@@ -22,11 +22,7 @@ _FIELDS = ("file", "rule", "fingerprint")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One known finding.
-
-    `file` is relative to the baseline's directory, slash-separated. `fingerprint` identifies the finding among those of
-    the same rule in the file, by the text of its lines and not by their numbers.
-    """
+    """One known finding: a file relative to the baseline, and a fingerprint of the text of the finding's lines."""
 
     file: str
     rule: str
@@ -34,10 +30,7 @@ class Entry:
 
 
 def entries(result: FileResult, findings: Sequence[Finding], directory: Path) -> Iterator[tuple[Finding, Entry]]:
-    """Yield the findings of one file with their entries, except suppressed ones and those left alone.
-
-    Equal findings are numbered in order.
-    """
+    """Yield a file's findings with their entries, equal ones numbered; suppressed and left ones have none."""
     lines = SourceLines(result, True)
     file = os.path.relpath(result.path, directory).replace(os.sep, "/")
     seen: Counter[str] = Counter()
@@ -55,10 +48,7 @@ def _digest(text: str) -> str:
 
 
 def read(file: Path) -> frozenset[Entry]:
-    """Return the entries of a baseline.
-
-    Raises UserError if the file is missing or not a baseline.
-    """
+    """Return the entries of a baseline. Raises UserError if the file is missing or not a baseline."""
     try:
         data = json.loads(file_io.read(file))
     except FileNotFoundError:

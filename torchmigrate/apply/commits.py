@@ -31,10 +31,7 @@ _SIGNING = "git is told to sign them (commit.gpgSign): see that `git commit -S` 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The branch that the commits go to.
-
-    With `creates`, it is a new one, and HEAD moves to it.
-    """
+    """The branch that the commits go to. With `creates`, it is a new one, and HEAD moves to it."""
 
     repository: Repository
     branch: str
@@ -53,10 +50,7 @@ class Made:
 
 
 def target(directory: Path, branch: str | None) -> Target:
-    """Return where the commits of a run go; `branch` is the name of a new branch.
-
-    Raises UserError if commits cannot be made here, or if git does not know the author.
-    """
+    """Return where a run's commits go; `branch` names a new one. Raises UserError if git cannot commit here."""
     repository = git_tree.repository(Path(os.path.realpath(directory)))
     if repository is None:
         where = "this directory" if str(directory) == "." else f"`{directory}`"
@@ -91,10 +85,7 @@ def _check_new(repository: Repository, branch: str) -> None:
 
 
 def make(target: Target, steps: Sequence[Step]) -> Made:
-    """Make one commit per step on top of HEAD, without changing a branch, the index or a file.
-
-    Raises UserError.
-    """
+    """Make one commit per step on top of HEAD, and change no branch, index or file; raises UserError."""
     import git
 
     with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
@@ -146,10 +137,7 @@ def _modes(listing: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def publish(made: Made) -> None:
-    """Move the branch to the last commit, after the files have been written.
-
-    Raises UserError, with HEAD unchanged.
-    """
+    """Move the branch to the last commit, once the files are written; raises UserError with HEAD unchanged."""
     import git
 
     with _ignoring_ctrl_c():

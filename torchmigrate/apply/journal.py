@@ -1,7 +1,4 @@
-"""The journal that `undo` reads: the original files, saved before the first write.
-
-Journals lie in `.git/torchmigrate`, outside of git in the user's cache.
-"""
+"""The journal that `undo` reads: the original files, kept in `.git/torchmigrate` or the user's cache."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ _INCOMPLETE = "new-"  # prefix of an incomplete journal, followed by the process
 class Entry:
     """One file of an apply.
 
-    Its old bytes lie in the journal's file `originals`, `size` bytes at `start`; the new bytes follow if the file was
-    written in place. `before` and `after` are digests.
+    `originals` holds its old bytes, `size` of them at `start`; the new bytes follow if the file was written in place.
+    `before` and `after` are digests.
     """
 
     path: str  # relative to the journal's base
@@ -60,10 +57,7 @@ class Journal:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def finish(self, written: Sequence[Changed]) -> None:
-        """Forget the files that were not written, after the last write.
-
-        If the journal cannot be updated, all entries stay.
-        """
+        """Forget the files that were not written; if the journal cannot be updated, all entries stay."""
         done = {_relative(change.path, self.base) for change in written}
         with contextlib.suppress(OSError):
             self.keep([entry for entry in self.entries if entry.path in done or self._is_torn(entry)])
@@ -75,10 +69,7 @@ class Journal:
         return False
 
     def note(self, name: str, data: bytes) -> None:
-        """Store data that `undo` needs in the journal.
-
-        Raises UserError if it cannot be stored.
-        """
+        """Store data that `undo` needs in the journal. Raises UserError if it cannot be stored."""
         try:
             if self.directory.is_dir():
                 file_io.replace(self.directory / name, data)
@@ -109,10 +100,7 @@ def digest(data: bytes) -> str:
 
 
 def begin(changes: Sequence[Changed]) -> Journal:
-    """Save the original files, and return the journal.
-
-    Raises UserError if they cannot be saved: then nothing may be written.
-    """
+    """Save the original files, and return the journal; raises UserError, and then nothing may be written."""
     groups = git_tree.by_repository([change.path for change in changes])
     repository = groups[0][0] if len(groups) == 1 else None
     base = repository.top if repository else common_parent([change.path.parent for change in changes])
@@ -130,10 +118,7 @@ def begin(changes: Sequence[Changed]) -> Journal:
 
 
 def _store_in_git(repository: git_tree.Repository | None) -> Path | None:
-    """Return the directory for a repository's journals, or None.
-
-    A symbolic link is refused, as old journals are removed from the directory.
-    """
+    """Return the directory for a repository's journals, or None; a symbolic link is refused, as we delete there."""
     if repository is None:
         return None
     store = repository.git_dir / "torchmigrate"
@@ -141,10 +126,7 @@ def _store_in_git(repository: git_tree.Repository | None) -> Path | None:
 
 
 def places(paths: Sequence[Path]) -> list[Path]:
-    """Return the directories to lock (`base.lock`) for a run that writes these files.
-
-    There is one for each repository, and one for all files outside of repositories.
-    """
+    """Return the directories to lock for these files: one per repository, and one for all files outside of any."""
     stores = [_store_in_git(repository) for repository, _ in git_tree.by_repository(paths)]
     return [store or _cache() for store in stores]
 

@@ -21,10 +21,7 @@ from torchmigrate.vcs import git_tree
 
 
 def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
-    """Write the files one by one, and yield the change or the failure of each.
-
-    Vendored helpers come first, as no file may import a helper that was not written.
-    """
+    """Write the files, vendored helpers first, and yield the change or the failure of each."""
     lost: list[Path] = []
     for directory in {change.path.parent for change in changes}:
         file_io.sweep(directory)
@@ -64,10 +61,7 @@ class Outcome:
 
 
 def undo(path: Path) -> list[Outcome]:
-    """Undo the last apply at or below `path`.
-
-    Raises UserError if there is none, or if it was committed.
-    """
+    """Undo the last apply at or below `path`; raises UserError if there is none, or if it was committed."""
     journal, here = _newest(path)
     _refuse_committed(journal)
     with lock.held(journal_.places([journal.path(entry) for entry in here])):
@@ -162,10 +156,7 @@ def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Out
 
 
 def _is_partly_written(current: bytes, journal: Journal, entry: Entry, original: bytes) -> bool:
-    """Return whether a run or an undo was killed while it overwrote a hard link in place.
-
-    Each byte is then the old or the new one, or zero where the file was grown.
-    """
+    """Return whether a write in place was killed halfway: bytes are old, new, or zero where the file grew."""
     if not entry.in_place:
         return False
     new = journal.replacement(entry)

@@ -1,7 +1,4 @@
-"""Read and replace files: every project file is read and written through this module.
-
-Only regular files are opened, and each file is replaced in one atomic step.
-"""
+"""Read and replace project files: regular files only, each replaced in one atomic step."""
 
 from __future__ import annotations
 
@@ -20,10 +17,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file for reading, unbuffered.
-
-    Raises OSError, also for a directory, a pipe or a device.
-    """
+    """Open a file for reading, unbuffered. Raises OSError, also for a directory, a pipe or a device."""
     handle = os.open(path, _FLAGS | getattr(os, "O_CLOEXEC", 0))
     try:
         mode = os.fstat(handle).st_mode
@@ -38,19 +32,13 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read(path: str | os.PathLike[str], most: int = -1) -> bytes:
-    """Read the whole file, or at most its first `most` bytes.
-
-    Raises OSError.
-    """
+    """Read the whole file, or at most its first `most` bytes. Raises OSError."""
     with open_regular(path) as file:
         return file.read(most) or b""
 
 
 def read_text(path: Path) -> str:
-    """Read a file as UTF-8; bytes that are not UTF-8 become replacement characters.
-
-    Raises OSError.
-    """
+    """Read a file as UTF-8, with replacement characters for other bytes; raises OSError."""
     return read(path).decode(errors="replace")
 
 
@@ -64,7 +52,7 @@ class NotWritten(Exception):
 
 
 def write(path: Path, before: bytes | None, after: bytes) -> None:
-    """Replace the content `before` (None: the file must not exist) by `after`.
+    """Replace the content `before` (None: no file) by `after`.
 
     Raises NotWritten if the file is not in the expected state, or OSError; the file is unchanged then.
     """
@@ -87,10 +75,7 @@ def write(path: Path, before: bytes | None, after: bytes) -> None:
 
 
 def has_hard_links(target: Path) -> bool:
-    """Return whether the file has a second hard link.
-
-    Replacing such a file would leave the other name with the old content, so it is overwritten in place.
-    """
+    """Return whether the file has a second hard link, so that it must be overwritten in place."""
     return os.stat(target).st_nlink > 1
 
 
@@ -110,10 +95,9 @@ def replace(target: Path, data: bytes) -> None:
 
 
 def alone(path: Path, data: bytes) -> None:
-    """Write an output file that the user named, for example a report.
+    """Write an output file that the user named; raises OSError with the file unchanged.
 
-    A symbolic link of that name, which the project may have planted, is replaced and not followed; a pipe or a device
-    is written to. Raises OSError with the file unchanged.
+    A symbolic link, which the project may have planted, is replaced and not followed; a pipe or a device is written to.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
@@ -150,11 +134,7 @@ def _copy_attributes(target: Path, temporary: str) -> None:
 
 
 def overwrite(target: Path, data: bytes) -> None:
-    """Overwrite a file in place, for hard links.
-
-    The file is grown first, so that a full disk shows before a byte has changed. If writing fails, the old content is
-    put back.
-    """
+    """Overwrite a hard-linked file in place; grow it first, as the disk may be full, and restore it on failure."""
     with open(target, "r+b", buffering=0) as file:
         before = file.read()
         try:

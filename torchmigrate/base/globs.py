@@ -16,11 +16,10 @@ _CHOICES, _CROSSINGS, _LONGEST = 64, 4, 1_000  # limits against patterns that ta
 
 
 class Globs:
-    """Exclusion patterns.
+    """Exclusion patterns, each of which also matches everything below a directory that it matches.
 
-    A pattern without a slash matches any part of a path; one with a slash matches from the root. Both also match
-    everything below a directory that they match. `**` crosses directories, `{a,b}` is either of the two. `names` are
-    the directory names that patterns without wildcards exclude at any depth.
+    A pattern without a slash matches any part of a path; one with a slash matches from the root. `names` are the
+    directory names that patterns without wildcards exclude at any depth.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -59,10 +58,7 @@ def alternatives(glob: str) -> Iterator[str]:
 
 
 def glob_body(glob: str) -> str:
-    """Translate a glob to a regular expression without anchors.
-
-    `*` and `?` stay within a name, `**` crosses directories.
-    """
+    """Translate a glob to a regular expression without anchors; only `**` crosses directories."""
     if not _WILDCARD.search(glob):
         return re.escape(glob)
     parts = [part for part in re.split(_PARTS, glob) if part]
@@ -77,10 +73,7 @@ def glob_body(glob: str) -> str:
 
 
 def _body_between_crossings(parts: Sequence[str]) -> str:
-    """Translate the parts between two `**`.
-
-    After a `*` that another `*` follows, only the first match has to be tried: atomic groups prevent backtracking.
-    """
+    """Translate the parts between two `**`; a `*` before another takes its first match, without backtracking."""
     out, at = "", 0
     while at < len(parts):
         last = next((i for i in range(at + 1, len(parts)) if parts[i] == "*"), at)
@@ -104,10 +97,7 @@ def _part_regex(part: str) -> str:
 
 
 def check(glob: str) -> str:
-    """Return the glob unchanged if it can match something.
-
-    Raises ValueError for a glob that matches nothing, is too complex, or means something else than it seems to.
-    """
+    """Return the glob; raises ValueError if it matches nothing, is too complex, or means not what it seems to."""
     if len(glob) > _LONGEST:
         raise ValueError(f"has {glob[:60]!r}...: longer than {_LONGEST:,} characters; write several")
     choices = max(glob.count("{"), sum(1 for _ in islice(alternatives(glob), _CHOICES + 1)))
@@ -133,11 +123,7 @@ _GENERATED = ("conda-lock.yml", "pnpm-lock.yaml", "package-lock.json")
 
 
 class Names:
-    """Match the end of a path with many globs.
-
-    This is asked for every file of a tree. Most answers come from how the name begins or ends; regular expressions are
-    compiled only when one is needed.
-    """
+    """Match the end of a path with many globs, as fast as every file of a tree needs it."""
 
     def __init__(self, globs: Iterable[str]) -> None:
         given = sorted({one for glob in globs for one in alternatives(glob)})

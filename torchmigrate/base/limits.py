@@ -18,7 +18,7 @@ class TooSlow(BaseException):
 
 @contextlib.contextmanager
 def bounded(seconds: float | None = None) -> Iterator[None]:
-    """Raise TooSlow in the `with` block once it has used more than `seconds` of processor time (default: SECONDS).
+    """Raise TooSlow once the block has used `seconds` (default: SECONDS) of processor time.
 
     This has no effect on Windows, outside of the main thread, and inside another `bounded` block.
     """
@@ -52,10 +52,7 @@ def worker_died_message() -> str:
 
 @contextlib.contextmanager
 def safe_import_path() -> Iterator[None]:
-    """Set PYTHONSAFEPATH while a process pool runs.
-
-    Spawned processes would otherwise import modules from the current directory, which belongs to the project.
-    """
+    """Set PYTHONSAFEPATH, so that spawned processes import nothing from the current directory."""
     was = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

@@ -1,7 +1,4 @@
-"""Lock a project, so that one process at a time writes to it.
-
-The operating system releases a lock when its process ends, so no stale lock is ever left behind.
-"""
+"""Lock a project, so that one process at a time writes to it; the system releases a dead process's lock."""
 
 from __future__ import annotations
 
@@ -19,11 +16,7 @@ _PAUSE = 0.05
 
 @contextlib.contextmanager
 def held(directories: Sequence[Path]) -> Iterator[None]:
-    """Hold the lock of each directory during the `with` block.
-
-    A directory that cannot be written to is not locked; the writer compares every file with what was read in any case.
-    Raises UserError if another process still holds a lock after PATIENCE seconds.
-    """
+    """Hold the lock of each writable directory; raises UserError if it is not free after PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     with contextlib.ExitStack() as stack:
         for directory in sorted({*directories}):  # always in the same order, so that two processes cannot deadlock

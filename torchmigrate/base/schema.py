@@ -12,8 +12,8 @@ from torchmigrate.base.text import did_you_mean, short
 class Kind(NamedTuple):
     """How a value is read and described.
 
-    `read` returns the value as the program uses it, or raises ValueError with one or two arguments: the message ("must
-    be ...") and a hint. `schema` is JSON schema, draft 7.
+    `read` returns the value as the program uses it, or raises ValueError with the message ("must be ...") and maybe a
+    hint. `schema` is JSON schema, draft 7.
     """
 
     read: Callable[[object], Any]
@@ -108,10 +108,7 @@ def member(choices: Sequence[str], what: str) -> Kind:
 
 
 def matching(pattern: str, must: str) -> Kind:
-    """Return the kind for a string that `pattern` matches as a whole.
-
-    The pattern must mean the same in ECMA 262, for the JSON schema. `must` completes the error message "must ...".
-    """
+    """Return the kind for strings that match `pattern`, also in ECMA 262; `must` completes "must ..."."""
 
     def read(value: object) -> str:
         if not re.fullmatch(pattern, _string(value)):

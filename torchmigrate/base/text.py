@@ -64,10 +64,7 @@ _HIDDEN_IN_LINES = re.compile(f"(?!\n|\r\n)[{_CONTROLS}]")
 
 
 def visible(text: str) -> str:
-    """Escape control characters and line ends, so that the text is one harmless line on a terminal.
-
-    A leading `::` gets `./` before it: GitHub Actions would read the line as a command.
-    """
+    """Make the text one harmless line: escape control characters, and a leading `::`, a command to GitHub Actions."""
     shown = _HIDDEN.sub(_escape_character, text)
     return f"./{shown}" if shown.startswith("::") else shown
 

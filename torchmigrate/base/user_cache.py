@@ -1,7 +1,4 @@
-"""Store the results of runs over unchanged trees in the user's cache directory.
-
-Nothing here raises: a cache that cannot be read, written or trusted counts as empty.
-"""
+"""Keep results in the user's cache directory; one that cannot be read, written or trusted counts as empty."""
 
 from __future__ import annotations
 

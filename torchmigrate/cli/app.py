@@ -27,10 +27,7 @@ _NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
 
 
 def explain_error(error: Exception) -> UserError:
-    """Return any error as a UserError; raise a bug again if `TORCHMIGRATE_DEBUG` is set.
-
-    Usage errors are recognised by `format_message`: typer may come with its own click.
-    """
+    """Return any error, also of typer's own click, as a UserError; raise a bug again if `TORCHMIGRATE_DEBUG` is set."""
     if hasattr(error, "format_message"):
         return _explain_usage(error)
     if os.environ.get("TORCHMIGRATE_DEBUG"):

@@ -27,10 +27,7 @@ DELAY = 1.0
 
 
 class Progress:
-    """A progress bar on stderr, shown on a terminal after DELAY seconds.
-
-    `with Progress() as progress: ...progress(done, total)`
-    """
+    """A progress bar on stderr, shown on a terminal after DELAY seconds: call it with (done, total)."""
 
     def __init__(self, shown: bool = True) -> None:
         self._shown = shown and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -82,10 +79,7 @@ def colours(stream: object) -> bool:
 
 
 def columns(stream: TextIO) -> int | None:
-    """Return the columns of a terminal, or None for a pipe or a file.
-
-    The last column is left out, because some terminals wrap there.
-    """
+    """Return the usable columns of a terminal (some wrap at the last), or None for a pipe or a file."""
     if not stream.isatty():
         return None
     import shutil
@@ -151,10 +145,7 @@ def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
 
 
 def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: bool) -> Iterator[bytes]:
-    """Yield the diff of all files.
-
-    A notebook's JSON is a patch for programs and may be one long line; on a terminal only its readable diff is shown.
-    """
+    """Yield the diff of all files; on a terminal, a notebook's readable diff without that of its JSON."""
     base = report.here
     if not all(change.path.is_relative_to(base) for change in report.changed):
         base = root
@@ -211,10 +202,7 @@ def unread(report: Report, verbose: bool) -> Iterator[str]:
 
 
 def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None) -> None:
-    """Write bytes to stdout or another stream, or to a file in one step; raises UserError.
-
-    Bytes, because a diff contains the encodings of its files.
-    """
+    """Write bytes (a diff has its files' encodings) to a stream, or to a file in one step; raises UserError."""
     if file is not None:
         from torchmigrate.base import file_io
 

@@ -22,10 +22,7 @@ Places = Callable[[Sequence[str]], str]
 
 
 def common_parent(paths: Sequence[Path]) -> Path:
-    """Return the deepest directory that contains all paths, with symlinks resolved.
-
-    A file counts as its directory. For paths on two Windows drives, it is the directory of the first one.
-    """
+    """Return the deepest directory that contains all paths, symlinks resolved; on two drives, the first path's."""
     real = [os.path.realpath(path) for path in paths or [Path()]]
     directories = [path if os.path.isdir(path) else os.path.dirname(path) for path in real]
     try:
@@ -40,10 +37,7 @@ def find(start: Path) -> Path | None:
 
 
 def source(paths: Sequence[Path], config: Path | None = None, isolated: bool = False) -> tuple[Path, Path | None]:
-    """Return the root directory for these paths, and the configuration file to use, or None.
-
-    The root is the directory of the nearest pyproject.toml, also if `config` names another file. Raises UserError.
-    """
+    """Return the nearest pyproject.toml's directory, and the file to use, or None; raises UserError."""
     start = common_parent(paths)
     nearest = find(start)
     root = nearest.parent if nearest else start
@@ -56,11 +50,7 @@ def source(paths: Sequence[Path], config: Path | None = None, isolated: bool = F
 
 
 def load(paths: Sequence[Path], config: Path | None = None, isolated: bool = False, **flags: object) -> Settings:
-    """Return the settings for these paths.
-
-    `flags` are values of the command line by field name, which override those of the file; None means not given. Raises
-    UserError.
-    """
+    """Return the settings for these paths, overridden by `flags` that are not None; raises UserError."""
     root, file = source(paths, config, isolated)
     values = read(file, config is not None) if file else {}
     settings = replace(Settings(root=root), **values)
@@ -68,10 +58,7 @@ def load(paths: Sequence[Path], config: Path | None = None, isolated: bool = Fal
 
 
 def override(settings: Settings, **flags: object) -> Settings:
-    """Return the settings with values of the command line, which are validated like those of a file.
-
-    Raises UserError, which names the option.
-    """
+    """Return the settings with validated command-line values; raises UserError, which names the option."""
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return settings
@@ -88,10 +75,9 @@ def override(settings: Settings, **flags: object) -> Settings:
 
 
 def read(file: Path, chosen: bool = False) -> dict[str, Any]:
-    """Return the validated values of one configuration file, by field name.
+    """Return the validated values of one configuration file, by field name; raises UserError.
 
-    A pyproject.toml holds them in `[tool.torchmigrate]`; that table must exist if the user has `chosen` the file
-    (`--config`). Raises UserError.
+    `[tool.torchmigrate]` of a pyproject.toml must exist if the user has `chosen` the file (`--config`).
     """
     text, data = _parse(file)
     if file.name == "pyproject.toml" or "tool" in data:
@@ -103,10 +89,7 @@ def read(file: Path, chosen: bool = False) -> dict[str, Any]:
 
 
 def _parse(file: Path) -> tuple[str, Any]:
-    """Return a configuration file's text and data.
-
-    Raises UserError.
-    """
+    """Return a configuration file's text and data. Raises UserError."""
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
@@ -184,20 +167,16 @@ def has_settings(file: Path) -> bool:
 
 
 def tables(file: Path) -> list[str]:
-    """Return the names of a file's top-level tables, and of those in `tool` (`tool.ruff`).
-
-    Raises UserError.
-    """
+    """Return the names of a file's top-level tables, and of those in `tool` (`tool.ruff`); raises UserError."""
     data = _parse(file)[1]
     tool = data.get("tool")
     return [*data, *(f"tool.{name}" for name in tool)] if isinstance(tool, dict) else [*data]
 
 
 def places(file: Path, text: str | None = None) -> Places:
-    """Return a function that gives `file:line` for the path of a key, such as (`per-file-ignores`, `tests/*`).
+    """Return a function that gives `file:line` for a key's path, such as (`per-file-ignores`, `tests/*`).
 
-    If the file lacks the key, the function gives the line of the closest table or key above it. Raises UserError if
-    `text` is not given and the file cannot be read.
+    For a missing key, that is the closest table or key above it. Raises UserError if the file cannot be read.
     """
     found = lines(_parse(file)[0] if text is None else text)
     above = TABLE if ("tool",) in found or file.name == "pyproject.toml" else ()
@@ -232,10 +211,7 @@ def lines(text: str) -> Mapping[Keys, int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yield (line, data, whether it is a header) of each header and each `key = value`.
-
-    Lines are joined until they are valid TOML on their own.
-    """
+    """Yield (line, data, whether it is a header) of each header and each `key = value`, which may span lines."""
     start, held, spent = 0, "", 0
     for number, line in enumerate(text.split("\n"), 1):
         if not held:

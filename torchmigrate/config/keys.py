@@ -127,8 +127,5 @@ KEYS: Mapping[str, Key] = {
 
 
 def check(name: str, value: object) -> Any:
-    """Return the validated value of a key as Settings hold it.
-
-    Raises ValueError.
-    """
+    """Return the validated value of a key as Settings hold it. Raises ValueError."""
     return KEYS[name].kind(value)

@@ -35,10 +35,7 @@ def settings_for(
     runtime: Runtime | None = None,
     style: Style | None = None,
 ) -> Settings:
-    """Return the settings for these paths: the file's, with the values of the command line on top.
-
-    Raises UserError, also if a setting names a rule that does not exist.
-    """
+    """Return the file's settings, overridden by the command line's; raises UserError, also for unknown rules."""
     given = flags(select, ignore, torch, backends, unsafe_fixes, runtime, style)
     settings = config_file.load(paths, config, isolated, **given)
     extra = tuple(excluding(_from_root(glob.replace(os.sep, "/"), settings.root)) for glob in exclude or ())
@@ -90,10 +87,7 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def excluding(glob: str) -> str:
-    """Return a glob of `--exclude` unchanged.
-
-    Raises UserError if it can exclude nothing.
-    """
+    """Return a glob of `--exclude` unchanged; raises UserError if it can exclude nothing."""
     try:
         check("extend-exclude", [glob])
     except ValueError as error:
@@ -111,10 +105,7 @@ def _from_root(glob: str, root: Path) -> str:
 
 
 def check_folders(settings: Settings, file: Path | None) -> None:
-    """Check that the folders of `rule-paths` exist.
-
-    Raises UserError. `file` is the configuration file that names them.
-    """
+    """Raise UserError if a folder of `rule-paths`, which `file` names, does not exist."""
     for folder in settings.rule_paths:
         if file and not folder.is_dir():
             where = config_file.place(file, ["rule-paths"])
@@ -124,10 +115,7 @@ def check_folders(settings: Settings, file: Path | None) -> None:
 
 
 def check_names(settings: Settings, file: Path | None, typed: Mapping[str, Sequence[str] | None]) -> None:
-    """Check the names of packs and rules in the settings.
-
-    Raises UserError if a name is unknown, or if no rule is left. The rules are loaded only if there are names to check.
-    """
+    """Raise UserError if the settings name an unknown pack or rule, or leave no rule."""
     named: dict[tuple[str, ...], tuple[str, ...]] = {("select",): settings.select, ("ignore",): settings.ignore}
     named |= {("per-file-ignores", glob): names for glob, names in settings.per_file_ignores.items()}
     if not any(named.values()):

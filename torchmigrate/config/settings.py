@@ -19,10 +19,7 @@ EXCLUDE = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one run.
-
-    `root` is the directory of the nearest pyproject.toml, else the common parent of the paths.
-    """
+    """The settings of one run; `root` holds the nearest pyproject.toml, else is the paths' common parent."""
 
     root: Path = Path()
     select: tuple[str, ...] = ()

@@ -14,10 +14,7 @@ from torchmigrate.source.edits import Edit, Occupied
 
 
 class Safety(str, Enum):
-    """How sure a fix is; a safe one changes nothing observable on CUDA.
-
-    A display finding is reported only and never rewritten.
-    """
+    """How sure a fix is; a safe one changes nothing observable on CUDA, a display finding has none."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -28,8 +25,8 @@ class Status(str, Enum):
     """The state of a finding after the run.
 
     HELD: its fix is unsafe, and unsafe fixes were not asked for. DROPPED: its fix overlapped another one. LEFT: the
-    code is right as it is (a portable device selection, a guard over NVIDIA-only code); it is shown with -v and in
-    JSON, and does not count for exit statuses. KNOWN: it is in the baseline.
+    code is right as it is; it is shown with -v and in JSON, and does not count for exit statuses. KNOWN: it is in the
+    baseline.
     """
 
     OPEN = "open"
@@ -54,8 +51,8 @@ class Fix:
 class Finding:
     """One place that a rule reports.
 
-    `start` and `end` are byte offsets in the UTF-8 text; lines and columns are 1-based, columns in characters. In a
-    notebook, `cell` is the number of the cell, and lines count from its beginning.
+    `start` and `end` are byte offsets in the UTF-8 text; lines and columns are 1-based, columns in characters. Lines of
+    a notebook count from the beginning of `cell`.
     """
 
     rule: str
@@ -104,11 +101,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A file that is rewritten.
-
-    `before` and `after` are its bytes. `applied` were fixed (positions in `before`), `findings` remain (positions in
-    `after`).
-    """
+    """A file that is rewritten: `applied` were fixed (positions in `before`), `findings` remain (in `after`)."""
 
     path: Path
     before: bytes
@@ -148,10 +141,7 @@ def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
 
 
 def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Finding]:
-    """Move findings to where they stand after `edit` was applied.
-
-    `edit` is an insertion on the 1-based `line`, of whole lines or of text within that line.
-    """
+    """Move findings to where they stand after `edit` inserted whole lines, or text, on the 1-based `line`."""
     lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
     for f in findings:
         if f.start < edit.start:
@@ -166,11 +156,7 @@ def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Find
 
 @dataclass(frozen=True)
 class SourceLines:
-    """Gives the source lines of findings of one file.
-
-    Positions refer to `before` of a rewritten file if `before` is set, else to `after`; for other files, to the text
-    that was analysed.
-    """
+    """Gives the source lines of findings, from a rewritten file's `before` if that is set, else from `after`."""
 
     result: FileResult
     before: bool

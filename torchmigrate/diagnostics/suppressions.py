@@ -36,10 +36,7 @@ class Ignore:
 
 @dataclass
 class Suppressions:
-    """The suppression comments of one file.
-
-    `malformed` has (line, name, why) of comments that were not understood.
-    """
+    """The suppression comments of a file; `malformed` has (line, name, why) of those not understood."""
 
     skip_file: bool = False
     ignores: list[Ignore] = field(default_factory=list)
@@ -72,8 +69,8 @@ class Suppressions:
     ) -> list[tuple[int, str, str]]:
         """Return (line, name, why) of comments that have no effect.
 
-        With `known`, names of no rule or pack are reported as such. With `active`, comments for rules that this run
-        does not apply are not reported.
+        With `known`, other names are reported as unknown; with `active`, comments for rules that do not run are not
+        reported.
         """
         found = list(self.malformed)
         for ignore in self.ignores:
@@ -102,11 +99,7 @@ class Lines:
         return at > 0 and self._reach[at - 1] >= line
 
     def covered(self, line: int, inside: bool) -> Span:
-        """Return the lines to which a comment applies.
-
-        These are the lines of the innermost statement around the comment if it stands `inside` one, else those of the
-        next statement.
-        """
+        """Return the lines that a comment covers: those of the statement around it (`inside`), else of the next one."""
         at = bisect_right(self._firsts, line)
         first = self._firsts[at] if at < len(self._firsts) and not inside else line
         while inside and at > 0 and self._reach[at - 1] >= line:
@@ -121,10 +114,7 @@ _NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`
 
 
 def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
-    """Return the suppression comments of a Python file.
-
-    A file without the word "torchmigrate:" is not parsed.
-    """
+    """Return the suppression comments of a Python file, which is parsed only if it has "torchmigrate:"."""
     found = Suppressions()
     if MARK not in source.utf8:
         return found
@@ -135,18 +125,12 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
 
 
 def place(source: Source, line: int) -> int:
-    """Return the line above which a comment must be inserted to cover this line.
-
-    Raises SyntaxError.
-    """
+    """Return the line above which a comment that covers this line must be inserted; raises SyntaxError."""
     return Lines(_spans(ast.parse(source.utf8))).covered(line, True)[0]
 
 
 def find_in_text(file: TextFile) -> Suppressions:
-    """Return the suppression comments of a file that is not Python.
-
-    A line with its continuations counts as a statement.
-    """
+    """Return the suppression comments of another file, where a line with its continuations is a statement."""
     found = Suppressions()
     if MARK.decode() not in file.text:
         return found
@@ -158,7 +142,6 @@ def find_in_text(file: TextFile) -> Suppressions:
 
 
 def _add_comment(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines]) -> None:
-    """Add what one comment says to `found`."""
     match = _DIRECTIVE.match(text)
     if match is None:
         return

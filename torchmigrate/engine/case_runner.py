@@ -34,10 +34,7 @@ class CaseFailure:
 
 
 def _indent(text: str) -> bytes:
-    """Return code whose statements after the leading imports are the body of an `if`.
-
-    Code that is not valid Python stays as it is.
-    """
+    """Return code with all after its leading imports in an `if`; invalid Python stays as it is."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
@@ -141,10 +138,7 @@ def _wrong_finding(rule: Rule, case: Case, findings: Sequence[Finding]) -> str |
 def migrate(
     raw: bytes, rules: DispatchTable, unsafe: bool = False, style: str = "helper"
 ) -> tuple[bytes, list[Finding]]:
-    """Rewrite one file on its own, as a script, and add its imports; return the new bytes and the remaining findings.
-
-    In native style, the project's torch is the newest one.
-    """
+    """Rewrite one file as a script (native style: for the newest torch); return its bytes and remaining findings."""
     source = decode(raw)
     settings = Settings(unsafe_fixes=unsafe, style=style)
     torch = _NEWEST_TORCH if style == "native" else None

@@ -1,7 +1,4 @@
-"""Divide a plan into the questions of `apply -i`, and make the plan anew from the answers.
-
-Findings that belong together are one question.
-"""
+"""Divide a plan into the questions of `apply -i`, one for findings that belong together, and plan by the answers."""
 
 from __future__ import annotations
 
@@ -89,7 +86,6 @@ class Choices:
 
 
 def _add_imports(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
-    """Add the imports that a rewritten file lacks."""
     return vendored.bind(result, lacks) if lacks else vendored.keep(result)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,6 @@
-"""Divide a run into one step per pack: the content and the message of every commit of `apply --commit`.
+"""Divide a run into the commits of `apply --commit`, one per pack.
 
-Each step is what the run would give if only the fixes of the packs so far were applied. All rules still take part: a
-guarded region that needs a fix of a later pack, or contains NVIDIA-only code, waits as a whole for that pack.
+Each step is the run with the fixes of the packs so far. All rules take part: a guarded region waits for its last pack.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ class _State:
 def steps(
     changes: Sequence[Changed], helpers: Mapping[Path, bytes], facts: ProjectContext, ruleset: Ruleset
 ) -> list[Step]:
-    """Return the commits of a run: the helper's files first, then the packs in their order. A pack that changes nothing
-    by then has no step. After the last step every file is as `changes` has it."""
+    """Return a run's commits: the helper's files, then the packs in order that change something."""
     rewritten = [change for change in changes if change.applied]
     out = [Step(helpers, _helper_message(helpers))] if helpers else []
     states = {change.path: _State(change.before) for change in rewritten}
@@ -79,10 +77,7 @@ def _step(
     facts: ProjectContext,
     ruleset: Ruleset,
 ) -> tuple[dict[Path, bytes], Counter[str]]:
-    """Return the files that the fixes of one more pack change, and how often each rule was newly applied.
-
-    `states` is updated.
-    """
+    """Return the files that one more pack's fixes change, and how often each rule was applied; update `states`."""
     narrowed = copy.copy(facts)  # keeps the import graph
     narrowed.fixing = frozenset(fixing)
     worker, vendored = Worker(ruleset, narrowed), Vendored(narrowed)

@@ -1,7 +1,4 @@
-"""Keep the plan of a run for the next one, as long as nothing that it read has changed.
-
-Only plans that write nothing are kept, so that no edit ever comes from the cache.
-"""
+"""Keep a run's plan, if it writes nothing, until something that it read has changed."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ _METADATA_FILES = ("pyproject.toml", "setup.cfg", "setup.py")  # files that may 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """The cache entry of a run: its key, and the files that it reads.
-
-    A file written after `since` (nanoseconds) may differ from what was read.
-    """
+    """A run's cache key and the files that it reads; those written after `since` (ns) may have changed."""
 
     name: str
     files: Sequence[str]
@@ -81,10 +75,7 @@ def _is_repeatable(result: FileResult) -> bool:
 def plan(
     paths: Sequence[Path], settings: Settings, jobs: int, mode: str, on_progress: Progress | None, only: Selection
 ) -> Plan:
-    """Return the plan of `planner.plan`, from the cache if nothing has changed since.
-
-    A cached plan has no `facts`.
-    """
+    """Return the plan of `planner.plan`, from the cache (then without `facts`) if nothing has changed since."""
     given = planner.prepare(paths, settings, only)
     before = _cache_entry(paths, given, settings, mode) if only is EVERYTHING and not settings.no_cache else None
     if before and (known := before.plan()):
@@ -96,10 +87,7 @@ def plan(
 
 
 def _cache_entry(paths: Sequence[Path], given: Input, settings: Settings, mode: str) -> CacheEntry | None:
-    """Return the cache entry of a run over a whole project; this reads every file.
-
-    The result is None for single files, as they depend on other files too, and for projects too small to be worth it.
-    """
+    """Return the cache entry of a run over a whole project; None for single files and for small projects."""
     root, since = project_root(paths), time.time_ns() - COARSE
     if len(given.found) < WORTH_IT or any(path.resolve() != root for path in paths):
         return None
@@ -188,10 +176,7 @@ _FIX = 6
 
 
 def _plan_from(data: Any) -> Plan:
-    """Return the plan of its JSON data.
-
-    Raises ValueError, TypeError or KeyError if the data is not as `_data` makes it.
-    """
+    """Return the plan of its JSON data; raises ValueError, TypeError or KeyError if `_data` cannot have made it."""
     notes = _strings(data["notes"])
     results = [_result_from(*row) for row in data["results"]]
     return Plan(results, _checked(int, data["files_seen"]), list(notes), frozenset(_strings(data["others"])))

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The findings of a run, and the files that it would write.
-
-    `results` are sorted by path. `files_seen` counts Python files; `others` are the other files that were read.
-    """
+    """A run's results, sorted by path, with the number of Python files (`files_seen`) and the `others` read."""
 
     results: list[FileResult]
     files_seen: int
@@ -46,10 +43,7 @@ class Input:
 
 
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
-    """Load the rules and find the files, but read none.
-
-    Raises PackError or UserError.
-    """
+    """Load the rules and find the files, but read none. Raises PackError or UserError."""
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     rules = dispatch_table(ruleset)
     return Input(ruleset, rules, only.completed(discovery.discover(paths, settings, rules.texts), rules.texts))
@@ -64,11 +58,10 @@ def plan(
     only: Selection = EVERYTHING,
     given: Input | None = None,
 ) -> Plan:
-    """Find problems and, in mode `apply`, rewrite files in memory; nothing is written.
+    """Find problems and, in mode `apply`, rewrite files in memory; raises PackError or UserError.
 
-    `mode` is check, apply or survey (`worker.Job`). Facts are collected from all files of the project, results only
-    from those in `only`. `given` is the result of `prepare`, if the caller has it already. Raises PackError or
-    UserError.
+    `mode` is check, apply or survey (`worker.Job`). Facts come from all files of the project, results only from those
+    in `only`. `given` is the result of `prepare`, if the caller has it already.
     """
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found

@@ -168,11 +168,7 @@ def run(
 
 
 def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Done]:
-    """Yield the results of a process pool.
-
-    If a worker process dies, run the remaining jobs one by one in a single process, so that the file that kills it can
-    be named.
-    """
+    """Yield the results of a process pool; after a crash, run the rest one by one, to name the culprit."""
     done = 0
     try:
         with _pool(jobs, shared) as pool:
@@ -206,7 +202,6 @@ def _pool(jobs: int, shared: Shared) -> Iterator[ProcessPoolExecutor]:
 
 
 def _with_progress(results: Iterator[Done], total: int, on_progress: Progress | None) -> Iterator[Done]:
-    """Yield the results, and report progress."""
     for done, result in enumerate(results, 1):
         if on_progress:
             on_progress(done, total)

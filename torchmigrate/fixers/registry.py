@@ -1,7 +1,8 @@
 """Finds the fixer that a rule names; there is no list of them.
 
 `fixer = "device/tensor_cuda"` is the function `tensor_cuda` of `fixers/device/tensor_cuda.py`, a generator of findings;
-`fixer = "hazard/mps:sparse"` is the function `sparse` of `fixers/hazard/mps.py`."""
+`fixer = "hazard/mps:sparse"` is the function `sparse` of `fixers/hazard/mps.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +26,7 @@ _PATH = re.compile(r"([a-z]\w*/([a-z]\w*))(?::([a-z]\w*))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Fixer:
-    """A generator of findings. Its module is imported at the first call, so that a run without work for it does not
-    pay."""
+    """A generator of findings, whose module is imported at the first call, so that idle runs do not pay."""
 
     module: str
     function: str

@@ -48,10 +48,7 @@ class Local:
 
 
 def chosen(name: str, jobs: int | None, cores: Callable[[], int], scratch: Path) -> Executor:
-    """Return the executor named `local` or `dask://HOST:PORT`; raises UserError.
-
-    `jobs`: processes of the local executor; None takes `cores()`.
-    """
+    """Return the executor `local` (with `jobs` or `cores()` processes) or `dask://HOST:PORT`; raises UserError."""
     if name == "local":
         return Local(jobs or cores(), scratch)
     host, colon, port = name.removeprefix(DASK).rpartition(":")

@@ -1,7 +1,4 @@
-"""Read the list of repositories.
-
-Each line has a path or a git URL, optionally with `@REV`, then optionally a name; `#` starts a comment.
-"""
+"""Read the list of repositories: lines of a path or a git URL, maybe `@REV`, maybe a name, maybe `# ...`."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ _OURS = {"report.json", "report.md", "report.html"}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A repository or a folder to migrate.
-
-    `rev`: the revision, "" for the current state. `place`: the file:line that named it.
-    """
+    """A repository or a folder to migrate, at `rev` ("" is the current state); `place` (file:line) named it."""
 
     location: str
     rev: str
@@ -47,10 +41,7 @@ def masked(text: str) -> str:
 
 
 def read(file: Path, text: str) -> tuple[list[Source], list[str]]:
-    """Return the sources in order, and notes on duplicates; raises UserError with file:line.
-
-    Relative paths are relative to the folder of `file`.
-    """
+    """Return the sources in order, paths relative to `file`, and notes on duplicates; raises UserError."""
     found: dict[tuple[str, str], Source] = {}
     notes = []
     named: set[tuple[str, str]] = set()
@@ -111,10 +102,7 @@ def _source(word: str, name: str, place: str, folder: Path) -> Source:
 
 
 def _path(word: str, name: str, place: str, folder: Path) -> Source:
-    """Return the source for a word that is no URL.
-
-    An existing path wins over `host:path`, and over a path with a revision.
-    """
+    """Return the source for a word that is no URL; an existing path wins over `host:path` and `path@REV`."""
     given = folder / os.path.expanduser(word)
     if os.path.lexists(given):
         return Source(_absolute(given), "", name, False, place)
@@ -144,10 +132,7 @@ def _derived(location: str) -> str:
 
 
 def _distinct(sources: Sequence[Source], explicit: set[str]) -> list[Source]:
-    """Make names distinct, ignoring case, by prefixing the parent folder where needed; raises UserError.
-
-    Names in `explicit` places were written by the user and stay as they are.
-    """
+    """Make names distinct, ignoring case, by the parent folder, except those in `explicit` places; raises UserError."""
     counts = Counter(source.name.casefold() for source in sources)
     out: list[Source] = []
     taken: dict[str, Source] = {}

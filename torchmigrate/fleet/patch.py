@@ -24,10 +24,7 @@ _SUBJECT = "Run on the accelerator that is there, not on CUDA alone"
 
 
 def carried(plan: Plan, tree: Tree, task: Task, settings: Settings, scratch: Path) -> dict[str, bytes]:
-    """Return changes.patch (for `git am` or `git apply`), and changes.bundle (for `git fetch`) of a git source.
-
-    Return nothing if nothing changes. Raises UserError.
-    """
+    """Return changes.patch, and a git source's changes.bundle, or nothing if nothing changes; raises UserError."""
     changes = [result for result in plan.results if isinstance(result, Changed)]
     if not changes:
         return {}
@@ -77,10 +74,7 @@ def _on_files(
 
 
 def _commits(repository: Repository, base: str, task: Task, found: Sequence[Step]) -> str:
-    """Commit the steps and return the id of the last commit.
-
-    They get the date of the base commit, so that the same run makes the same commits.
-    """
+    """Commit the steps, dated as the base commit so that runs agree, and return the id of the last commit."""
     date = git(repository, "show", "-s", "--no-show-signature", "--format=%cd", "--date=raw", base)
     variables = _variables(task, date.decode().strip())
     parent = base

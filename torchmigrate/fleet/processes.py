@@ -191,10 +191,7 @@ class Workers:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started, e.g. git.
-
-    SIGTERM comes first, so that it can delete its files.
-    """
+    """End a process and what it started, by SIGTERM first, so that it can delete its files."""
     for end in ("SIGTERM", "SIGKILL"):
         with contextlib.suppress(OSError):
             if hasattr(os, "killpg"):

@@ -30,10 +30,9 @@ _ORDER = ("migrated", "findings", "clean", "empty", "incomplete", FAILED)
 
 @dataclass(frozen=True)
 class Fleet:
-    """The results of a run.
+    """The results of a run: a summary per repository, in order.
 
-    `summaries`: of all repositories, in the order of the list. `resumed`: how many of them were done by an earlier run.
-    `seconds`: wall time.
+    `resumed` of them were done by an earlier run; `seconds` is wall time.
     """
 
     summaries: Sequence[Summary]

@@ -1,7 +1,4 @@
-"""Tasks, outcomes, digests of results, and the output folder.
-
-Tasks and outcomes travel as JSON and bytes, so that nothing of a repository is ever unpickled.
-"""
+"""Tasks and outcomes, sent as JSON and bytes and never unpickled; digests of results; the output folder."""
 
 from __future__ import annotations
 
@@ -30,10 +27,9 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The task to migrate one repository.
+    """The task to migrate one repository in `timeout` seconds.
 
-    `flags`: settings of the command line by field name. `known`: the digest of an existing result, or None. `timeout`:
-    seconds.
+    `flags` are settings of the command line by field name; `known` is the digest of an existing result, or None.
     """
 
     name: str
@@ -65,10 +61,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a task.
-
-    `summary`: None if the known result is still valid. `files`: contents by name, to be written beside the summary.
-    """
+    """The outcome of a task: a summary (None if the known result is valid), and files by name to lie beside it."""
 
     name: str
     summary: Summary | None
@@ -99,7 +92,7 @@ _ASKED = ("mode", "per_pack", "branch", "author", "verify", "score", "isolated",
 
 
 def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given: Input | None = None) -> str:
-    """Return the digest of everything that a result depends on.
+    """Return the digest of all that a result depends on.
 
     `words` name the commit. A plain folder has none: there the files of `given` below `root` are digested.
     """
@@ -137,10 +130,7 @@ class Store:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Path]:
-        """Create the folder, or continue in an existing one; give a scratch folder for the run.
-
-        Raises UserError if the folder holds other things, or another run is using it.
-        """
+        """Open the output folder, give a scratch folder; raises UserError if it holds other things or is in use."""
         try:
             self._prepare()
         except OSError as error:
@@ -182,10 +172,7 @@ class Store:
         return digest if there and isinstance(digest, str) else None
 
     def keep(self, outcome: Outcome) -> Summary:
-        """Write an outcome and return its summary; raises UserError.
-
-        The old summary is deleted first and the new one written last, so that an incomplete result has none.
-        """
+        """Write an outcome, the summary last, so that no incomplete result has one; raises UserError."""
         assert outcome.summary is not None
         folder = self.top / outcome.name
         summary = outcome.summary | {"outputs": sorted(outcome.files)}

@@ -1,7 +1,4 @@
-"""Check out a source's files at one commit in a scratch repository; a plain folder is read in place.
-
-The user's own checkout is never written to.
-"""
+"""Check out a source at one commit in a scratch repository, or read a plain folder in place."""
 
 from __future__ import annotations
 
@@ -32,10 +29,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The location of a source, and its commit.
+    """The location of a source, and its commit ("" for a plain folder).
 
-    `commit`: "" for a plain folder. `objects`: the object store of a repository on this machine, "" for a URL.
-    `inside`: the folder within the repository that was named. `note`: a line for people.
+    `objects` is the object store of a repository on this machine, "" for a URL; `inside` is the folder within the
+    repository that was named; `note` is a line for people.
     """
 
     location: str
@@ -157,10 +154,7 @@ def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **e
 
 
 def _network(directory: Path, *arguments: str) -> bytes:
-    """Run git over the network; only these calls leave the machine.
-
-    They use the user's own settings, which hold proxies and credentials.
-    """
+    """Run git over the network, with the user's own proxies and credentials; only these calls leave the machine."""
     import git as gitpython
 
     return _run(gitpython.Git(directory), ["git", *_SAFE, *arguments], _FETCHING)

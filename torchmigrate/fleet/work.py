@@ -1,7 +1,4 @@
-"""Process one repository in a worker process: fetch, migrate, score, verify, pack the results.
-
-The repository's code runs only if `--verify` asks for it.
-"""
+"""Process one repository: fetch, migrate, score, verify (only with `--verify` its code runs), pack the results."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ from torchmigrate.surveys.portability import Apart, Stage, Survey
 
 
 def work(task: Task, scratch: Path) -> Outcome:
-    """Do a task; whatever goes wrong becomes the outcome.
-
-    `scratch` is an empty folder, which the caller removes.
-    """
+    """Do a task in the empty folder `scratch`; whatever goes wrong becomes the outcome."""
     began = time.monotonic()
     if task.version != __version__:
         return failure(task, f"this worker has torchmigrate {__version__}, and the run is of {task.version}")
@@ -72,10 +66,7 @@ def _work(task: Task, scratch: Path) -> Outcome:
 
 
 def _settings(task: Task, taken: Tree) -> Settings:
-    """Return the repository's own settings, with the command line's on top.
-
-    Settings files around a scratch repository are ignored.
-    """
+    """Return the repository's own settings, and none from around it, with the command line's on top."""
     own = taken.repository is None or config_file.find(taken.root) in _settings_files(taken)
     flags = {name: tuple(value) if isinstance(value, list) else value for name, value in task.flags.items()}
     exclude = flags.pop("extend_exclude", ())

@@ -31,11 +31,7 @@ _WIDEST = 44  # columns for names; a longer name moves the rest of its line to t
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows to print.
-
-    `backends`: whose columns. `places`: the uses in a project, by API; None without a project. `here`: the directory
-    that paths are shown relative to.
-    """
+    """The rows to print, with columns for `backends`; `places` are a project's uses by API, shown from `here`."""
 
     rows: Sequence[Row]
     backends: Sequence[str]
@@ -50,10 +46,9 @@ _LEGEND = "-> rewritten by, !! reported by, = left alone (`torchmigrate explain 
 
 
 def text(selection: Selection, room: int | None = None) -> Iterator[str]:
-    """Yield a legend, then a line per API with a mark per backend.
+    """Yield a legend, then a line per API with a mark per backend, and the action, below it if `room` is short.
 
-    MLX has the same mark in every row, so its column is left out unless asked for alone. `room`: columns of a terminal;
-    if a row is too long for it, the action stands on a line of its own.
+    MLX has the same mark in every row, so its column is left out unless asked for alone.
     """
     columns = [name for name in selection.backends if name != "mlx" or len(selection.backends) == 1]
     signs = ", ".join(f"{mark} {verdict}" for verdict, mark in SIGNS.items())
@@ -136,10 +131,7 @@ NAMES = {name: TITLES[name] for name in BACKENDS}
 
 
 def paragraph(row: Row, name: str = "") -> str:
-    """Return all that a row says, as a paragraph.
-
-    `name`: the name that was asked for, if it is a part of the row's API.
-    """
+    """Return all that a row says, as a paragraph; `name` is the part of the row's API that was asked for."""
     return " ".join(_sentences(row, name or row.name))
 
 

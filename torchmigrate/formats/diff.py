@@ -96,10 +96,7 @@ def _span(start: int, end: int) -> str:
 
 
 def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]]:
-    """Yield groups of opcodes, running difflib only between the common head and tail.
-
-    A few edits in a long file thus cost little.
-    """
+    """Yield groups of opcodes; difflib runs only between the common head and tail, which is faster."""
     limit = min(len(old), len(new))
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)

@@ -1,7 +1,4 @@
-"""Render a report as Markdown for a pull request or a job summary.
-
-For each rule: how often, why, and the diff or the places. Then what needs a person, as a checklist.
-"""
+"""Render a report as Markdown: for each rule why and where, then a checklist of what needs a person."""
 
 from __future__ import annotations
 
@@ -196,10 +193,7 @@ def cell(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape Markdown in our own sentences, but not in code spans unless the backticks are unbalanced.
-
-    Quoted text of a project thus cannot become HTML, a link or a mention.
-    """
+    """Escape Markdown, but not in code spans with balanced backticks: quoted text becomes no HTML or mention."""
     paired = "``" not in text and text.count("`") % 2 == 0
     parts = re.split(r"(`[^`]*`)", text) if paired else [text]
     return "".join(p if i % 2 else re.sub(r"([\\*_\[\]<>@#|&~`])", r"\\\1", p) for i, p in enumerate(parts))

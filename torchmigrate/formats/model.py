@@ -24,11 +24,10 @@ from torchmigrate.diagnostics.finding import (
 
 @dataclass(frozen=True)
 class Report:
-    """The results of `check`, `apply` or `apply --dry-run`.
+    """The results of `command`: "check", "apply" or "dry-run".
 
-    `files_seen`: number of Python files. `command`: "check", "apply" or "dry-run". `here`: the directory that paths are
-    shown relative to. `backends`: whose problems are reported; empty means all. `others`: paths of other files that
-    were read.
+    `files_seen` counts Python files, `others` are paths of others that were read; paths are shown relative to `here`.
+    `backends` says whose problems are reported; empty means all.
     """
 
     results: Sequence[FileResult]
@@ -64,10 +63,7 @@ class Report:
 
     @property
     def read(self) -> int:
-        """The number of Python files that were read completely.
-
-        Skipped and failed files do not count: the summary must not call them free of findings.
-        """
+        """The number of Python files that were read completely, without skipped and failed ones."""
         not_read = sum(isinstance(result, (Skipped, Failed)) for result in self.results)
         return max(0, self.files_seen - not_read)
 

@@ -20,10 +20,9 @@ from torchmigrate.vcs import git_tree
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A finding in its file.
+    """A finding in its file, with its `source` line, and a `fingerprint` that stays when lines shift.
 
-    `line`: of the file; for a notebook, of its JSON text. `column`: from 1 in UTF-16 units, None in a notebook.
-    `source`: the line of code. `fingerprint`: stays the same when lines shift.
+    `line` is that of the file, also of a notebook's JSON; `column` counts from 1 in UTF-16 units, None in a notebook.
     """
 
     finding: Finding
@@ -49,10 +48,7 @@ class Entry:
 
 
 def base_of(report: Report) -> Path:
-    """Return the directory that names are relative to.
-
-    It is the top of the git work tree that holds the files read, else of the current one, else the current directory.
-    """
+    """Return the top of the git work tree of the files read, else of the current one, else the current directory."""
     paths = [os.fspath(result.path.parent) for result in report.results]
     try:
         start = Path(os.path.commonpath(paths)) if paths else report.here

@@ -34,10 +34,7 @@ _FIXED = {"fixable": "torchmigrate apply", "unsafe": "torchmigrate apply --unsaf
 
 
 def render(report: Report, base: Path, rules: Mapping[str, Rule], facts: ProjectContext | None) -> str:
-    """Return one SARIF log with one run.
-
-    `facts`: the project context, for the imports that a fix needs; None if no file had work.
-    """
+    """Return one SARIF log with one run; `facts` give the imports that a fix needs (None: no file had work)."""
     found = entries(report, base)
     names = sorted({entry.finding.rule for entry in found})
     driver = {
@@ -143,10 +140,7 @@ class Fixes:
     _last: tuple[Path, SemanticModel] | None = field(default=None)
 
     def replacements(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return SARIF replacements in the order of the file.
-
-        Return none for a notebook: its fixes apply to cells, not to the JSON file.
-        """
+        """Return SARIF replacements in the order of the file; none for a notebook, whose fixes apply to cells."""
         if entry.finding.cell is not None or entry.finding.fix is None:
             return []
         try:

@@ -29,10 +29,7 @@ class _Paint:
 
 
 def lines(report: Report, colour: bool = False, width: int | None = None) -> Iterator[str]:
-    """Yield the findings, file by file, with the source as it stands after the run.
-
-    `width`: columns of a terminal; None puts each message on one line.
-    """
+    """Yield the findings with the source after the run; without a `width`, each message is one line."""
     paint = _Paint(colour)
     last: FileResult | None = None
     source: SourceLines | None = None

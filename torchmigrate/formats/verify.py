@@ -93,10 +93,7 @@ def place(result: Result, here: Path, path: str | None, line: int | None, rules:
 
 
 def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
-    """Print a table, then the failures, then what the evidence shows.
-
-    If `stream` is not a terminal, lines are as wide as they need to be.
-    """
+    """Print a table (wrapped on a terminal only), then the failures, then what the evidence shows."""
     from rich.console import Console
 
     terminal = stream.isatty()
@@ -128,10 +125,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _details(row: Row) -> Iterator[str]:
-    """Yield the details of a failed run, and of a failed original.
-
-    A run that fails as the original does is not shown again.
-    """
+    """Yield the details of a failed run, unless it fails as the original does, and of a failed original."""
     outcome, kind = row.verdict.outcome, row.verdict.kind
     shown = kind is Kind.FAIL or row.verdict.run.project == "original"
     if outcome is None or not shown or outcome.exit == 0:
@@ -179,14 +173,10 @@ def _escaped(text: str) -> str:
 def render(result: Result) -> str:
     """Return JSON with an entry per run.
 
-    `project` ("original"
-    "rewritten"), `backend`, `evidence` ("hardware"
-    "simulated"
-    "cpu"), `tier` ("native"
-    "python" if simulated, else null), `verdict`, `reason`, `exit` (-N for signal N; null: not run, or ended for its
-    time), `error` (one line), `where` (`{path, line, rules, cause}` of the original, or null), `kernels` and
-    `peak_bytes` (null if not counted), `numbers` (floats in the order printed; NaN and infinities, which JSON lacks, as
-    "nan", "inf", "-inf"), `seconds` (null: not run).
+    `project` ("original", "rewritten"), `backend`, `evidence` ("hardware", "simulated", "cpu"), `tier` ("native",
+    "python", or null), `verdict`, `reason`, `exit` (-N for signal N; null: not run, or ended for its time), `error`
+    (one line), `where` (`{path, line, rules, cause}` of the original, or null), `kernels` and `peak_bytes` (null if not
+    counted), `numbers` (floats in the order printed, or "nan", "inf", "-inf"), `seconds` (null: not run).
     """
     interpreter = result.machine.interpreter
     data = {

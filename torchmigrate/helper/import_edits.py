@@ -41,8 +41,7 @@ def _name(alias: ast.alias) -> str:
 
 
 def _in_strings(tree: ast.AST, names: set[str]) -> set[str]:
-    """Return the names that stand in short strings, which may be annotations or items of `__all__`. Prose and options
-    such as `--amp-level` do not count."""
+    """Return the names in short strings, which may be annotations or items of `__all__`, not in prose."""
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     found = ((text, names.intersection(re.findall(r"\w+", text))) for text in texts if len(text) < 80)
     return {word for text, words in found if words and _may_be_code(text) for word in words}
@@ -89,8 +88,7 @@ def _drop(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: l
 
 
 def _drop_each(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
-    """Yield edits that drop names of a parenthesised list, each with its comma and, if it stands alone there, its
-    line."""
+    """Yield edits that drop names of a parenthesised list, each with its comma and, if it is alone, its line."""
     text = module.source.utf8
     for alias in dead:
         start, end = module.span(alias)
@@ -124,7 +122,7 @@ def imports_helper(module: SemanticModel) -> bool:
 
 
 def insertion(module: SemanticModel, statements: list[str], first_use: int, before: bool = False) -> Edit:
-    """Insert import statements after the last top-level import before `first_use`, else before the first statement.
+    """Insert imports after the last top-level import before `first_use`, else before the first statement.
 
     `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
     """
@@ -147,9 +145,11 @@ def insertion(module: SemanticModel, statements: list[str], first_use: int, befo
 
 
 def _beside(module: SemanticModel, place: ast.stmt, first_use: int) -> int | None:
-    """Return where the statement after `place` begins, if both share a line and the import must stand between them;
-    else None. It must if the line's statements go on over the next line, or if the statement is the first use and
-    `place` has to be first in the file."""
+    """Return where the statement after `place` begins, if the import must stand between the two on one line.
+
+    It must if the line's statements go on over the next line, or if the statement is the first use and `place` has to
+    be first in the file.
+    """
     last = place.end_lineno or place.lineno
     after = next((s for s in module.tree.body if s.lineno == last and s.col_offset > place.col_offset), None)
     if after is None or isinstance(after, (*FUNCTIONS, ast.ClassDef)):
@@ -173,10 +173,7 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
 
 
 def first_import_time_use(module: SemanticModel, name: str) -> int:
-    """Return the offset of the first use of `name` that importing the module evaluates, else the end of the file.
-
-    The use of a function that uses the name counts.
-    """
+    """Return the offset of the first use of `name` at import time, also through functions, or the file's end."""
     names, before = {name}, 0
     while len(names) > before:
         before = len(names)
@@ -188,8 +185,7 @@ def first_import_time_use(module: SemanticModel, name: str) -> int:
 
 
 def _uses(module: SemanticModel, statement: ast.stmt, names: set[str]) -> Iterator[ast.Name]:
-    """Yield the places where a top-level statement has one of the names. A search of its text, which costs next to
-    nothing, rules most statements out."""
+    """Yield the uses of names in a top-level statement; a cheap search of its text rules most out."""
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
     text = module.source.utf8[module.source.line_starts[first - 1] : module.span(statement)[1]]
     if any(name.encode() in text for name in names):
@@ -205,8 +201,7 @@ def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
 def with_import(
     module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False
 ) -> Edit | None:
-    """Return the edit that binds the helper (and torch) in a rewritten text; None if all is bound already or
-    `statement` is empty."""
+    """Return the edit that binds the helper (and torch) in a rewritten text; None if nothing is to be bound."""
     module = SemanticModel(path, module_text, facts)
     statements = ["import torch"] if torch else []
     if statement and not imports_helper(module):

@@ -27,8 +27,7 @@ class Placement:
 
 
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
-    """Return the place of a vendored helper: beside scripts, in the package for packages, or at the root that the
-    project's own imports prove."""
+    """Return a vendored helper's place: beside scripts, in a package, or at the root that imports prove."""
     directory = os.path.dirname(path)
     uses = index.importers.get(path, [])
     own = index.imports.get(path, [])
@@ -56,8 +55,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
 
 
 def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str, helper: str) -> Placement:
-    """Return the place for a file of a package that no file here imports: a module for other projects, a script, or
-    both."""
+    """Return the place for a file of a package that no file here imports: a library's module, a script, or both."""
     top = directory
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
@@ -141,8 +139,7 @@ def _absolute(index: ImportIndex, root: str, package: str, helper: str) -> Place
 
 
 def _package_used(index: ImportIndex, path: str, own: list[Import], directory: str) -> tuple[str, str] | None:
-    """Return (root, name) of a package of the project that a script imports and that lies above the script or is
-    installable; else None."""
+    """Return (root, name) of a package that a script imports and that is above it or installable; else None."""
     for item in own:
         parts = tuple(p for p in item.module.split(".") if p)
         located = None if item.level else index.locate(path, 0, parts)

@@ -83,9 +83,11 @@ class Vendored:
             self.needed.setdefault(helper, set()).add(path)
 
     def completed(self, results: Iterable[FileResult]) -> list[FileResult]:
-        """Return the results with the helper files to write: new ones, and outdated ones of ours. A file that is not
-        ours, or that was edited since, is never overwritten. If a helper cannot be had, no file is rewritten to import
-        it."""
+        """Return the results with the helper files to write: new ones, and outdated ones of ours.
+
+        A file that is not ours, or was edited since, is never overwritten. If a helper cannot be had, no file is
+        rewritten to import it.
+        """
         content = runtime_source()
         helpers = [r for path in sorted(self.needed) if (r := _write(Path(path), content, self.facts.texts.get(path)))]
         lost = {path: r.path.name for r in helpers if isinstance(r, Failed) for path in self.needed[str(r.path)]}

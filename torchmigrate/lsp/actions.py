@@ -48,8 +48,8 @@ def by_document(analysis: Analysis) -> Mapping[str, list[Diagnostic]]:
 def diagnostic(finding: Finding, analysis: Analysis) -> Diagnostic:
     """Return a finding as a diagnostic.
 
-    The severity says how certain the problem is, not who fixes it. An unsafe fix relies on something that the code does
-    not show, so its finding is uncertain; a finding that needs a person certainly breaks on some backend.
+    The severity says how certain the problem is: an unsafe fix makes it uncertain; a finding that needs a person
+    certainly breaks on some backend.
     """
     unsafe = kind(finding) == "unsafe"
     matters = f"\nMatters on: {', '.join(finding.backends)}" if finding.backends else ""
@@ -68,10 +68,7 @@ _MARKS = {"cu": "//", "cuh": "//", "json": "", "bat": ""}
 
 
 def suppression_edits(file: File, finding: Finding) -> Sequence[TextEdit]:
-    """Return the edit that inserts a suppression comment into the finding's document.
-
-    Return none if a comment cannot stand there: in JSON, or within a continued line.
-    """
+    """Return the edit that inserts a suppression comment, or none where it cannot stand (JSON, a continued line)."""
     found = _in_python(file, finding) if file.is_python else _in_text(file, finding)
     if found is None:
         return ()

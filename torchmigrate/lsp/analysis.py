@@ -29,11 +29,7 @@ _ALL = frozenset[Key]()
 
 @dataclass(frozen=True)
 class Analysis:
-    """The analysis of one state of a file.
-
-    `findings`: those that `check` reports, in order. `failed`: why the text could not be read; often it does not parse
-    between two keystrokes.
-    """
+    """The analysis of one state of a file: `findings` in order, or why it `failed` (often it does not parse)."""
 
     file: File
     settings: Settings
@@ -116,10 +112,7 @@ def _plan(file: File, settings: Settings, mode: str) -> Plan:
 
 
 def _helpers(file: File) -> Mapping[str, bytes]:
-    """Return the helpers of the file's project that are open in the editor.
-
-    The first fix may create a helper there, unsaved, and the second must find it.
-    """
+    """Return the helpers of the file's project that are open in the editor, also unsaved."""
     if not file.helpers:
         return {}
     root = project_root([file.path])

@@ -35,10 +35,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as the engine takes it.
+    """A file as the engine takes it; each state is a new object.
 
-    `documents`: by the number of a notebook's cell; a text has one, under None. `helpers`: contents of helpers open in
-    the editor, saved or not, by path. Each state of a file is a new object.
+    `documents` are by the number of a notebook's cell; a text has one, under None. `helpers` are contents by path of
+    helpers open in the editor, saved or not.
     """
 
     uri: str
@@ -65,10 +65,7 @@ class File:
 
 @dataclass(slots=True)
 class Documents:
-    """All documents of the editor.
-
-    `encoding`: the unit of positions. `root`: the folder in which a text without a file is assumed to lie.
-    """
+    """All documents of the editor: `encoding` is the unit of positions, `root` the folder of texts without a file."""
 
     encoding: str = "utf-16"
     root: Path = field(default_factory=Path)
@@ -205,10 +202,7 @@ def _cell(document: Document | None) -> dict[str, object]:
 
 
 def _encoded(text: str, is_python: bool) -> bytes | None:
-    """Return the text as the file's bytes, in the encoding that a program declares (PEP 263).
-
-    Return None if the encoding lacks a character, so that the file cannot hold the text.
-    """
+    """Return the text in the encoding that a program declares (PEP 263), or None if that lacks a character."""
     try:
         raw = text.encode()
         encoding = tokenize.detect_encoding(io.BytesIO(raw).readline)[0] if is_python else "utf-8"

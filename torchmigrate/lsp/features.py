@@ -34,10 +34,7 @@ class Server(LanguageServer):
 
 
 def build() -> tuple[LanguageServer, Session]:
-    """Build a server without starting it.
-
-    Documents are synchronised as a whole: pygls also splits lines at form feeds.
-    """
+    """Build a server without starting it; documents come whole, as pygls also splits lines at form feeds."""
     server = Server(
         "torchmigrate",
         __version__,

@@ -20,10 +20,7 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True)
 class Text:
-    """A document's text.
-
-    `encoding`: LSP's `positionEncoding`: utf-8, utf-16 or utf-32.
-    """
+    """A document's text, with LSP's `positionEncoding`: utf-8, utf-16 or utf-32."""
 
     text: str
     encoding: str = "utf-16"
@@ -86,10 +83,7 @@ class Text:
         return Text(self.text[:start] + change.text + self.text[end:], self.encoding)
 
     def edits_to(self, after: str) -> list[TextEdit]:
-        """Return edits that turn the text into `after`.
-
-        In each run of differing lines, only the part between their common start and end is replaced.
-        """
+        """Return edits that turn the text into `after`, for the differing part of each run of lines."""
         return [TextEdit(self.range(start, end), text) for start, end, text in _differences(self.text, after)]
 
 

@@ -48,10 +48,7 @@ class Session:
             self.schedule.due(file.uri, delay, rank)
 
     def project_changed(self) -> None:
-        """Check all files again, as the project context or the settings may have changed.
-
-        A file being edited goes first.
-        """
+        """Check all files again, those being edited first, as the project or the settings may have changed."""
         self.documents.renew()
         for uri in self.documents.names():
             self.changed(uri, LATER, rank=1)
@@ -82,10 +79,7 @@ class Session:
             self._publish(file, analysis)
 
     def _publish(self, file: File, analysis: Analysis | None) -> None:
-        """Send the diagnostics of a file.
-
-        If the text does not parse, the last diagnostics stay: it is being edited.
-        """
+        """Send a file's diagnostics; the last ones stay while its text does not parse."""
         if analysis and analysis.failed:
             if analysis.failed.startswith("internal error"):
                 self._log(f"{file.path}: {analysis.failed}")

@@ -33,11 +33,7 @@ class Client:
 
 
 def edit_of(results: Sequence[FileResult], file: File, client: Client) -> types.WorkspaceEdit | None:
-    """Return the whole edit, or None if nothing changes.
-
-    Editors that do not declare that they can create files get the helper's text too: they open an empty document for
-    it.
-    """
+    """Return the whole edit, or None if nothing changes; some editors open a document for a new helper."""
     encoding = next(iter(file.documents.values())).text.encoding
     changes = [result for result in results if isinstance(result, Changed)]
     found: list[_Edits | types.CreateFile] = []
@@ -73,7 +69,6 @@ def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
 
 
 def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
-    """Return the new text of each document."""
     if None not in file.documents:
         cells = json.loads(after)["cells"]
         return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}

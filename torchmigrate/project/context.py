@@ -28,10 +28,7 @@ from torchmigrate.torch_api.names import canonical, version_of
 
 @dataclass
 class ProjectContext:
-    """The facts about the project around a file that rules may ask for.
-
-    It is sent to worker processes; the cached properties are computed in each of them on demand.
-    """
+    """The facts about the project around a file that rules ask for; each worker computes cached properties."""
 
     root: Path
     settings: Settings
@@ -80,10 +77,9 @@ class ProjectContext:
         return qualified == PACKAGED or qualified.rpartition(".")[2] == self.helper
 
     def reexport(self, path: Path, level: int, name: str, attribute: str) -> str | None:
-        """Return the qualified torch name of `from name import attribute`.
+        """Return the torch name of `from name import attribute` in `path`, else None.
 
-        This is not None only if `name` is a module of the project, and that imports the attribute from torch and binds
-        it to nothing else. `path` is the importing file.
+        `name` must be a module of the project that imports the attribute from torch and binds it to nothing else.
         """
         if not self.files:
             return None
@@ -128,10 +124,9 @@ NATIVE_FLOOR = (2, 9)
 def build_context(
     paths: Sequence[Path], inside: list[str], texts: list[bytes], settings: Settings, overlay: Mapping[str, bytes]
 ) -> tuple[ProjectContext, list[str]]:
-    """Return the project context, and notes for the user on how it was determined.
+    """Return the project context, and notes for the user; raises UserError for an unusable configured helper.
 
-    `inside` are the Python files of the project, `texts` the code of those with work, `standing_in` the overlay. Raises
-    UserError if the configured helper cannot be used.
+    `inside` are the Python files of the project, `texts` the code of those with work, `overlay` unsaved contents.
     """
     root = project_root(paths)
     notes = []
@@ -169,11 +164,7 @@ def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:
 
 
 def project_root(paths: Sequence[Path]) -> Path:
-    """Return the root directory of the project that contains the paths.
-
-    This is the folder that was named; for single files, the nearest one that looks like a project. A folder within a
-    package becomes the package's parent.
-    """
+    """Return the project's root: the folder named, for files the nearest that looks like one, above any package."""
     resolved = [p.resolve() for p in paths]
     base = Path(os.path.commonpath(resolved)) if resolved else Path.cwd()
     if not base.is_dir():

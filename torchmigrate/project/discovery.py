@@ -1,7 +1,4 @@
-"""Find the files to read below the paths of the command line.
-
-The list comes from git, else from a walk; excluded files are left out, and each real file occurs once.
-"""
+"""Find the files below the paths of the command line, by git or by a walk; each real file occurs once."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ class TextGlobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredFile:
-    """A file to read (real path), or the reason why it is not read.
-
-    `skipped_reason` is set if it was left out on purpose, `error` if it cannot be read (missing, a broken symlink).
-    """
+    """A file to read (real path), or why it is left out (`skipped_reason`) or cannot be read (`error`)."""
 
     path: Path
     skipped_reason: str | None = None
@@ -46,10 +40,7 @@ class DiscoveredFile:
 
 
 def discover(paths: Sequence[Path], settings: Settings, rules: TextGlobs | None = None) -> list[DiscoveredFile]:
-    """Return all files below the paths, sorted, each real file once.
-
-    These are Python files, notebooks, and the files that `rules` read beside them.
-    """
+    """Return all Python files, notebooks and files that `rules` read below the paths, sorted."""
     collector = _Collector(settings, rules)
     for path in paths or [Path()]:
         collector.add(os.fspath(path))
@@ -127,10 +118,7 @@ class _Collector:
             self._add_listed(path, relative(path))
 
     def _list_by_git(self, real: str) -> list[str] | None:
-        """Return the absolute paths that git lists.
-
-        The result is None if the directory must be walked: outside of git, or in a directory that git ignores.
-        """
+        """Return the absolute paths that git lists, or None outside of git and in a directory that git ignores."""
         if (repository := git_tree.repository(Path(real))) is None:
             return None
         top = os.fspath(repository.top)
@@ -227,10 +215,7 @@ def _broken_link_message(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The files that a run is about.
-
-    `paths` are real paths; None means all. `texts` is the overlay: contents by path, whose files need not exist.
-    """
+    """The files that a run is about: real paths (None: all), and the overlay `texts`, whose files need not exist."""
 
     paths: frozenset[str] | None = None
     texts: Mapping[str, bytes] = field(default_factory=dict)

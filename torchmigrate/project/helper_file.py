@@ -25,11 +25,7 @@ PACKAGED = "torchmigrate.runtime"
 
 
 def helper_name(files: Iterable[str], texts: Iterable[bytes], overlay: Mapping[str, bytes] | None = None) -> str:
-    """Return the module name of the vendored helper.
-
-    This is the name of a helper that torchmigrate wrote earlier, on disk or in the overlay; else the first of NAMES
-    that the project does not use, in a file name or in `texts`; else the last of NAMES.
-    """
+    """Return the vendored helper's module name: an earlier helper's, else the first of NAMES that is unused."""
     known = overlay or {}
     stems: dict[str, list[str]] = {}  # casefolded, as Accel.py is accel.py on some file systems
     for path in (f for f in files if f.endswith(".py")):
@@ -113,8 +109,8 @@ _MAKERS = {"partial", "functools.partial", "cache", "functools.cache", "SimpleNa
 class ProjectHelper:
     """The project's own helper module.
 
-    `functions` maps names of the runtime helper to the module's, if they differ. `offers` are the names that can be
-    called, with their parameters if these are known.
+    `functions` maps names of the runtime helper to the module's, if they differ; `offers` are the names that can be
+    called, with their parameters if known.
     """
 
     name: str
@@ -129,10 +125,7 @@ class ProjectHelper:
 
 
 def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
-    """Return the helper that the settings name, or None.
-
-    Raises UserError if it is missing, is not readable Python, or lacks a function that `helper-map` names.
-    """
+    """Return the helper that the settings name, or None; raises UserError if it cannot be used."""
     name = settings.helper
     if not name:
         if settings.helper_map:
@@ -188,10 +181,7 @@ def _callables(tree: ast.Module) -> dict[str, ast.arguments | None]:
 
 
 def _iterate_callables(tree: ast.Module) -> Iterator[tuple[str, ast.arguments | None]]:
-    """Yield what a module binds that can be called, with its parameters if known.
-
-    A constant such as `device = torch.device("cuda")` cannot be called.
-    """
+    """Yield the names of a module that can be called, with their parameters if known; constants cannot."""
     stack: list[ast.stmt] = list(reversed(tree.body))
     own = (f for f in stack if isinstance(f, ast.FunctionDef))
     makers = _MAKERS | {f.name for f in own if any(isinstance(s, ast.FunctionDef) for s in f.body)}

@@ -27,10 +27,7 @@ class Use:
 
 
 class ImportIndex:
-    """The project's import graph.
-
-    Paths are absolute, as strings. `texts` is the overlay: contents by path that replace those on disk.
-    """
+    """The project's import graph; paths are absolute strings, `texts` the overlay: contents by path."""
 
     def __init__(self, root: Path, files: Sequence[str], texts: Mapping[str, bytes] | None = None) -> None:
         self.root = str(root)
@@ -63,10 +60,7 @@ class ImportIndex:
         return found
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file, or its overlay.
-
-        Raises OSError.
-        """
+        """Return the bytes of a file, or its overlay. Raises OSError."""
         text = self.texts.get(path)
         return file_io.read(path) if text is None else text
 
@@ -114,10 +108,10 @@ class ImportIndex:
             return True
 
     def locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
-        """Return (file, root directory) for a dotted module name that `path` imports, or None.
+        """Return (file, root directory) for a dotted name that `path` imports with `level` leading dots, or None.
 
-        `level` is the number of leading dots. Among several candidates, the nearest root above `path` wins, preferably
-        one that is no package. If no root is above, the result is certain only if all candidates share one.
+        Among several candidates, the nearest root above `path` wins, preferably one that is no package. If no root is
+        above, the result is certain only if all candidates share one.
         """
         if level:
             base = os.path.dirname(path)
@@ -169,10 +163,7 @@ _JSON_LINE = re.compile(rb"[\n\[,:]\s*\"((?:from|import) [^\"\\]*)(\"?)")
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported name.
-
-    `level` is the number of leading dots, `name` the imported name ("" for `import module`), `alias` its `as` name.
-    """
+    """One imported name ("" for `import module`), with the number of leading dots, and its `as` name."""
 
     level: int
     module: str
@@ -221,10 +212,7 @@ _BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
 
 @cache
 def is_installable(root: str) -> bool:
-    """Return whether a folder says how its packages are installed.
-
-    A pyproject.toml may just as well hold nothing but settings of tools.
-    """
+    """Return whether a folder says how its packages are installed; a pyproject.toml may only hold settings."""
     folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
     return any(map(_has_packaging, folders))
 
@@ -241,10 +229,10 @@ def _has_packaging(folder: str) -> bool:
 
 
 def _is_refused(folder: str, text: str) -> bool:
-    """Return whether setuptools cannot install the packages of a folder.
+    """Return whether setuptools cannot install a folder's packages, so that the project runs from the folder.
 
     setuptools, which builds unless another backend is named, refuses a folder that lists no packages and contains
-    several, or leaves one out (setuptools/discovery.py). Such a project runs from that folder without being installed.
+    several, or leaves one out (setuptools/discovery.py).
     """
     if _LISTED.search(text) or _BACKEND.search(text):
         return False

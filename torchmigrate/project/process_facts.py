@@ -82,10 +82,7 @@ def _sets_device(node: ast.AST) -> bool:
 
 
 def together(files: set[str], index: ImportIndex) -> set[str]:
-    """Return the files that may share a process with one of `files`.
-
-    These are all that a direct or indirect importer of them imports, directly or not.
-    """
+    """Return the files that may share a process with one of `files`: all that a common importer imports."""
     imported: dict[str, set[str]] = {}
     for target, uses in index.importers.items():
         for use in uses:
@@ -132,10 +129,7 @@ def is_cuda_default(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
 
 
 def qualified(chain: str, scope: Scope, resolver: Resolver) -> str:
-    """Resolve a name as if `import torch` were already there.
-
-    The migration adds the import to files that use `torch` without binding it.
-    """
+    """Resolve a name as if `import torch` were there, as the migration adds it to files that lack it."""
     unseen = chain.startswith("torch.") and scope.find("torch") is None
     return resolver.dotted(chain, scope) or (chain if unseen else "")
 

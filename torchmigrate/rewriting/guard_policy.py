@@ -56,8 +56,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 
 
 def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
-    """Yield the spans that must stay, with the reasons. The code that a flag covers comes once, however often the flag
-    is assigned."""
+    """Yield the spans that must stay, with the reasons; code under a flag once for all the flag's assignments."""
     flags: set[GuardRegion] = set()
     for region in (r for r in regions if r.reason):
         spans = [region.statement or region.guard] if region.refusal else [region.guard, *region.covered]
@@ -119,8 +118,7 @@ _MPS = {"mps", "is_mps"}
 
 
 def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str]:
-    """Return the findings without a fix that ask for a test which is there already, each with the reason to leave
-    it."""
+    """Return the findings that ask for a test which is there already, each with the reason to leave it."""
     open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
     nvidia = _behind_nvidia(module) if open_ones and _MAY_ASK_NVIDIA.search(module.source.utf8) else ()
     mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()
@@ -132,8 +130,7 @@ def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str
 
 
 def _behind_nvidia(module: SemanticModel) -> Iterator[Span]:
-    """Yield the code that `if accel.is_nvidia():` and `if torch.version.cuda:` cover, also as `x if ... else y` or
-    after a refusal."""
+    """Yield the code that `accel.is_nvidia()` or `torch.version.cuda` guards, also as `x if ... else y`."""
     for statement in _branches(module):
         if (needed := _needs_nvidia(statement.test)) is not None:
             region = GuardRegion()
@@ -183,8 +180,7 @@ def _denies(node: ast.AST) -> bool:
 
 
 def _beside_mps(module: SemanticModel) -> Iterator[Span]:
-    """Yield both branches of each test for MPS, and the code after it if a branch leaves the block: the author has
-    thought of MPS there."""
+    """Yield both branches of each test for MPS, and the code after it if a branch leaves the block."""
     for statement in _branches(module):
         if not _MPS.isdisjoint(words_in(module, statement.test)):
             yield module.span(statement)

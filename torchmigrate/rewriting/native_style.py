@@ -1,8 +1,8 @@
 """`--style native`: calls of the helper that this run wrote become torch.accelerator's where they mean the same.
 
 The one place that maps the helper's functions to torch's; rules add theirs by `native` in a `[[rewrite]]`. Measured on
-torch 2.13: all functions of torch.accelerator but `_TOTAL` raise on a machine without an accelerator, so the others
-are native only in code that does not run there.
+torch 2.13: all functions of torch.accelerator but `_TOTAL` raise on a machine without an accelerator, so the others are
+native only in code that does not run there.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
 
 
 def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
-    """Yield the uses of the helper that this run wrote: node, function, span. Uses in f-strings stay, as f-strings
-    hold no quotes before Python 3.12."""
+    """Yield the helper's uses that this run wrote, not in f-strings: these hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
     for node in module.nodes:
         own = helper_function(module, node)

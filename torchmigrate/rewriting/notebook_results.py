@@ -91,8 +91,7 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
 
 
 def _added(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int) -> Iterator[Edit]:
-    """Yield the missing imports, and the helper's folder for `sys.path` if the kernel leaves that folder before
-    them."""
+    """Yield the missing imports, and the helper's folder for `sys.path` if the kernel leaves it before them."""
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if outcome.needs_helper and not import_edits.imports_helper(module):
@@ -119,9 +118,7 @@ def _moves(module: SemanticModel, book: Notebook) -> Iterator[int]:
 
 
 def _imports(module: SemanticModel, book: Notebook, statements: list[str], first_use: int) -> Edit:
-    """Return the edit that adds imports before the first use, never in a cell that keeps its names to itself.
-
-    A project's own helper may be found only after cells have set `sys.path`."""
+    """Return the edit that imports before the first use, in a shared cell, once `sys.path` is set."""
     if module.facts.own and _sets_paths(module, first_use):
         return _above(module, first_use, statements)
     added = import_edits.insertion(module, statements, first_use, before=True)

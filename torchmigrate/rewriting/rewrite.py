@@ -22,8 +22,7 @@ PASSES = 10
 
 
 class RewriteError(Exception):
-    """The rewrite does not come to an end, or its result does not parse. The file stays as it is; the message names the
-    rules. This is a bug of ours."""
+    """A rewrite by the rules named has no end, or does not parse: a bug of ours, so the file stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,7 @@ def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int
 
 
 def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext) -> Outcome:
-    """Rewrite one module in memory. Raises RewriteError; SyntaxError, ValueError or RecursionError if it is not Python
-    3."""
+    """Rewrite one module; raises RewriteError, or SyntaxError, ValueError, RecursionError for no Python 3."""
     outcome = _rewrite(SemanticModel(path, source, facts), rules)
     if not outcome.needs_torch:
         return outcome
@@ -152,8 +150,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
 def _natively(
     module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], rules: DispatchTable
 ) -> tuple[Edit, ...]:
-    """Return edits that put torch.accelerator in the place of the helper's calls that a pass wrote and that mean the
-    same."""
+    """Return edits to torch.accelerator of the helper's calls that a pass wrote, where they mean the same."""
     if module.facts.settings.style != "native" or not passes:
         return ()
     from torchmigrate.rewriting import native_style

@@ -47,8 +47,7 @@ class DispatchTable:
         return {name.encode(): f"{dot}{name}(".encode() for name, dot in last}
 
     def needles(self, raw: bytes) -> set[bytes]:
-        """Return the prefilter literals that this file may hold. A line needs one of them, or an imported name, to be
-        visited."""
+        """Return the prefilter literals that the file holds; a line is visited for one, or an imported name."""
         calls, words = self._calls, _words_in(raw)
         blob = b" ".join(words)  # a tenth of the file: most literals are ruled out by it
         plain = (literal for literal, part in (*self._anywhere, *self._beside_torch) if part in blob)
@@ -71,8 +70,7 @@ class DispatchTable:
         return b"torch" in blob and any(part in blob and literal in raw for literal, part in self._beside_torch)
 
     def asleep(self, raw: bytes) -> frozenset[str]:
-        """Return the rules none of whose prefilter literals occur in this file; the file is visited for other rules.
-        Their fixes are unsafe there, so that files without a mention of CUDA stay as they are."""
+        """Return the rules none of whose prefilter literals occur in this file; their fixes are unsafe there."""
         if mentions(raw, b"cuda"):  # a word of all of them
             return frozenset()
         return frozenset(name for name, words in self.words.items() if not any(mentions(raw, word) for word in words))
@@ -126,8 +124,7 @@ def _triggers(rules: Sequence[Rule]) -> tuple[tuple[bytes, ...], tuple[bytes, ..
 
 
 def _words(rules: Sequence[Rule]) -> dict[str, tuple[bytes, ...]]:
-    """Return the prefilter literals by rule, for the rules whose literals include `cuda`. Other rules may apply
-    because of what importing files do."""
+    """Return the prefilter literals of rules that have `cuda`; others may apply because of importing files."""
     return {rule.id: tuple(word.encode() for word in rule.literals) for rule in rules if "cuda" in rule.literals}
 
 
@@ -159,8 +156,7 @@ class Visitor:
                 yield from self._visit(node, scope)
 
     def _header(self, statement: ast.stmt) -> list[tuple[ast.AST, Scope]]:
-        """Return a statement's own nodes, outermost first, with their scopes. Fills in all their parents before a rule
-        asks for one."""
+        """Return a statement's own nodes, outermost first, with their scopes, once all have their parents."""
         found: list[tuple[ast.AST, Scope]] = []
         stack: list[tuple[ast.AST, Scope]] = [(statement, self.module.scopes.scope_of[statement])]
         while stack:
@@ -220,13 +216,11 @@ class Visitor:
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
 
     def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
-        """Whether an assignment sets an option of torch, as `torch.backends.x.y = ...`; `torch.cuda.is_available = ...`
-        replaces a function, and no rule is about that."""
+        """Whether an assignment sets a torch option; `torch.cuda.is_available = ...` replaces a function."""
         return isinstance(node, ast.Attribute) and (self.module.resolve(node, scope) or "").startswith(SETTINGS)
 
     def _is_helper(self, node: ast.Attribute) -> bool:
-        """Whether an attribute is the helper's: `accel.pin_memory()` in a second pass, before the import is there, is
-        no method of an unknown object."""
+        """Whether an attribute is the helper's, also in a second pass, before the helper's import is there."""
         return isinstance(node.value, ast.Name) and node.value.id == spelled(self.module)["accel"]
 
     def _called(self, ref: ast.AST) -> ast.AST:
@@ -268,8 +262,7 @@ def _is_variable(node: ast.Name, scope: Scope) -> bool:
 
 
 def _hot_lines(module: SemanticModel, rules: DispatchTable) -> list[int]:
-    """Return the sorted numbers of the lines that hold a prefilter literal or a name that stands for an API of a
-    rule."""
+    """Return the sorted line numbers with a prefilter literal or a name that stands for an API of a rule."""
     source = module.source
     needles = {*rules.needles(source.utf8), *(n.encode() for n in _aliases(module, rules))}
     found: set[int] = set()

@@ -45,20 +45,16 @@ class Rewrite:
 
     @property
     def helper(self) -> str | None:
-        """Return the helper's function if the template is that alone, such as `accel.device`, else None.
-
-        `rewriting.native_style` decides by the place how such a template is written in native style.
-        """
+        """Return the helper's function if the template is that alone, such as `accel.device`, else None."""
         found = re.fullmatch(r"accel\.(\w+)", self.template or "")
         return found and found[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A before/after test of a rule; without `after` the code must not change.
+    """A before/after test of a rule, its header on `line`; without `after` the code must not change.
 
-    `todo` cases must still fail. `together` cases run only with all rules switched on, as they need several rules.
-    `line` is that of the `[[case]]` header.
+    `todo` cases must still fail. `together` cases need several rules and run only with all.
     """
 
     title: str
@@ -96,8 +92,8 @@ class TextPattern:
 
     `match` is a regular expression, whose group `at` is the place if it has one (None: the rule finds the file by its
     name). Lines that match `unless` are skipped, and so are files that match `alternative`, as they offer a choice of
-    devices already; with `siblings`, `alternative` may match in any file of the directory that the rule reads. `files`
-    narrows the rule's own globs. A group `library` or `variable` must capture a name that `torch_api.libraries` knows.
+    devices already; with `siblings`, `alternative` may match in any file of the directory. `files` narrows the rule's
+    own globs. A group `library` or `variable` must capture a name that `torch_api.libraries` knows.
     """
 
     match: str | None
@@ -146,10 +142,7 @@ class Rule:
 
     @property
     def names_torch(self) -> bool:
-        """Return whether the rule only applies to files that import torch.
-
-        That is so if it matches functions of torch, and no imports or strings.
-        """
+        """Return whether the rule only concerns files that import torch: it matches functions of torch alone."""
         keys = list(self.keys())
         return any(key.startswith("torch.") for key in keys) and all("." in key for key in keys)
 
@@ -160,8 +153,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A folder of rules. `subject` is that of its commit under `apply --commit`; packs are applied in the order of
-    `order`, then of their names."""
+    """A folder of rules, applied in the order of `order` and name; `subject` is its commit's."""
 
     name: str
     title: str
@@ -171,10 +163,7 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All loaded rules by id, and what is known of deselected rules.
-
-    `claimed` are dispatch keys of deselected rules, so that no other rule reports the same place instead.
-    """
+    """All loaded rules by id; `claimed` are dispatch keys of deselected ones, which no other rule takes over."""
 
     rules: Mapping[str, Rule]
     claimed: frozenset[str] = frozenset()
@@ -201,10 +190,7 @@ class Ruleset:
 
 @cache
 def pattern_key(match: str) -> str:
-    """Return the dispatch key of a pattern: `torch.cuda.f` or `.method`.
-
-    Raises ValueError if the pattern is not an expression, or names neither of the two.
-    """
+    """Return a pattern's dispatch key, `torch.cuda.f` or `.method`; raises ValueError if it has neither."""
     source = CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
     try:
         node: ast.AST = ast.parse(source, mode="eval").body

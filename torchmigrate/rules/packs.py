@@ -21,10 +21,7 @@ def builtin() -> Path:
 
 
 def load(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
-    """Load the built-in rules and those of `rule_paths`.
-
-    With `cases` False, the built-in rules are loaded without their test cases and without validation. Raises PackError.
-    """
+    """Load the built-in rules (without `cases`: unvalidated) and those of `rule_paths`; raises PackError."""
     rules: dict[str, Rule] = {}
     for number, root in enumerate(roots(rule_paths)):
         for path in _files(root):
@@ -47,10 +44,7 @@ def roots(rule_paths: Sequence[Path]) -> list[Path]:
 
 
 def _files(root: Path) -> list[Path]:
-    """List the rule files in a folder of packs.
-
-    Raises PackError if it contains none.
-    """
+    """List the rule files in a folder of packs. Raises PackError if it contains none."""
     help = "rule-paths wants a folder of <pack>/<rule>.toml"
     if not root.is_dir():
         raise PackError(f"{root}: no such directory of rules\nhelp: {help}")
@@ -70,11 +64,7 @@ _CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\
 
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
-    """Read one rule file.
-
-    With `cases` False, the cases are cut out before parsing, which saves most of the time, and the rest is not
-    validated. Raises PackError.
-    """
+    """Read one rule file, without `cases` faster and not validated; raises PackError."""
     text, data = read_toml(path, "a rule", None if cases else _CASE)
     return Reader(path, text, cases).rule(data)
 

@@ -57,10 +57,7 @@ class PackError(ValueError):
 
 
 def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
-    """Read a TOML file and return its text and its data, without the parts that the pattern `but` matches.
-
-    Raises PackError; `what` names the kind of file in its messages, as in "a rule".
-    """
+    """Read a TOML file of the kind `what`, without what `but` matches; return text and data; raises PackError."""
     try:
         raw = file_io.read(path, LARGEST + 1)
         if len(raw) > LARGEST:
@@ -87,11 +84,7 @@ def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tupl
 
 
 class Reader:
-    """Checks the tables of one rule file and finds the lines for error messages.
-
-    With `thorough` False, nothing but the structure is checked: built-in rules are validated in tests, so a normal run
-    skips validation.
-    """
+    """Checks the tables of one rule file and finds lines for errors; only structure if not `thorough`."""
 
     def __init__(self, path: Path, text: str, thorough: bool = True) -> None:
         self.path, self.lines, self.thorough = path, text.splitlines(), thorough
@@ -115,10 +108,7 @@ class Reader:
         return PackError(f"{self.path}:{number}: {what}\nhelp: {way_out}")
 
     def check_keys(self, table: Mapping[str, Any], name: str, line: int | Place) -> None:
-        """Check that a table has only known keys with valid values.
-
-        `name` is the kind of table, a key of KEYS. Raises PackError.
-        """
+        """Check that a table of the kind `name` has only known keys with valid values; raises PackError."""
         if not self.thorough:
             return
 
@@ -136,20 +126,14 @@ class Reader:
                 raise self.fail(at, f"`{key}` {what}", help[0] if help else f"write {keys[key].example(key)}") from None
 
     def safety(self, value: Any, line: Place) -> Safety:
-        """Return the applicability that a value names.
-
-        Raises PackError.
-        """
+        """Return the applicability that a value names. Raises PackError."""
         try:
             return Safety(value)
         except ValueError:
             raise self.fail(line, f"safety is {value!r}", "use safe, unsafe or display") from None
 
     def check_printable(self, data: Mapping[str, Any]) -> None:
-        """Check that the rule's name and texts can be shown on terminals.
-
-        Raises PackError.
-        """
+        """Check that the rule's name and texts can be shown on terminals. Raises PackError."""
         if not _ID.fullmatch(f"{self.path.parent.name}/{self.path.stem}"):
             raise self.fail(1, "a rule cannot be called that", "letters, digits, `-` and `_`: `mine/no-cuda.toml`")
         for table in (data, *(t for name in ("rewrite", "case", "pattern") for t in data.get(name, ()))):
@@ -158,10 +142,7 @@ class Reader:
                     raise self.fail(1, f"`{key}` has a control character", "write what people can read")
 
     def rule(self, data: dict[str, Any]) -> Rule:
-        """Return the rule that the file's data describes.
-
-        Raises PackError.
-        """
+        """Return the rule that the file's data describes. Raises PackError."""
         self.check_keys(data, "rule", 1)
         if self.thorough:
             self.check_printable(data)
@@ -200,10 +181,7 @@ class Reader:
         )
 
     def check_on(self, on: Sequence[str], has_fixer: bool) -> None:
-        """Check that `on` and `fixer` are given together, and that `on` holds dispatch keys.
-
-        Raises PackError.
-        """
+        """Check that `on` holds dispatch keys and comes with `fixer`; raises PackError."""
         line = self.line("", 0, "on")
         if bool(on) != has_fixer:
             raise self.fail(line, "`on` and `fixer` belong together", "`on` lists what the fixer is called for")
@@ -216,10 +194,7 @@ class Reader:
                 )
 
     def rewrite(self, table: dict[str, Any], index: int, safety: Safety, data: Mapping[str, Any]) -> Rewrite:
-        """Return one `[[rewrite]]` table; `safety` and `data` are those of the rule, for what the table leaves out.
-
-        Raises PackError.
-        """
+        """Return one `[[rewrite]]` table, with the rule's `safety` and `data` as defaults; raises PackError."""
         line = self.line("rewrite", index)
         self.check_keys(table, "rewrite", line)
         match, template, where = table.get("match"), table.get("with"), table.get("where", {})
@@ -250,10 +225,7 @@ class Reader:
         return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends)
 
     def case(self, table: dict[str, Any], index: int, of_text: bool = False) -> Case:
-        """Return one `[[case]]` table; `of_text` says that the rule is about files that are not Python.
-
-        Raises PackError.
-        """
+        """Return one `[[case]]` table (`of_text`: about files that are not Python); raises PackError."""
         line = self.line("case", index)
         self.check_keys(table, "case", line)
         if of_text is not isinstance(table.get("file"), str):
@@ -310,10 +282,7 @@ _CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 
 
 def read_text_tables(reader: Reader, data: Mapping[str, Any]) -> tuple[tuple[Where, ...], tuple[TextPattern, ...]]:
-    """Read the `[[where]]` and `[[pattern]]` tables, which are empty for a rule about Python.
-
-    Regular expressions are checked if `reader` is thorough. Raises PackError.
-    """
+    """Read the `[[where]]` and `[[pattern]]` tables, which rules about Python lack; raises PackError."""
     tables = data.get("pattern", ())
     if not tables:
         if key := next((k for k in ("files", "where") if k in data), None):

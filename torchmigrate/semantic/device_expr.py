@@ -60,10 +60,7 @@ def parse(module: SemanticModel, node: ast.AST) -> Device | None:
 
 
 def _text_in_fstring(module: SemanticModel, joined: ast.AST, value: ast.AST) -> str:
-    """Return the source text of the one value in an f-string.
-
-    Before Python 3.12 `ast` misplaces nodes inside f-strings, so the text is searched for the braces, and
-    `ast.unparse` writes the value anew if that does not find it."""
+    """Return the source of the one value in an f-string, by the braces, as `ast` misplaces it before Python 3.12."""
     found = re.search(r"\{([^{}!:]+)\}", module.text(joined))
     inner = found.group(1).strip() if found else ""
     return inner if inner and ast.dump(ast.parse(inner, mode="eval").body) == ast.dump(value) else ast.unparse(value)
@@ -96,8 +93,7 @@ def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def without_blocking(module: SemanticModel, node: ast.expr) -> list[Edit]:
-    """Return edits that make a `non_blocking` argument False on MPS, which corrupts data that is copied without
-    blocking (pytorch #139550, #189690)."""
+    """Return edits that make `non_blocking` False on MPS, which corrupts such data (pytorch #139550, #189690)."""
     if isinstance(node, ast.Constant):
         return [Edit(*module.span(node), spell("accel.non_blocking()", spelled(module)))] if node.value is True else []
     return wrapped(module, node, "accel.non_blocking(")
@@ -113,8 +109,7 @@ def in_fstring(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def carrier(module: SemanticModel, node: ast.AST) -> tuple[ast.AST, ast.AST]:
-    """Return the whole string expression that `node` is part of, and the outermost `x if c else y` or `or` around
-    that."""
+    """Return the whole string expression around `node`, and the outermost `x if c else y` or `or` around it."""
     whole = node
     up = module.parent(whole)
     while up is not None:

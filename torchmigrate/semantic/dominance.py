@@ -1,6 +1,7 @@
-"""Dominated by an availability check: reaching the code implies that an accelerator is available.
+"""Dominance: code is only reached if an accelerator is available.
 
-Guard regions are wider: they ask which code belongs to a test. `a or is_available()` guards nothing here."""
+Guard regions are wider: they ask which code belongs to a test. `a or is_available()` guards nothing here.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Guard regions: the code that an availability or device-type test guards. It stands in branches, in arms, behind
-flags and after refusals."""
+"""Guard regions: the code that a device test guards, in branches, in arms, behind flags and after refusals."""
 
 from __future__ import annotations
 
@@ -265,8 +264,7 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
 
 @query
 def _others(module: SemanticModel, first: ast.stmt) -> dict[str, list[ast.stmt]]:
-    """Return the statements of a block that choose another accelerator, by the variable that they set. Two for each
-    variable are enough."""
+    """Return the block's first two statements per variable that choose another accelerator."""
     found: dict[str, list[ast.stmt]] = {}
     for node in module.blocks.place(first)[0]:
         name = _chosen(module, node) if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) else None

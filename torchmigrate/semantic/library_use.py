@@ -80,17 +80,14 @@ class Uses:
         self._names = Inside(map(module.span, _uses_of(module, names) if names else ()))
 
     def find(self, region: GuardRegion) -> int | None:
-        """Return the offset of the first such use in a region, or None.
-
-        The code after a refusal to run without CUDA may use the imported names."""
+        """Return the offset of the first such use in a region, but not in code after a refusal; else None."""
         asked = (self._bound,) if region.refusal else (self._bound, self._names)
         found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
         return min(found, default=None)
 
 
 def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
-    """Yield the functions of compiled kernels that the file calls, and the packages for NVIDIA's devices that it names:
-    `roi_align.forward_cuda(...)`, `correlation_cuda.forward(...)`, `src.gpu.psamask_forward(...)`."""
+    """Yield the calls of compiled kernels, and NVIDIA's packages: `roi_align.forward_cuda(...)`, `src.gpu.f(...)`."""
     for node in module.nodes:
         match node:
             case ast.Call(ast.Attribute(ast.Name(owner), name) as func):

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class SemanticModel:
-    """A file's text and tree. Raises SyntaxError, ValueError or RecursionError if the file is not Python 3.
+    """A file's text and tree; raises SyntaxError, ValueError or RecursionError if it is not Python 3.
 
-    `gets_torch`: the file uses `torch` without binding it, and the rewrite will add `import torch`; the scopes
-    already have that binding."""
+    `gets_torch`: the file uses `torch` without binding it, and the rewrite will add `import torch`; the scopes already
+    have that binding.
+    """
 
     def __init__(
         self, path: Path, source: Source, facts: ProjectContext, original: bytes = b"", gets_torch: bool = False
@@ -58,14 +59,14 @@ class SemanticModel:
         return self.scopes.parent.get(node)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes around `node`, from its parent up to the module."""
+        """Yield the nodes around `node`, from its parent up to the module."""
         up = self.parent(node)
         while up is not None:
             yield up
             up = self.parent(up)
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that holds `node`: `node` itself if it is a statement."""
+        """Return the innermost statement that holds `node`: `node` itself if it is a statement."""
         while not isinstance(node, ast.stmt):
             node = self.scopes.parent[node]
         return node

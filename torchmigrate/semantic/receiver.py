@@ -1,5 +1,4 @@
-"""Receiver type inference: in `x.cuda()`, x is a torch object, a storage, or an object of a project's class that
-defines `cuda()` itself."""
+"""Receiver type inference: in `x.cuda()`, x is torch's, a storage, or of a project's class with a `cuda()`."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ Seen = set[object]  # names, attributes and functions that were followed already
 
 
 class Kind(Enum):
-    """The kinds of receiver. MAYBE_USER: the project has a class that defines `cuda()`, and nothing shows that the
-    receiver is not an object of it."""
+    """The kinds of receiver; MAYBE_USER may be an object of a project's class that defines `cuda()`."""
 
     TORCH = auto()
     USER = auto()
@@ -47,8 +45,10 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
 
 
 def _last_words(node: ast.AST) -> tuple[list[str], bool]:
-    """Return the attribute that a receiver's code takes last with the names and strings after it, and whether there is
-    such an attribute: `net` of `self.net`, `module` of `copy(ddp.module)`, `nets` and `b` of `self.nets["b"]`."""
+    """Return a receiver's last attribute with the names and strings after it, and whether it has one.
+
+    That is `net` of `self.net`, `module` of `copy(ddp.module)`, `nets` and `b` of `self.nets["b"]`.
+    """
     match node:
         case ast.Attribute(_, name):
             return [name], True
@@ -70,10 +70,7 @@ def _kinds_of_name(module: SemanticModel, name: str, home: Scope) -> frozenset[K
 
 
 def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozenset[Kind]:
-    """Return all kinds that the values may have.
-
-    This is a loop, as names may stand for each other a thousand times. A value that was followed before adds
-    nothing."""
+    """Return all kinds that the values may have, in a loop, as chains of names may be long."""
     found: set[Kind] = set()
     while todo:
         item = todo.pop()
@@ -85,8 +82,7 @@ def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozense
 
 
 def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether a test around the receiver says that it is torch's: `x.cuda() if isinstance(x, torch.Tensor) else x`, or
-    the same as a statement."""
+    """Whether a test around the receiver says that it is torch's: `x.cuda() if isinstance(x, torch.Tensor) else x`."""
     inside: ast.AST = node
     for up in module.ancestors(node):
         if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and _asks_for(up.test, node):
@@ -248,8 +244,7 @@ def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
 
 @lru_cache(maxsize=2)
 def _user_classes(module: SemanticModel) -> frozenset[str]:
-    """Return the classes that define `cuda()`, and the classes of this file that inherit it. `.to()` would not call
-    their `cuda()`."""
+    """Return the classes that define `cuda()` and heirs in this file: `.to()` would not call their `cuda()`."""
     classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)]
     known = {
         *module.facts.cuda_classes,

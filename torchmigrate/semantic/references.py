@@ -1,7 +1,4 @@
-"""References: where a file reads a name or an attribute chain, and which words its code holds.
-
-Decisions ask these instead of searching the file's text, so that a comment or a docstring cannot change them.
-"""
+"""References: where a file reads a name or an attribute chain, and its words, without comments and docstrings."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class Reference:
 
 @query
 def references(module: SemanticModel) -> Sequence[Reference]:
-    """Every read of a name or attribute chain, in document order, those inside f-strings included.
+    """Return every read of a name or attribute chain, in document order, those inside f-strings included.
 
     The target of `x += 1` is read as well. An attribute of a call's result or of an item is no chain: in `f(x).y` and
     `a[i].y` the reads are `f`, `x`, `a` and `i`.
@@ -46,8 +43,7 @@ def references(module: SemanticModel) -> Sequence[Reference]:
 
 
 def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Reference]]:
-    """The reads in a statement's own expressions. `at` is the f-string around a node: positions inside it are wrong
-    before Python 3.12."""
+    """Yield a statement's own reads; `at` is an f-string around one, inside which Python 3.11 misplaces nodes."""
     stack: list[tuple[ast.AST, Scope, _Position | None]] = [(statement, home, None)]
     while stack:
         node, scope, at = stack.pop()
@@ -67,7 +63,7 @@ def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Refere
 
 
 def _scoped_children(node: ast.AST, scope: Scope) -> list[tuple[ast.AST, Scope]]:
-    """The nodes below one, each with its scope, without statements."""
+    """Return the nodes below one, each with its scope, without statements."""
     if isinstance(node, ast.Lambda):
         return [(node.args, scope), (node.body, function_scope(node, scope))]
     if isinstance(node, _COMPREHENSIONS):
@@ -95,7 +91,7 @@ def _chain(node: ast.AST) -> str | None:
 
 @query
 def _by_root(module: SemanticModel) -> dict[str, list[Reference]]:
-    """The references by their first name."""
+    """Return the references by their first name."""
     found: dict[str, list[Reference]] = {}
     for reference in references(module):
         found.setdefault(reference.root, []).append(reference)
@@ -104,18 +100,14 @@ def _by_root(module: SemanticModel) -> dict[str, list[Reference]]:
 
 @query
 def reads_of(module: SemanticModel, name: str, home: Scope | None = None) -> Sequence[Reference]:
-    """The reads whose chain is this dotted name or begins with it, by whole components.
-
-    With `home`, only those whose first name is bound in that scope.
-    """
+    """Return the reads of this dotted name or what begins with it; with `home`, those bound in that scope."""
     start = f"{name}."
     found = (r for r in _by_root(module).get(name.partition(".")[0], ()) if f"{r.chain}.".startswith(start))
     return tuple(r for r in found if home is None or _is_bound_in(r, home))
 
 
 def _is_bound_in(reference: Reference, home: Scope) -> bool:
-    """Whether the reference's first name is bound in this scope. Lambdas and comprehensions are compared by their
-    nodes, as each walk makes scopes of its own for them."""
+    """Whether the first name is bound in this scope; scopes of lambdas and comprehensions match by node."""
     found = reference.scope.find(reference.root)
     return found is not None and found[0].node is home.node
 
@@ -133,7 +125,7 @@ def identifiers_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it, without contexts and operators."""
+    """Yield a node and all below it, without contexts and operators."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -146,7 +138,7 @@ _NAMING = ("id", "attr", "arg", "name", "asname", "module", "rest", "names", "kw
 
 
 def _identifiers_of(node: ast.AST) -> Iterator[str]:
-    """The identifiers that a node has itself; a dotted name of an import is taken apart."""
+    """Yield the identifiers that a node has itself; a dotted name of an import is taken apart."""
     kind = type(node)
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(field for field in _NAMING if field in kind._fields)
@@ -159,8 +151,7 @@ def _identifiers_of(node: ast.AST) -> Iterator[str]:
 
 @query
 def strings_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
-    """The string constants in a tree, the constant parts of f-strings included. Docstrings and other strings that
-    are statements count as comments."""
+    """Return the strings in a tree, also in f-strings, but not strings that are statements."""
     remarks = {id(below.value) for below in _below(node) if isinstance(below, ast.Expr)}
     return frozenset(
         below.value
@@ -171,20 +162,18 @@ def strings_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
 
 @query
 def words_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
-    """The identifiers in a tree and the words of its strings."""
+    """Return the identifiers in a tree and the words of its strings."""
     return identifiers_in(module, node).union(*(re.findall(r"\w+", text) for text in strings_in(module, node)))
 
 
 def mentions(module: SemanticModel, dotted: str) -> bool:
-    """Whether the file's code has this run of names in an attribute chain or in an import: "torch.version.hip" has
-    "version.hip" and "torch.version", and so has `from torch.version import hip`."""
+    """Whether the code has this run of names in a chain or an import: "version.hip" is in "torch.version.hip"."""
     return f".{dotted}." in _chains(module)
 
 
 @query
 def _chains(module: SemanticModel) -> str:
-    """All attribute chains and imported names of the file, each as a line with dots around it. What an attribute is
-    taken from need not be a name: `f().version.hip` is "().version.hip"."""
+    """Return the file's attribute chains and imports, one a line with dots around: `().version.hip` of a call."""
     found: dict[str, None] = {}
     inside: set[int] = set()  # attributes that are part of a longer chain, which `nodes` gives first
     for node in module.nodes:

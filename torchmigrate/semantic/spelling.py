@@ -37,8 +37,7 @@ HELPER = "accel"
 
 @query
 def spelled(module: SemanticModel) -> Mapping[str, str]:
-    """Return how the file spells the helper (`accel`), torch, and each function of the helper (`accel.f`) that the file
-    calls by another name."""
+    """Return how the file spells the helper (`accel`), torch, and functions of the helper with other names."""
     torch = {"torch": _bound_as(module, "torch".__eq__) or "torch"}
     if module.facts.own:
         return names(module, module.facts.own) | torch
@@ -88,8 +87,7 @@ def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
 
 
 def import_statement(module: SemanticModel, own: ProjectHelper) -> str:
-    """Return the import of the project's helper for a file: relative if the file's other imports are, under an alias if
-    the name is taken."""
+    """Return the import of the project's helper: relative as the file's others, aliased if the name is taken."""
     alias = spelled(module)["accel"]
     parent = _relative(own, module) or own.name.rpartition(".")[0]
     suffix = "" if alias == own.last else f" as {alias}"
@@ -113,8 +111,7 @@ def bound(module: SemanticModel, own: ProjectHelper) -> str | None:
 
 
 def imported_by(module: SemanticModel, own: ProjectHelper) -> Iterator[tuple[str, str]]:
-    """Yield the names that mean the helper, or one of its functions, everywhere in the file: (name, "") or (name,
-    function)."""
+    """Yield (name, "") for each name of the helper, and (name, function) for each name of its functions."""
     for name, bindings in module.scopes.module.names.items():
         meant = {_meaning(module, own, b.node, b.qualified, b.local) for b in bindings}
         if len(meant) == 1 and None not in meant and _times_bound(module, name) == 1:

@@ -13,15 +13,13 @@ _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run
 
 
 def given_before(module: SemanticModel, name: str, statement: ast.stmt) -> Given | None:
-    """Return the values that a name may have at a statement, or None if they are not certain.
-
-    Only plain assignments count, alone or in all arms of an `if`."""
+    """Return a name's values at a statement by plain assignments, also in all arms of an `if`, else None."""
     return None if name in _declared(module) else _before(module, name, statement)
 
 
 @query
 def _declared(module: SemanticModel) -> frozenset[str]:
-    """The names that any function of the file declares global or nonlocal."""
+    """Return the names that any function of the file declares global or nonlocal."""
     declarations = (s for s in module.scopes.statements if isinstance(s, (ast.Global, ast.Nonlocal)))
     return frozenset(name for declaration in declarations for name in declaration.names)
 
@@ -108,8 +106,7 @@ def _is_float(number: ast.expr) -> bool:
 
 
 class Values:
-    """Answers what an expression is. Names are looked up from `statement`; in a lambda or a comprehension, where it is
-    None, they are unknown.
+    """Answers what an expression is, by names at `statement` (None in a lambda or comprehension: unknown).
 
     `alone`: nothing else may hold the array. `torch.Tensor(array)` shares the array's memory on the CPU if it has the
     default dtype, and `torch.tensor` copies it.
@@ -163,8 +160,7 @@ class Values:
         return name in _ARRAYS
 
     def _is_number(self, node: ast.expr) -> bool:
-        """Whether an expression is a number, and so no tensor, which would make a tensor of the array. A parameter
-        counts as a number if its default is one."""
+        """Whether an expression (or a parameter's default) is a number, which makes the array no tensor."""
         match node:
             case ast.Call(ast.Name("float" | "int" | "len")):
                 return True

@@ -1,7 +1,4 @@
-"""Edits of a text, offsets across them, and queries for spans.
-
-All offsets are byte offsets into the UTF-8 text, the unit of `ast` and LibCST.
-"""
+"""Edits of a text, offsets across them, and queries for spans; all offsets are bytes of the UTF-8 text."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ class Edit:
 
 
 def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
-    """Apply non-overlapping edits to `buffer`.
-
-    Raises ValueError if two edits overlap: `diagnostics.finding.choose` selects edits that do not.
-    """
+    """Apply edits to `buffer`; raises ValueError if two overlap, which `diagnostics.finding.choose` avoids."""
     out: list[bytes] = []
     position = 0
     for edit in sorted(set(edits)):
@@ -40,10 +34,7 @@ def compose(buffer: bytes, edits: Iterable[Edit]) -> bytes:
 
 @dataclass(slots=True)
 class Occupied:
-    """The edits that were accepted so far, sorted.
-
-    Equal edits count once; two different insertions at the same offset collide.
-    """
+    """The accepted edits, sorted; equal ones count once, different insertions at one offset collide."""
 
     starts: list[int] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -74,10 +65,7 @@ def _overlap(a: Edit, b: Edit) -> bool:
 
 
 def original_offset(edits: Sequence[Edit], offset: int) -> int:
-    """Translate byte `offset` of the edited text to the text before `edits` (sorted) were applied.
-
-    An offset inside new text becomes the start of its edit.
-    """
+    """Translate an offset of the edited text to the text before `edits` (sorted); new text is its edit's start."""
     shift = 0
     for edit in edits:
         length = len(edit.text.encode())
@@ -88,11 +76,7 @@ def original_offset(edits: Sequence[Edit], offset: int) -> int:
 
 
 def flatten(passes: Sequence[Sequence[Edit]], length: int) -> list[Edit]:
-    """Combine edits that were applied pass after pass to one list of edits on the original text.
-
-    `length` is the length of the original text in bytes. The edits of each pass refer to the result of the previous
-    one.
-    """
+    """Combine edits that were applied pass after pass to edits on the original text of `length` bytes."""
     segments: list[tuple[int, int] | bytes] = [(0, length)]  # a span of the original text, or new text
     for edits in passes:
         segments = _apply_to_segments(segments, sorted(set(edits)))
@@ -155,10 +139,7 @@ class Inside:
         self._nearest.reverse()
 
     def find(self, start: int, end: int) -> list[Span]:
-        """Return at most two of the spans that lie within [start, end).
-
-        Two suffice: callers ask if there is any such span, or any but one that they know.
-        """
+        """Return at most two of the spans that lie within [start, end); callers need no more."""
         at = bisect_left(self._starts, start)
         return [s for s in self._nearest[at] if s[1] <= end] if at < len(self._starts) else []
 

@@ -64,10 +64,7 @@ class Source:
         return self.utf8[self.line_starts[line - 1] : end].rstrip(b"\r\n")
 
     def encode(self, utf8: bytes) -> bytes:
-        """Return the file's bytes for an edited text.
-
-        Raises UnreadableSource if the file's encoding lacks one of the characters.
-        """
+        """Return the file's bytes for an edited text; raises UnreadableSource for an unencodable character."""
         try:
             return self.bom + (utf8 if self.encoding == "utf-8" else utf8.decode().encode(self.encoding))
         except UnicodeEncodeError as error:
@@ -75,10 +72,7 @@ class Source:
 
 
 def decode(raw: bytes) -> Source:
-    """Decode the bytes of a Python file.
-
-    Raises UnreadableSource, which says what is wrong and where.
-    """
+    """Decode the bytes of a Python file; raises UnreadableSource, which says what is wrong and where."""
     if b"\0" in raw:
         raise UnreadableSource(f"NUL byte at offset {raw.index(0)}: not Python source")
     bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""

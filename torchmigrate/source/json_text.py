@@ -31,10 +31,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Yield each key of the JSON object at `at` with the offset at which its value begins.
-
-    The text must be valid JSON.
-    """
+    """Yield each key of the JSON object at `at` in valid JSON, with the offset at which its value begins."""
     at = _skip(text, at + 1)
     while text[at] != "}":
         key, at = scanstring(text, at + 1, True)
@@ -54,10 +51,7 @@ def items(text: str, at: int) -> Iterator[int]:
 
 
 def line_numbers(text: str, span: tuple[int, int]) -> list[int]:
-    """Return for each line of a `source` value the 1-based line of the file on which its string stands.
-
-    One JSON string may hold several lines of the source, or a part of one.
-    """
+    """Return for each line of a `source` value the 1-based line of the file on which its JSON string stands."""
     places = [span[0]] if text[span[0]] == '"' else list(items(text, span[0]))
     numbers = [1 + text.count("\n", 0, at) for at in places]
     ends = [_decode(text, at)[0].count("\n") for at in places]
@@ -70,9 +64,9 @@ def line_numbers(text: str, span: tuple[int, int]) -> list[int]:
 def splice(raw: str, edits: Sequence[tuple[int, int, str]], ascii: bool) -> str:
     """Edit the text of a `source` value and return its new JSON text.
 
-    `raw` is the JSON text of the value, `edits` are (start, end, text) in characters of the decoded text. Everything
-    that is not edited keeps its spelling. New characters are escaped as the value escapes them elsewhere (`ascii`: as
-    `ensure_ascii` does), and new lines of an array are laid out like its other lines.
+    `raw` is the JSON text of the value, `edits` are (start, end, text) in characters of the decoded text. The rest
+    keeps its spelling. New characters are escaped as the value escapes them elsewhere (`ascii`: as `ensure_ascii`
+    does), and new lines of an array are laid out like its other lines.
     """
     is_array = raw.startswith("[")
     starts = list(items(raw, 0)) if is_array else [0]

@@ -1,7 +1,4 @@
-"""Read a notebook as one virtual Python module, and write edits back to its cells.
-
-Python cells are joined, magics are masked, and edits change nothing but the `source` values of cells.
-"""
+"""Read a notebook's Python cells as one virtual module, magics masked; edits change `source` values alone."""
 
 from __future__ import annotations
 
@@ -29,12 +26,11 @@ class UnreadableNotebook(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A Python cell of a notebook.
+    """A Python cell of a notebook, bytes [start, end) of the virtual module.
 
-    `number` counts all cells from 1, as Jupyter users do. The cell is bytes [start, end) of the virtual module;
-    `masked` are the spans in it that replace magics. `span` is its `source` value in the file's text, in characters.
-    `head` is the offset below the `%%` lines, where code may begin. `alone` means that names bound in the cell are gone
-    when it ends (`%%timeit`).
+    `number` counts all cells from 1; `masked` are the spans that replace magics; `span` is its `source` value in the
+    file's text, in characters; `head` is the offset below the `%%` lines, where code may begin; `alone` means that
+    names bound in the cell are gone when it ends (`%%timeit`).
     """
 
     number: int
@@ -70,19 +66,13 @@ class Notebook:
     language: str | None = None
 
     def cell_of(self, offset: int) -> tuple[int, int]:
-        """Return the number of the cell that contains a byte offset, and the line in the cell, both from 1.
-
-        An offset between two cells counts as the end of the first.
-        """
+        """Return the number of the cell that contains, or ends before, an offset, and the line in it, both from 1."""
         cell = self.cell_at(offset)
         inside = self.source.utf8[cell.start : min(offset, cell.end)]
         return cell.number, inside.count(b"\n") + 1
 
     def join(self, edits: Sequence[Edit]) -> bytes:
-        """Return the file's new bytes after edits of the virtual module.
-
-        Only the `source` values of edited cells change, and in these only the edited lines.
-        """
+        """Return the file's new bytes after edits of the virtual module; only edited lines of cells change."""
         by_cell: dict[Cell, list[Edit]] = {}
         for edit in sorted(set(edits)):
             cell = self.cell_at(edit.start)
@@ -97,19 +87,13 @@ class Notebook:
         return self.bom + "".join([*text, self.raw[at:]]).encode()
 
     def cell_at(self, offset: int) -> Cell:
-        """Return the cell that contains a byte offset of the virtual module.
-
-        Raises UnreadableNotebook if there are no Python cells.
-        """
+        """Return the cell that contains an offset of the virtual module; raises UnreadableNotebook without cells."""
         if not self.cells:
             raise UnreadableNotebook("no Python cells")
         return self.cells[max(0, bisect.bisect_right([cell.start for cell in self.cells], offset) - 1)]
 
     def _in_cell(self, edit: Edit, cell: Cell) -> Edit:
-        """Translate an edit of the virtual module to byte offsets in the cell.
-
-        Raises UnreadableNotebook if it covers a magic, or reaches over the end of the cell.
-        """
+        """Translate an edit to offsets in the cell; raises UnreadableNotebook if it covers a magic or ends outside."""
         start, end, text = edit.start, edit.end, edit.text
         if start == end < cell.head:  # a line that goes above all others
             start = end = cell.head
@@ -134,10 +118,7 @@ class Notebook:
 
 
 def split(raw: bytes) -> Notebook:
-    """Read a notebook.
-
-    Raises UnreadableNotebook if it is not one, or of an old format.
-    """
+    """Read a notebook; raises UnreadableNotebook if it is not one, or of an old format."""
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
     text = _decode_utf8(raw[len(bom) :])
     data = _parse_json(text)
@@ -229,10 +210,10 @@ _TIMED = re.compile(rb"%(?:time|timeit|prun|memit)(?:[ \t]+-[a-zA-Z]+(?:[ \t]*\d
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A Python cell in which magics are replaced by statements of the same length.
+    """A Python cell with statements of the same length in the place of its magics.
 
-    `utf8` is as long as the cell; `spans` are the replaced parts. `head` is the offset below the `%%` lines, where code
-    may begin. `alone` means that names bound here are gone when the cell ends.
+    `spans` are the replaced parts. `head` is the offset below the `%%` lines, where code may begin. `alone` means that
+    names bound here are gone when the cell ends.
     """
 
     utf8: bytes
@@ -250,10 +231,9 @@ def foreign(text: str) -> str | None:
 
 
 def masked(text: str) -> Masked:
-    """Mask the magics of a Python cell.
+    """Mask the magics of a Python cell; raises SyntaxError, ValueError or RecursionError if it is not Python.
 
-    What looks like a magic is one only if the cell is not valid Python as it stands: a continued line may begin with `%
-    b`. Raises SyntaxError, ValueError or RecursionError if the cell is not Python even so.
+    A cell that is valid Python has none: a continued line may begin with `% b`.
     """
     raw = text.encode()
     heads = list(_heads(raw))

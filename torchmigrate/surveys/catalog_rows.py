@@ -27,10 +27,9 @@ REWRITTEN, REPORTED, LEFT = ACTIONS = ("rewritten", "reported", "left alone")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row describes one API.
+    """A row describes one API: a verdict for each of BACKENDS, the ids of rules about it, its first torch release.
 
-    `backends`: a verdict of VERDICTS for each of BACKENDS. `rules`: ids, empty if the API is left alone. `since`: the
-    first torch release that has the API, "" for 2.1 and older.
+    `since` is "" for 2.1 and older.
     """
 
     name: str
@@ -194,10 +193,7 @@ class _Reader:
         return value
 
     def at(self, head: int, key: str) -> int:
-        """Return the line of a key in the table whose head is at line `head`, else `head`.
-
-        With `head` 0, the key or table is looked up at the top level of the file.
-        """
+        """Return the line of a key in the table that begins at line `head` (0: the file's top level), else `head`."""
         if not head:
             return self.find(1, rf"\[*\s*{re.escape(key)}\W") if key else 1
         for number, line in enumerate(self.lines[head:], head + 1):
@@ -240,10 +236,7 @@ class Catalog:
         return {canonical(name): row for name, row in self.rows.items()}
 
     def matching(self, names: Sequence[str]) -> list[Row]:
-        """Return the rows matched by one of these names, prefixes (`torch.cuda`) or globs (`torch.*.synchronize`).
-
-        No names match all rows.
-        """
+        """Return the rows that match one of these names, prefixes (`torch.cuda`) or globs, or all if there are none."""
         tests = [
             re.compile(fnmatch.translate(n) if re.search(r"[*?\[]", n) else re.escape(n) + r"(\..*)?") for n in names
         ]
@@ -260,10 +253,7 @@ def load(rule_paths: Sequence[Path] = ()) -> Catalog:
 
 
 def gather(files: Iterable[Path], rules: Collection[str] | None = None) -> Catalog:
-    """Read the rows of these files; raises PackError.
-
-    `rules`: the rule ids that rows may name; None allows any.
-    """
+    """Read the rows of these files, which may name these `rules` (None: any); raises PackError."""
     rows: dict[str, Row] = {}
     for path in files:
         for row in read(path, rules):

@@ -37,10 +37,10 @@ _DEVICE = re.compile(rf"({'|'.join(types_of('accelerator'))})(:(\d+|%[dis]|\{{[^
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The places where a project uses each API.
+    """The places where a project uses each API, the most frequent API first.
 
-    `places`: by API, the most frequent first; each place is a Finding whose `rule` is the API's name. `unknown`: the
-    same for names of device modules without a row. `read`: number of files read.
+    A place is a Finding whose `rule` is the API's name. `unknown` has the places of device modules' names without a
+    row; `read` is the number of files read.
     """
 
     places: Mapping[str, Sequence[tuple[Path, Finding]]]
@@ -115,10 +115,7 @@ class _Surveyor(Worker):
 
 
 class Uses(Visitor):
-    """A visitor yields all API uses of one module.
-
-    Unlike the visitor for rules, it visits every statement, and assignment targets too.
-    """
+    """A visitor yields all API uses of one module, from every statement and assignment target too."""
 
     def __init__(self, module: SemanticModel, catalog: Catalog) -> None:
         super().__init__(module, DispatchTable({}, (), ()))
@@ -167,10 +164,7 @@ class Uses(Visitor):
         return name if parts[0] == "torch" and parts[1:2] and parts[1] in _DEVICE_MODULES else None
 
     def _find_method(self, node: ast.Attribute, scope: Scope) -> str | None:
-        """Return the row of `x.cuda()` or `x.is_cuda` if `x` may be a tensor or a module.
-
-        `x.device` has no row: many other classes have that attribute.
-        """
+        """Return the row of `x.cuda()` or `x.is_cuda` if `x` may be a tensor or a module; `x.device` has none."""
         row = self.catalog.row(f"torch.Tensor.{node.attr}")
         if row is None or not self.uses_torch or self._is_helper(node):
             return None

@@ -31,10 +31,7 @@ DEFAULT, FILE, OPTION, INFERRED = "default", "file", "option", "inferred"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A value, or one entry of a table, with its origin.
-
-    `origin`: DEFAULT, FILE, OPTION or INFERRED. `at`: `file:line` or the option. `entry`: the table's key.
-    """
+    """A value, or a table's `entry`, with its origin (DEFAULT, FILE, OPTION, INFERRED) and `file:line` or option."""
 
     value: Any
     origin: str
@@ -55,7 +52,7 @@ def in_force(
 ) -> list[Setting]:
     """Return all keys with their values and origins.
 
-    `typed`: what the command line gave, by field name; `floor`: the inferred torch version and where it was read.
+    `typed` is what the command line gave, by field name; `floor` the inferred torch version and where it was read.
     """
     there = config_file.read(file) if file else {}
     at = config_file.places(file) if file else None
@@ -106,7 +103,7 @@ def origin_of(settings: Sequence[Setting], glob: str) -> str:
 
 
 def unread(start: Path, root: Path, file: Path | None, option: str, read: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each settings file or table that a run over `start` does not read, or reads unexpectedly.
+    """Yield a note for each settings file or table that a run does not read, or reads unexpectedly.
 
     `root` and `file`: where settings are read from; `option`: the command-line option that chose `file`, or ""; `read`:
     the paths of the files that the run reads.
@@ -131,10 +128,7 @@ def unread(start: Path, root: Path, file: Path | None, option: str, read: Iterab
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The settings as asked for on the command line.
-
-    `typed`: values by field name of Settings, None if not given. `config` and `isolated` choose the settings file.
-    """
+    """The settings asked for on the command line: `typed` by field name (None: not given), and the file to read."""
 
     paths: Sequence[Path]
     config: Path | None
@@ -154,10 +148,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The whole effective configuration.
-
-    `file` is None if no settings file is read; `why` explains the choice of file.
-    """
+    """The whole effective configuration; `why` explains the choice of `file` (None: no file is read)."""
 
     root: Path
     file: Path | None
@@ -232,10 +223,7 @@ VENDORED, PACKAGED, OWN = "vendored", "packaged", "own"
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """The helper that rewritten code imports.
-
-    `files`: where it lies, each with whether its content is up to date. `error`: why it cannot be used.
-    """
+    """The helper that rewritten code imports: its files, each with whether it is up to date, or an error."""
 
     kind: str
     name: str
@@ -267,8 +255,8 @@ class OneFile:
     """The effective configuration of one file.
 
     `read`: "yes" or "no" with the reason; `is_read`: that as a flag. `ignores`: the `per-file-ignores` globs that match
-    the file, each with its entries and the place of the setting. `on` and `off`: rules that these leave on or switch
-    off. `asleep`: rules whose fixes are unsafe in this file, because it contains none of their prefilter literals.
+    the file, with entries and place. `on` and `off`: rules that these leave on or switch off. `asleep`: rules whose
+    fixes are unsafe in this file, because it contains none of their prefilter literals.
     """
 
     path: Path
@@ -283,10 +271,7 @@ class OneFile:
 def describe_file(
     path: Path, settings: Settings, effective: Sequence[Setting], ruleset: Ruleset, listed: bool
 ) -> OneFile:
-    """Describe one file; raises UserError if it does not exist.
-
-    `listed`: a run over the whole project reads the file too.
-    """
+    """Describe one file (`listed`: a run over the project reads it too); raises UserError if it does not exist."""
     if not path.is_file():
         raise UserError(f"{os.path.relpath(path)}: no such file or directory", "name a file or a folder of a project")
     if glob := discovery.exclusion(path, settings):

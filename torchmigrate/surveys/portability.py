@@ -1,7 +1,4 @@
-"""Portability of a project: the sites that tie it to a device, and the share of them that runs on each backend.
-
-The modules in formats/portability only lay this out; docs/report.md explains the figures.
-"""
+"""Portability of a project: the sites that tie it to a device, and how many run on each backend (docs/report.md)."""
 
 from __future__ import annotations
 
@@ -58,10 +55,7 @@ _UNTIL = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A place in the project's code, 1-based.
-
-    `file` is relative to the project; `cell` is the notebook's cell, 0 in other files.
-    """
+    """A 1-based place in a file, relative to the project; `cell` is the notebook's cell, 0 in other files."""
 
     file: str
     cell: int
@@ -74,10 +68,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One rule's finding at one place.
-
-    `lines` are the source lines around the place, the first of them numbered `first`.
-    """
+    """One rule's finding at one place, with the source lines around it, numbered from `first`."""
 
     place: Place
     rule: str
@@ -184,10 +175,7 @@ class Survey:
 
     @cached_property
     def backends(self) -> tuple[str, ...]:
-        """The backends shown as columns.
-
-        torch presents ROCm as CUDA, so ROCm has a column only if it is asked for or a finding names it.
-        """
+        """Return the backends shown; ROCm, which torch presents as CUDA, only if asked for or named by a finding."""
         if self.wanted:
             return tuple(b for b in SCORED if b in self.wanted)
         named = {b for site in self.sites for entry in site.entries for b in entry.backends}
@@ -275,10 +263,7 @@ def clean(text: str) -> str:
 
 
 def sites(safe: Sequence[FileResult], unsafe: Sequence[FileResult], root: Path) -> tuple[Site, ...]:
-    """Return each place at which one of the two plans has a finding.
-
-    `safe` and `unsafe`: the engine's `survey` results with safe fixes only, and with unsafe ones too.
-    """
+    """Return each place with a finding in the `survey` results with safe fixes, or with unsafe ones too."""
     plans = _by_place(safe, root), _by_place(unsafe, root)
     live = {key for plan in plans for key, found in plan.items() if any(_is_counted(f.finding) for f in found)}
     lines: dict[Path, SourceLines] = {}
@@ -359,10 +344,7 @@ def grouped(weights: Mapping[str, int], most: int) -> dict[str, list[str]]:
 
 
 def _split_group(name: str, files: Sequence[str]) -> dict[str, list[str]]:
-    """Split a group one level down: into subdirectories, and the files beside them as one group.
-
-    If there is nothing but files, or only one file, each file is a group of its own.
-    """
+    """Split a group into its subdirectories and the files beside them, or, without subdirectories, into files."""
     if files == [name]:
         return {name: list(files)}
     prefix = name.removesuffix("*").removeprefix("./")

@@ -29,14 +29,13 @@ class Blocks:
         return self._places[statement]
 
     def before(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements of the block above this one."""
+        """Return the statements of the block above this one."""
         block, at = self._places[statement]
         return block[:at]
 
 
 def leaves_block(body: Sequence[ast.stmt]) -> bool:
-    """Whether what follows the block does not run after it: its last statement is a return, a raise, a continue, a
-    break or the end of the program."""
+    """Whether the block's end is not reached: its last statement returns, raises, continues, breaks or exits."""
     return bool(body) and (isinstance(body[-1], _LEAVES) or _exits(body[-1]))
 
 
@@ -55,6 +54,6 @@ def _exits(statement: ast.stmt) -> bool:
 
 
 def _called(statement: ast.stmt) -> str | None:
-    """The function that a statement consists of a call of, by its name in the file."""
+    """Return the function that a statement consists of a call of, by its name in the file."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return chain_of(call.func) if isinstance(call, ast.Call) else None

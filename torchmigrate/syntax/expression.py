@@ -15,11 +15,7 @@ from torchmigrate.syntax.pattern import CAPTURE, Match, Matcher, Pattern, Patter
 
 
 class Expression:
-    """One expression of a file, parsed by LibCST, with byte spans in the file.
-
-    `start` and `end` are byte offsets of the expression in `buffer`. Raises PatternError if LibCST does not print the
-    expression as it was written.
-    """
+    """One expression at bytes [start, end) of `buffer`; raises PatternError if LibCST prints it otherwise."""
 
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
         self.buffer, self.start, self.end = buffer, start, end
@@ -85,10 +81,7 @@ def _parsed(text: str) -> tuple[cst.BaseExpression, Mapping[cst.CSTNode, CodeSpa
 
 
 def instantiate(match: Match, template: str, expression: Expression) -> list[Edit]:
-    """Return the edits that turn the matched text into `template`, one for each gap between captures that changes.
-
-    Raises PatternError if a comment would be lost.
-    """
+    """Return the edits that give `template`, one per changed gap; raises PatternError if a comment would be lost."""
     pieces = _pieces(template, match)
     order = [name for name, is_capture in pieces if is_capture]
     spans = [match.spans[name] for name in order]
@@ -103,10 +96,7 @@ def instantiate(match: Match, template: str, expression: Expression) -> list[Edi
 
 
 def _refuse_comments(expression: Expression, match: Match, kept: set[str]) -> None:
-    """Raise PatternError if a comment stands outside of the kept captures.
-
-    This is needed if captures change places: everything between them is written anew then.
-    """
+    """Raise PatternError if a comment stands outside of the kept captures; for captures that change places."""
     position = match.span[0]
     for start, end in (*sorted(match.spans[name] for name in kept), (match.span[1], match.span[1])):
         if "#" in expression.text((position, start)):
@@ -132,10 +122,7 @@ def _literals(pieces: list[tuple[str, bool]]) -> list[str]:
 
 
 def _gap_edit(expression: Expression, start: int, end: int, new: str) -> Edit | None:
-    """Return the edit of one gap, or None.
-
-    White space at the ends of the gap stays if the new text allows it.
-    """
+    """Return the edit of one gap, or None; white space at its ends stays if the new text allows it."""
     old = expression.text((start, end))
     if _squeeze(old) == _squeeze(new):
         return None

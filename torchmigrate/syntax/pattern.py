@@ -50,10 +50,7 @@ class Match:
 
 @cache
 def compile_pattern(text: str) -> Pattern:
-    """Parse a pattern.
-
-    Raises PatternError if `text` is not an expression.
-    """
+    """Parse a pattern. Raises PatternError if `text` is not an expression."""
     source = CAPTURE.sub(lambda m: (f"*{MANY}" if m.group().startswith("$$") else ONE) + m.group(1), text)
     try:
         node = cst.parse_expression(source)
@@ -63,10 +60,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def check_template(pattern: Pattern, template: str) -> None:
-    """Check that a template is an expression and has only captures that the pattern binds.
-
-    Raises PatternError otherwise.
-    """
+    """Check that a template is an expression of captures that the pattern binds; raises PatternError."""
     unbound = sorted(set(CAPTURE.findall(template)) - pattern.captures)
     if unbound:
         raise PatternError(f"`{template}` uses ${unbound[0]}, which `{pattern.text}` does not bind")
@@ -86,10 +80,7 @@ class Rest:
 
 @dataclass(slots=True)
 class Matcher:
-    """Matches syntax trees of patterns with those of code.
-
-    `resolve` returns the qualified name of a dotted chain, `found` collects the captures.
-    """
+    """Matches syntax trees; `resolve` gives a chain's qualified name, `found` collects the captures."""
 
     resolve: Resolve
     found: dict[str, Any]

@@ -14,8 +14,8 @@ Reexport = Callable[[int, str, str], str | None]
 class Resolver:
     """Resolves names to qualified names, for example `th.cuda.amp` to `torch.cuda.amp`.
 
-    `reexport` receives the level, module and name of a from-import, and returns the qualified torch name that the
-    project's own module re-exports under that name, or None.
+    `reexport` receives the level, module and name of a from-import, and returns the torch name that the project's own
+    module re-exports under that name, or None.
     """
 
     def __init__(self, reexport: Reexport | None = None) -> None:
@@ -45,10 +45,7 @@ class Resolver:
         return None
 
     def _meaning(self, bindings: Bindings, scope: Scope) -> str | None:
-        """Return the qualified name that all bindings of a name agree on, or None.
-
-        This is a loop and no recursion, as chains of aliases may be thousands long.
-        """
+        """Return the qualified name that all bindings of a name agree on, or None; a loop, as chains may be long."""
         if id(bindings) in self._active:
             return None  # the name is defined by itself
         todo = [(bindings, scope)]
@@ -87,10 +84,7 @@ class Resolver:
 
 
 def _find_bindings(chain: str, scope: Scope) -> tuple[Bindings, Scope, str] | None:
-    """Return the bindings of a chain's first name, their scope, and the rest of the chain.
-
-    For `self.x.y`, these are the bindings of the attribute `x` in the class.
-    """
+    """Return the bindings of a chain's first name (of `self.x`: the attribute's), their scope, and the rest."""
     head, _, rest = chain.partition(".")
     if head in OWN and rest:
         owner = scope.enclosing_class()
@@ -101,10 +95,7 @@ def _find_bindings(chain: str, scope: Scope) -> tuple[Bindings, Scope, str] | No
 
 
 def _dependencies(bindings: Bindings, scope: Scope) -> list[tuple[Bindings, Scope]] | None:
-    """Return the bindings that must be resolved first, those of the names that are assigned.
-
-    The result is None if one of the values is not a dotted chain, as nothing is certain then.
-    """
+    """Return the bindings to resolve first, those of assigned names; None if a value is no dotted chain."""
     found: list[tuple[Bindings, Scope]] = []
     for binding in bindings:
         if binding.local or binding.qualified:
@@ -136,12 +127,12 @@ def chain_of(node: ast.AST) -> str | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """The name itself, or the attribute that an expression takes last: `c` of `a.b.c` and of `f(x).c`; else ""."""
+    """Return the name itself, or the attribute that an expression takes last: `c` of `a.b.c` and of `f(x).c`; or ""."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def leading_chain(node: ast.AST) -> str | None:
-    """The dotted chain that an expression begins with: `a.b` of `a.b[0] + c` and of `a.b if c else d`."""
+    """Return the dotted chain that an expression begins with: `a.b` of `a.b[0] + c` and of `a.b if c else d`."""
     while True:
         if isinstance(node, (ast.BinOp, ast.Compare)):
             node = node.left

@@ -15,10 +15,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 # a NamedTuple, as one is made for each name of each file and a frozen dataclass takes twice the time
 class Binding(NamedTuple):
-    """One binding of a name.
-
-    `qualified` is set for imports and `value` for assignments; bindings that only shadow a name have neither.
-    """
+    """One binding of a name; an import has `qualified`, an assignment `value`, a mere shadow neither."""
 
     node: ast.AST
     qualified: str | None = None
@@ -28,10 +25,7 @@ class Binding(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """A module, class, function, lambda or comprehension, with the names bound in it.
-
-    `stars` are (level, module) of star imports.
-    """
+    """A module, class, function, lambda or comprehension with its names; `stars`: (level, module) of `import *`."""
 
     node: ast.AST
     parent: Scope | None
@@ -138,10 +132,7 @@ _PLAIN = {ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete, ast.Pass, ast
 
 
 def build_scopes(tree: ast.Module, walruses: bool = True) -> Scopes:
-    """Collect the scopes of a module.
-
-    With `walruses` False, expressions are not searched for `:=`, which is expensive; pass it for files that have none.
-    """
+    """Collect the scopes of a module; `walruses` False spares files without `:=` an expensive search."""
     root = Scope(tree, None)
     scopes = Scopes(root)
     _Builder(scopes, walruses).body(tree.body, tree, root)
@@ -229,10 +220,7 @@ def bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
 
 
 def _bind_walrus(statement: ast.stmt, scope: Scope) -> None:
-    """Bind every `name := value` in a statement's own expressions.
-
-    This visits all of them, so it is only done for files with a walrus.
-    """
+    """Bind every `name := value` in a statement's expressions; slow, so only for files with a walrus."""
     stack: list[ast.AST] = [statement]
     while stack:
         node = stack.pop()

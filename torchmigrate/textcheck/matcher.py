@@ -72,7 +72,6 @@ def _matching_wheres(rule: Rule, path: str) -> list[Where]:
 
 
 def _lines_to_check(rule: Rule, path: str, file: TextFile) -> list[Line]:
-    """Return the lines to which the rule applies."""
     wheres = _matching_wheres(rule, path)
     lines = [line for line in file.lines if len(line.text) <= LONGEST]
     if rule.literals:
@@ -123,10 +122,7 @@ def _occurrences(pattern: TextPattern, file: TextFile, lines: Sequence[Line]) ->
 
 
 def _replacement(groups: Mapping[str, str]) -> str | None:
-    """Return what to use in place of the captured `library` or `variable`, or "" if neither group was captured.
-
-    The result is None if the name is not known, so that there is nothing to report.
-    """
+    """Return what replaces the captured `library` or `variable`: "" without a capture, None if it is unknown."""
     if name := groups.get("library"):
         return of_library(name)
     return VARIABLES.get(name) if (name := groups.get("variable")) else ""

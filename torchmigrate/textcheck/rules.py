@@ -39,10 +39,7 @@ class TextRule:
 
 @dataclass(frozen=True)
 class TextRules:
-    """The text rules of a run.
-
-    `known` and `active` are names of rules and packs as suppressions use them: all that exist, and those of this run.
-    """
+    """The text rules of a run; `known` and `active` are rules and packs: all that exist, and this run's."""
 
     rules: Sequence[TextRule]
     known: Collection[str]
@@ -59,8 +56,8 @@ class TextRules:
     ) -> tuple[list[FileResult], frozenset[str]]:
         """Return the results of files with something to report, and the paths of all files that were read.
 
-        Binary and large files are ignored silently unless the user named them. `texts` is the overlay: contents by path
-        that replace those on disk.
+        Binary and large files are ignored silently unless the user named them. `texts` is the overlay: contents by
+        path.
         """
         results: list[FileResult] = []
         seen: set[str] = set()
@@ -91,10 +88,7 @@ class TextRules:
             return Failed(item.path, "a rule's regular expression takes too long here; it should repeat less")
 
     def inspect(self, path: Path, raw: bytes, ignored: Collection[str] = ()) -> Unchanged | Skipped | None:
-        """Return the findings of one file, or None if it has none.
-
-        `ignored` are names of rules and packs that are switched off for the file.
-        """
+        """Return one file's findings, or None without any; `ignored` are rules and packs switched off for it."""
         name = path.as_posix()
         rules = [r.rule for r in self.rules if r.has_work(name, raw) and not {r.rule.id, r.rule.pack} & {*ignored}]
         if not rules and suppressions.MARK not in raw:
@@ -135,10 +129,7 @@ _COMMENT = "suppression"
 
 
 def with_shell_findings(findings: Sequence[Finding], book: Notebook, texts: TextRules, path: Path) -> Iterator[Finding]:
-    """Yield the findings of a notebook, with those of text rules on its shell lines added.
-
-    An unused suppression is reported only if neither Python nor the shell has a use for it.
-    """
+    """Yield a notebook's findings and its shell lines'; a suppression is unused only if neither uses it."""
     cells = {cell.number: (cell.start, _shell_lines(cell)) for cell in book.cells if cell.masked}
     cells |= {c.number: (0, _blank_first_line(c.text)) for c in book.unread if c.magic and _SHELL.match(c.magic)}
     found = [f for number, (start, text) in cells.items() for f in _findings_in_cell(number, start, text, texts, path)]

@@ -64,7 +64,7 @@ SPEC = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifie
 
 
 def version_of(spec: str | None) -> tuple[int, ...] | None:
-    """The least release that a specifier takes; None where it names no floor: `<3.0`, `!=2.4`."""
+    """Return the least release that a specifier takes; None where it names no floor: `<3.0`, `!=2.4`."""
     found = [_BOUND.fullmatch(clause.strip()) for clause in (spec or "").split(",")]
     return max(((int(m[1]), int(m[2] or 0)) for m in found if m), default=None)
 

@@ -37,10 +37,7 @@ class Repository:
     _git: Any
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
-        """Run a git command at `top` and return its output.
-
-        Raises git.exc.GitError.
-        """
+        """Run a git command at `top` and return its output. Raises git.exc.GitError."""
         command = ["git", "--literal-pathspecs", *hardening.QUIET, *arguments]
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
             if stream is not None:
@@ -61,9 +58,9 @@ class Repository:
             return None
 
     def files(self, directory: Path) -> list[str]:
-        """List the tracked and untracked files below `directory`, without the ignored ones.
+        """List the files below `directory` that git does not ignore, relative to `top`.
 
-        Paths are relative to `top` and slash-separated. A nested repository is one entry that ends with a slash.
+        Paths are slash-separated. A nested repository is one entry that ends with a slash.
         """
         listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
         output = self.run(*listing, "--", os.path.relpath(directory, self.top))
@@ -76,10 +73,7 @@ class Repository:
         return bool(status == 0)
 
     def ignored(self) -> list[str]:
-        """List everything that git ignores, relative to `top` and slash-separated.
-
-        A directory that is ignored as a whole is one entry that ends with a slash.
-        """
+        """List all that git ignores, relative to `top`; a directory ignored as a whole ends with a slash."""
         output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all", _ALONE)
         return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry.startswith(b"!! ")]
 
@@ -139,10 +133,7 @@ def _with_slashes(path: str) -> str:
 
 
 def marker(directory: Path) -> Path | None:
-    """Return the nearest directory at or above `directory` that contains `.git`, or None.
-
-    This is cheap: it decides whether GitPython is worth importing.
-    """
+    """Return the nearest directory at or above with a `.git`, or None: then GitPython need not be imported."""
     return next((d for d in (directory, *directory.parents) if os.path.lexists(d / ".git")), None)
 
 
@@ -158,10 +149,7 @@ def by_repository(paths: Sequence[Path]) -> list[tuple[Repository | None, list[P
 
 
 def dirty(paths: Sequence[Path]) -> list[Dirty]:
-    """Return the files that git could not restore if they were overwritten, sorted by path.
-
-    Files outside of git are not listed: there, `torchmigrate undo` restores them.
-    """
+    """Return the files, sorted, that git could not restore; not those outside of git, which `undo` restores."""
     found = [d for repo, group in by_repository(paths) if repo for d in repo.dirty(group)]
     return sorted(found, key=lambda d: d.path)
 
@@ -173,10 +161,7 @@ def unanswered(paths: Sequence[Path]) -> Path | None:
 
 
 def repository(directory: Path) -> Repository | None:
-    """Return the work tree that contains `directory`.
-
-    The result is None outside of git, without a git executable, and if git refuses to answer.
-    """
+    """Return the work tree that contains `directory`, or None: no repository, no git, or git refuses."""
     start = marker(directory)
     if start is None:
         return None
@@ -209,10 +194,7 @@ def _parse_path(output: bytes) -> Path:
 
 
 def complaint(error: Exception) -> str:
-    """Return the line of git's error output that says what went wrong, without the advice around it.
-
-    `error` is a git.exc.GitError.
-    """
+    """Return the line of a git.exc.GitError's output that says what went wrong, without the advice around it."""
     text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip()
     text = text.removeprefix("'").removesuffix("'")  # quotes that GitPython adds
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]

@@ -36,10 +36,9 @@ _REPOSITORY_SCOPES = ("local", "worktree")
 
 
 def overridden(listing: bytes) -> dict[str, str]:
-    """Return settings that undo the programs which a repository names.
+    """Return settings, the user's own or git's default, that undo the programs which a repository names.
 
-    `listing` is the output of `git config --list --show-scope -z`. Each value is the user's own if there is one, else
-    git's default.
+    `listing` is the output of `git config --list --show-scope -z`.
     """
     user_values: dict[str, str] = {}
     set_by_repository: set[str] = set()
@@ -61,10 +60,7 @@ def _entries(listing: bytes) -> Iterator[tuple[str, str, str]]:
 
 
 def environment(variables: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to add to git's environment, so that `settings` apply.
-
-    Environment variables are used for these keys, as `-c` would split a key that contains `=`.
-    """
+    """Return variables that make git apply `settings`; `-c` would split a key that contains `=`."""
     count = variables.get("GIT_CONFIG_COUNT", "")
     first = int(count) if count.isdecimal() else 0
     found = dict(_ENVIRONMENT)

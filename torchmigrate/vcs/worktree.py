@@ -1,7 +1,4 @@
-"""Add a git worktree for the copies that `verify` makes, so that git commands work in them.
-
-The user's repository is not touched but for its list of worktrees, which `remove` restores.
-"""
+"""Add a git worktree for copies that `verify` makes; of the repository only the list of worktrees changes."""
 
 from __future__ import annotations
 
@@ -18,20 +15,14 @@ VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CO
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A worktree whose directory holds only a `.git` file; a copy of the project may hold the same file.
-
-    `record` is git's administrative directory for it, in the user's repository.
-    """
+    """A worktree with nothing but a `.git` file; `record` is git's directory for it in the user's repository."""
 
     path: Path
     record: Path
 
 
 def add(repository: Repository, path: Path) -> Worktree | None:
-    """Add a worktree at `path` on the current commit, without checking out files.
-
-    The result is None if git cannot do so: there is no commit yet, or the repository is read-only.
-    """
+    """Add a worktree at `path` on HEAD, without files; None if git cannot: no commit, or a read-only repository."""
     import git
 
     try:
@@ -47,10 +38,7 @@ def add(repository: Repository, path: Path) -> Worktree | None:
 
 
 def remove(worktree: Worktree) -> None:
-    """Remove a worktree.
-
-    `git worktree prune` is not used, as it would also remove other stale worktrees of the user's.
-    """
+    """Remove a worktree, without `git worktree prune`, which would also remove the user's stale ones."""
     shutil.rmtree(worktree.path, ignore_errors=True)
     shutil.rmtree(worktree.record, ignore_errors=True)
     with contextlib.suppress(OSError):

@@ -46,10 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a backend is run: on hardware, simulated, or on the CPU.
-
-    `skip`: why it cannot be run, with advice; None if it can.
-    """
+    """How a backend is run, or why it is not, with advice (`skip`)."""
 
     backend: str
     evidence: Evidence
@@ -111,10 +108,7 @@ def _why_no_native(interpreter: Interpreter, found: Compiler | None) -> str | No
 
 
 def build(machine: Machine) -> Machine:
-    """Build the simulated device for this torch if the cache has none.
-
-    On failure, return a machine without the C++ tier.
-    """
+    """Build the simulated device for this torch if the cache has none; on failure, do without the C++ tier."""
     if machine.native is not None:
         return machine
     command = [machine.interpreter.executable, os.fspath(BUILD)]
@@ -129,10 +123,7 @@ def build(machine: Machine) -> Machine:
 
 
 def way(machine: Machine, backend: str) -> Way:
-    """Choose how to run a backend: on hardware if present, else simulated.
-
-    The C++ tier simulates every backend; without it, only npu can be simulated, in Python.
-    """
+    """Choose how to run a backend: on hardware if present, else simulated (without C++, only npu can be)."""
     if backend == "cpu":
         return Way("cpu", "cpu")
     found = machine.interpreter.devices.get(backend)
@@ -147,10 +138,7 @@ def way(machine: Machine, backend: str) -> Way:
 
 
 def _why_not_simulated(interpreter: Interpreter, backend: str) -> str | None:
-    """Return why this build of torch cannot simulate the backend, or None.
-
-    A CUDA or ROCm build of torch has its own `cuda` backend, which leaves no room for a simulated one.
-    """
+    """Return why this torch cannot simulate the backend, or None; a CUDA or ROCm build has its own `cuda`."""
     built = next((name for name in having("cuda") if name in interpreter.build), None)
     if backend == "cuda" and built:
         return f"this torch is built for {built}, of which no device is here; a CPU build of torch can simulate one"

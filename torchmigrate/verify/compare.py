@@ -63,10 +63,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output that holds numbers.
-
-    `number`: from 1. `shape`: the text with `#` for each number and `@` for each device.
-    """
+    """A line of output, from 1, that holds numbers; `shape` has `#` for each number and `@` for each device."""
 
     number: int
     text: str
@@ -75,10 +72,7 @@ class Line:
 
 
 def lines(output: str) -> list[Line]:
-    """Return the lines of an output that hold numbers.
-
-    Of a line that was overwritten with carriage returns, only the last text counts.
-    """
+    """Return the lines that hold numbers; of a line overwritten with carriage returns, the last text counts."""
     found = (_parse_line(at, text) for at, text in enumerate(output.split("\n"), 1))
     return [line for line in found if line.numbers]
 
@@ -90,10 +84,7 @@ def _parse_line(at: int, text: str) -> Line:
 
 
 def shape(text: str, numbers: list[Number] | None = None) -> str:
-    """Return the text with `#` for each number, `@` for each device and `_` for other digits.
-
-    `numbers`, if given, is extended with the numbers found.
-    """
+    """Return the text with `#` for numbers (added to `numbers`), `@` for devices, `_` for other digits."""
 
     def replace_token(found: re.Match[str]) -> str:
         if found["device"]:
@@ -139,10 +130,7 @@ _QUOTED = 72  # characters of a line in a report
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where two outputs differ.
-
-    `line`: from 1, of the run's output, or of the reference's if the run's has ended.
-    """
+    """The first difference between outputs, at a line (from 1) of the run's or, past its end, the reference's."""
 
     line: int
     what: str
@@ -153,10 +141,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The original's lines with numbers, and which of those numbers are compared.
-
-    `counts[i][j]`: whether number j of line i is the same in both runs of the original.
-    """
+    """The original's lines; `counts[i][j]` is whether number j of line i is the same in both of its runs."""
 
     lines: tuple[Line, ...]
     counts: tuple[tuple[bool, ...], ...]
@@ -206,10 +191,7 @@ class Tolerance:
     steps: int | None = None
 
     def agree(self, expected: Number, found: Number) -> bool:
-        """Return whether two numbers agree within the tolerance; NaN agrees with NaN.
-
-        Below 1e-3 the difference is measured against 1e-3, since a relative difference near zero says nothing.
-        """
+        """Return whether two numbers (or NaNs) agree within the tolerance, which is absolute below 1e-3."""
         if self.relative == 0 or not (math.isfinite(expected.value) and math.isfinite(found.value)):
             return equal(expected, found)
         size = max(abs(expected.value), abs(found.value), 1e-3)
@@ -231,11 +213,7 @@ def equal(a: Number, b: Number) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing two outputs.
-
-    `numbers`: how many agree, up to the first difference if there is one. `rounded`: how many of those differ in the
-    last printed digit.
-    """
+    """The result of comparing two outputs: `numbers` agree, `rounded` of them but for the last digit."""
 
     numbers: int
     difference: Difference | None = None
@@ -310,10 +288,7 @@ Files = Mapping[str, Written]
 
 
 def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
-    """Return the files that match the globs and that the run made or changed, by path relative to `root`.
-
-    `base`: the tree before the run; `root`: the copy in which the program ran.
-    """
+    """Return the files, by path relative to the copy `root`, that match and that the run made or changed."""
     wanted = Globs(globs)
     found = {}
     for path in root.rglob("*") if globs else ():

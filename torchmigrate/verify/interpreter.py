@@ -33,10 +33,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python executable and its torch.
+    """A Python executable, its import paths, and its torch.
 
     `torch`: the version, None if it has none (`error` says why). `build`: the platforms torch was built for, with
-    versions. `paths`: the directories that it imports from.
+    versions.
     """
 
     executable: str
@@ -50,11 +50,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A resolved command.
-
-    `words[0]` is an absolute path. `interpreter` runs the command; `note` says why it was chosen, "" if it is the
-    obvious one.
-    """
+    """A command with an absolute `words[0]`, and its interpreter; `note` says why that one, if not obvious."""
 
     words: tuple[str, ...]
     interpreter: Interpreter
@@ -83,8 +79,8 @@ def probe(executable: str) -> Interpreter:
 def resolve(words: Sequence[str], directory: Path) -> Command:
     """Find the executable of a command and its Python; raises UserError if either, or torch, is missing.
 
-    The word `python` means the one on PATH if that has torch, else the one that runs torchmigrate. `directory`: where
-    relative commands are looked up.
+    The word `python` means the one on PATH if that has torch, else ours. Relative commands are looked up in
+    `directory`.
     """
     if _PYTHON.fullmatch(words[0]):
         return _python(words)
@@ -134,10 +130,7 @@ def _require_torch(found: Interpreter) -> None:
 
 
 def _find(name: str, directory: Path) -> str:
-    """Find a command on PATH or beside our own Python; raises UserError.
-
-    A name with a directory is relative to `directory`, else to the current one.
-    """
+    """Find a command on PATH or beside our Python, or a path from `directory` or here; raises UserError."""
     if os.path.dirname(name):
         places = (os.path.abspath(os.path.join(base, name)) for base in (directory, os.curdir))
         found = next(filter(os.path.isfile, places), None)
@@ -168,10 +161,10 @@ _PATIENCE = 20.0  # seconds for a supervisor to end everything: more than its ow
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended.
+    """How a command ended, and after how many seconds.
 
     `status`: the exit status, -N for signal N, 127 if the command could not be started; None if the supervisor ended
-    it. `seconds`: wall time.
+    it.
     """
 
     status: int | None
@@ -192,10 +185,7 @@ def run(
     timeout: float,
     stop: Event,
 ) -> Ended:
-    """Run a command until it ends, for at most `timeout` seconds; raises Stopped once `stop` is set.
-
-    `stdout` and `stderr`: files for its output.
-    """
+    """Run a command, its output to files, for at most `timeout` seconds; raises Stopped once `stop` is set."""
     words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(directory), str(stdout), str(stderr), *command]
     began = time.monotonic()
     supervisor = subprocess.Popen(

@@ -20,10 +20,9 @@ from torchmigrate.verify.sandbox import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A place in the original project.
+    """A line (from 1) of the original project, and the rules that rewrote it, in order.
 
-    `path`: relative to the project, with slashes. `line`: from 1. `rules`: the rules that rewrote this line, in order;
-    empty if it is unchanged.
+    `path` is relative to the project, with slashes.
     """
 
     path: str
@@ -68,10 +67,9 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Origins:
-    """A map from lines of the copy at `root` to the original.
+    """A map from lines of the copy at `root`, which must exist, to the original.
 
-    Call it with an absolute file below `root` and a line. It returns None for files outside the project and for the
-    helper, which has no original. The copy must still exist.
+    Call it with an absolute file and a line. It returns None for files outside the project and for the helper.
     """
 
     root: Path
@@ -91,10 +89,7 @@ class Origins:
 
 
 def origins(root: Path, changes: Sequence[Changed]) -> Origins:
-    """Map the lines that a migration of the tree at `root` changed.
-
-    Notebooks are left out: they run as the scripts that they were converted to.
-    """
+    """Map the lines that a migration of the tree at `root` changed; notebooks, run as scripts, have none."""
     texts = (c for c in changes if not c.new and c.path.suffix != ".ipynb")
     rewritten = {
         c.path.relative_to(root).as_posix(): Rewritten(c.before.splitlines(True), c.after.splitlines(True), c.applied)
@@ -105,10 +100,7 @@ def origins(root: Path, changes: Sequence[Changed]) -> Origins:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The outcome of migrating the copy.
-
-    `held`: number of unsafe fixes not applied. `notes` and `errors`: lines for people, with paths relative to the copy.
-    """
+    """The outcome of migrating the copy: unsafe fixes not applied (`held`), and lines for people."""
 
     origins: Origins
     files: int

@@ -1,7 +1,4 @@
-"""Describe the running interpreter, its torch and its devices as JSON on stdout.
-
-Runs as `python -c`, with nothing but the standard library and torch.
-"""
+"""Describe the interpreter, its torch and its devices as JSON on stdout; runs alone as `python -c`."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
 
 
 def devices(torch: Any) -> dict[str, Any]:
-    """Return each available backend, e.g. {"cuda": {"count": 1, "name": "...", "error": null}}.
-
-    `error` says why the device does not compute.
-    """
+    """Return backends, e.g. {"cuda": {"count": 1, "name": "...", "error": null}}; an error: it does not compute."""
     found = {}
     for backend in BACKENDS:
         home = torch.backends if backend == "mps" else torch

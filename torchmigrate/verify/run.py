@@ -75,10 +75,7 @@ _TAIL = 64 << 10  # bytes of stderr
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: the original or the rewritten project, on a backend.
-
-    `repeat`: run the reference a second time, to see which numbers are stable.
-    """
+    """One run of the original or rewritten project on a backend; `repeat` shows which numbers are stable."""
 
     project: Literal["original", "rewritten"]
     way: Way
@@ -94,8 +91,8 @@ class Task:
     """The settings that all runs share.
 
     `words`: the command; paths into the user's project are moved to the copy. `python`: the interpreter that `python`
-    means in the program's scripts; "" leaves it to PATH. `paths`: the directories that this interpreter imports from.
-    `library`: the built simulated device; "" lets each program find it. `timeout`: seconds.
+    means in the program's scripts; "" leaves it to PATH. `paths`: the directories that it imports from. `library`: the
+    built simulated device; "" lets each program find it. `timeout`: seconds.
     """
 
     words: tuple[str, ...]
@@ -114,8 +111,8 @@ class Outcome:
     """The results of a run.
 
     `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
-    stderr, or of stdout if stderr is empty. `kernels` and `random_kernels`: sums over all processes, None if nothing
-    was counted (on hardware and the CPU). `peak_bytes`: the most that one process held on one device.
+    stderr, else of stdout. `kernels` and `random_kernels`: sums over all processes, None if nothing was counted (on
+    hardware and the CPU). `peak_bytes`: the most that one process held on one device.
     """
 
     run: Run
@@ -179,10 +176,7 @@ def _signal_name(number: int) -> str:
 
 
 def describe_exception(exception: Report) -> str:
-    """Return an exception in one line.
-
-    If its message quotes another traceback, as a worker's does, return the last line of that.
-    """
+    """Return an exception in one line: the last one of a traceback that its message quotes."""
     lines = [line.strip() for line in str(exception.get("message", "")).splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):
         return lines[-1]
@@ -216,7 +210,6 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
 
 def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     """Return the run's environment: the user's, the backend's, and variables that keep the run in its copy."""
-
     way = run.way
     made = simulated_environment(
         way.backend,
@@ -251,11 +244,7 @@ def _search_path(path: str, python: str) -> str:
 
 
 def _import_path(path: str, task: Task, place: Place) -> str:
-    """Return PYTHONPATH for the copy.
-
-    Our sitecustomize comes first. Then come the copy's counterparts of project directories on the import path, as of an
-    editable install: otherwise the program would import the user's own files.
-    """
+    """Return PYTHONPATH for the copy: our sitecustomize, then the copy's counterparts of project directories."""
     ours, *rest = path.split(os.pathsep)
     anchor = task.project.anchor
     inside = [p for p in task.paths if Path(p).is_relative_to(anchor) and "site-packages" not in Path(p).parts]

@@ -1,7 +1,4 @@
-"""Sandboxes: copies of a project in which runs happen, with large data linked instead of copied.
-
-A data set of 50 GB costs nothing this way.
-"""
+"""Sandboxes: copies of a project in which runs happen, with large data linked instead of copied."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ _WHOLE = frozenset((".venv", "venv", ".tox", ".nox", ".direnv", "node_modules", 
 
 @dataclass(slots=True)
 class Copier:
-    """A copier of entries of the tree at `source` to the same places below `target`.
-
-    `linked`: the entries that are only linked, relative and with slashes.
-    """
+    """A copier of entries from `source` to `target`; those in `linked`, relative with slashes, are only linked."""
 
     source: str
     target: str
@@ -84,10 +78,7 @@ class Copier:
             self._entry(child)
 
     def _shallow(self, name: str, inside: list[str]) -> None:
-        """Make a real directory with links to its children, so that writes to it stay in the copy.
-
-        If the children are many, link the directory itself.
-        """
+        """Make a directory with links to its children, for writes; if these are many, link the directory itself."""
         if len(inside) > MANY:
             self._link(name)
             return
@@ -101,10 +92,7 @@ class Copier:
         self.linked.append(name)
 
     def _link_target(self, path: str) -> str:
-        """Return the target for a copied link: relative links inside the tree are kept, others become absolute.
-
-        An absolute link into the tree leads into the copy.
-        """
+        """Return a copied link's target: the tree's own links lead into the copy, others become absolute."""
         found = os.readlink(path)
         leads = os.path.normpath(os.path.join(os.path.dirname(path), found))
         inside = leads == self.source or leads.startswith(self.source + os.sep)
@@ -116,10 +104,7 @@ class Copier:
 
 
 def _is_data(path: str) -> bool:
-    """Return whether a directory has more than MANY files below it, and no source among the first ones.
-
-    The walk stops at the first source file, or as soon as there are too many files.
-    """
+    """Return whether a directory holds more than MANY files, and no source before them, on a short walk."""
     for count, name in enumerate(_file_names(path), 1):
         if name.endswith(SUFFIXES):
             return False
@@ -186,11 +171,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one run.
-
-    `root`: the copy; `directory`: where the command starts; `reports` and `scratch` (TMPDIR): directories beside the
-    copy; `base`: the tree that it was copied from.
-    """
+    """The place of one run: the copy `root` of `base`, where it starts, and directories beside the copy."""
 
     root: Path
     directory: Path
@@ -201,10 +182,7 @@ class Place:
 
 @dataclass
 class Sandbox:
-    """A context manager with copies of the original and the rewritten project: `with Sandbox(project) as sandbox: ...`.
-
-    `linked`: large data that the copies share with the project by links.
-    """
+    """A context manager with copies of the original and the rewritten project; they share `linked` data."""
 
     project: Project
     linked: list[str] = field(default_factory=list)

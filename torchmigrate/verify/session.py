@@ -28,11 +28,7 @@ _LONG = 80  # characters of an error in a line of progress
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of the command line.
-
-    `timeout`: seconds per run. `count`: number of devices. `jobs`: runs at a time. `settings`: None reads the project's
-    own.
-    """
+    """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's."""
 
     path: Path
     words: tuple[str, ...]
@@ -61,10 +57,7 @@ class Result:
 
 
 def verify(request: Request, say: Say) -> Result:
-    """Verify a project; raises UserError if nothing can be run.
-
-    `say` gets lines of progress for people. All copies are deleted at the end.
-    """
+    """Verify a project in copies, and tell `say` of progress; raises UserError if nothing can be run."""
     project = Project.at(request.path)
     settings = request.settings or config_file.load([request.path], unsafe_fixes=request.unsafe_fixes)
     command = resolve(request.words, project.directory)
@@ -113,7 +106,6 @@ def _judge(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdi
 
 
 def _build_if_needed(machine: Machine, names: Sequence[str], say: Say) -> Machine:
-    """Build the simulated device if any run needs it."""
     ways: list[Way] = [backends.way(machine, name) for name in ("cuda", *names)]
     if not any(w.evidence == "simulated" and w.tier == "native" and not w.skip for w in ways):
         return machine
@@ -202,10 +194,7 @@ def _report_migration(migration: Migration, say: Say) -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that everything is cleaned up.
-
-    After the first, further ones are ignored, so that they do not interrupt the cleanup.
-    """
+    """Turn the first SIGINT, SIGTERM or SIGHUP into KeyboardInterrupt, and ignore others during cleanup."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -2,10 +2,9 @@
 
 python supervisor.py DIRECTORY STDOUT STDERR COMMAND...
 
-The owner keeps this program's stdin open; when it closes, or the owner dies, everything that the command started is
-ended. When the command ends by itself, the processes that it left behind get LINGER seconds, then are ended too. Prints
-the exit status, -N for signal N. On Linux orphaned processes become our children, whatever session they are in;
-elsewhere those in other sessions may escape.
+When stdin closes, as when its owner dies, everything that the command started is ended; when the command ends by
+itself, the rest gets LINGER seconds. Prints the exit status, -N for signal N. On Linux orphaned processes become our
+children, whatever session they are in; elsewhere those in other sessions may escape.
 """
 
 from __future__ import annotations
@@ -47,20 +46,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _empty_stdin() -> BinaryIO:
-    """Return an empty stdin.
-
-    /dev/null does not do: in some containers it is a plain file, with whatever was last written to it.
-    """
+    """Return an empty stdin; /dev/null does not do: in some containers it is a plain file with content."""
     reader, writer = os.pipe()
     os.close(writer)
     return os.fdopen(reader, "rb")
 
 
 def _watch(pid: int) -> int | None:
-    """Wait until the command and its leftover processes have ended, and return the command's status.
-
-    If the owner closes stdin, return at once: None if the command still runs.
-    """
+    """Wait for the command and its leftovers, and return its status (None: stdin closed while it ran)."""
     status: int | None = None
     until = float("inf")
     while time.monotonic() < until:
@@ -85,10 +78,7 @@ def _reap(pid: int) -> int | None:
 
 
 def _end_all(group: int | None) -> None:
-    """End all processes below this one, first with SIGTERM, after GRACE seconds with SIGKILL.
-
-    `group`: the command's process group, None once the command was reaped and its number may be taken.
-    """
+    """End all processes below: SIGTERM, after GRACE seconds SIGKILL; `group` is the command's if not reaped."""
     _signal(group, signal.SIGTERM)
     limit = time.monotonic() + GRACE
     while _remaining() and time.monotonic() < limit:

@@ -70,10 +70,9 @@ class Limits:
 
 
 def baseline(first: Outcome, second: Outcome) -> Baseline:
-    """Check whether two runs of the original can serve as the reference.
+    """Check whether two runs of the original can serve as the reference: no exception, the same exit status.
 
-    An exception, or an exit status that changes between the runs, rules it out. A constant nonzero exit status does
-    not: test runners use them.
+    A constant nonzero exit status does not rule them out: test runners use them.
     """
     for outcome in (first, second):
         if outcome.exception or outcome.exit is None or outcome.exit < 0:

@@ -152,7 +152,6 @@ def server(
     Examples:
       torchmigrate server    what an editor is told to start
     """
-
     return run()
 
 

@@ -1,7 +1,4 @@
-"""Run the GitHub action (action.yml): inputs from the environment; annotations, a summary and outputs.
-
-It calls the public command line, so that its results cannot differ from it.
-"""
+"""Run the GitHub action (action.yml) by the public command line: annotations, a summary and outputs."""
 
 from __future__ import annotations
 
@@ -132,8 +129,7 @@ def _run(given: Inputs, env: Mapping[str, str]) -> Outcome:
 def _torchmigrate(*arguments: str) -> tuple[int, str]:
     """Run torchmigrate; return its status (0, 1 or 2) and its messages.
 
-    The runner looks for workflow commands in both streams. Messages may quote the project's files, so commands are
-    stopped while messages are written; only the annotations are read.
+    Messages may quote the project's files, so the runner's workflow commands are stopped while they are written.
     """
     run = [sys.executable, "-I", "-X", "utf8", "-m", "torchmigrate", *arguments]
     done = subprocess.run(run, capture_output=True, stdin=subprocess.DEVNULL, check=False)

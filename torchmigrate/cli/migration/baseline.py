@@ -44,7 +44,7 @@ def _lies_in(path: str, places: Iterable[str]) -> bool:
 def settle(
     results: Sequence[FileResult], request: Request, settings: Settings, only: Selection
 ) -> Sequence[FileResult]:
-    """Mark the findings that the baseline knows; raises UserError for a baseline that cannot be read.
+    """Mark the findings that the baseline knows; raises UserError if it cannot be read.
 
     Entries that this run should have found and did not are noted, or dropped with `--write-baseline`.
     """

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """A run's commits, not on any branch yet.
-
-    `made`: None in a dry run, or if nothing is rewritten. `planned`: the subjects of a dry run's commits.
-    """
+    """A run's commits, not on any branch yet (`made` is None in a dry run, which has the subjects in `planned`)."""
 
     target: Target
     made: Made | None = None
@@ -74,10 +71,7 @@ def target(paths: Sequence[Path], branch: str | None, allow_dirty: bool) -> Targ
 
 
 def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Commits:
-    """Make the commits of a plan; raises UserError.
-
-    Only git objects are written: no branch, index or file changes.
-    """
+    """Make the commits of a plan as git objects alone, without a branch; raises UserError."""
     changes = [result for result in plan.results if isinstance(result, Changed)]
     if not changes or plan.facts is None:
         return Commits(target)

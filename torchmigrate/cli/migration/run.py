@@ -140,10 +140,7 @@ _IMPORTED = rb"(?:^|[\"';:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[^\n#]*\b(%
 
 
 def refuse_lost_helper(request: Request, only: Selection) -> None:
-    """Raise UserError if files of the next commit import a helper that git does not track.
-
-    Checked in a pre-commit hook and by `check --staged`.
-    """
+    """Raise UserError if files of the next commit import a helper that git does not track (`--staged`, hooks)."""
     is_gate = os.environ.get("PRE_COMMIT") or (request.staged and request.command == "check")
     if request.command == "dry-run" or not is_gate:
         return

@@ -1,4 +1,4 @@
-"""Fixers for autocast, gradient scalers and `custom_fwd`, and for other classes of CUDA that the helper has.
+"""Fixers for autocast, gradient scalers, `custom_fwd` and the like.
 
 Only the device type changes. Off CUDA these calls were disabled, and `autocast("cpu")` would be enabled, so the
 helper's type is "cuda" on the CPU as well (T7, T8). torch goes on choosing the dtype and the enabled state.
@@ -74,8 +74,7 @@ def _default_scaler(context: RuleContext, call: ast.Call) -> Finding:
 
 
 def _decorator(context: RuleContext, name: str) -> Iterator[Finding]:
-    """Replace `custom_fwd` or `custom_bwd`. The helper's decorators ask for the device when the method runs, not when
-    its class is made."""
+    """Replace `custom_fwd` or `custom_bwd` by the helper's, which ask for the device when the method runs."""
     for given in ("$$rest", "cast_inputs=$inputs"):
         first = f'device_type="cuda", {given}' if given == "$$rest" else f'{given}, device_type="cuda"'
         found = context.rewrite(f"{context.qualified}({first})", f"accel.{name}({given})")
@@ -128,8 +127,7 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
 
 
 def _tested(context: RuleContext, made: str) -> Finding:
-    """Replace the class in `isinstance(s, torch.cuda.amp.GradScaler)` by torch's class for all devices (torch >= 2.3),
-    which the helper makes."""
+    """Replace the class in `isinstance(s, torch.cuda.amp.GradScaler)` by torch's for all devices (torch >= 2.3)."""
     facts = context.module.facts
     if spelled(context.module)["torch"] not in context.module.scopes.module.names:
         return context.note(f"a type test on `{context.qualified}`: the helper's is a `{made}`")
@@ -139,8 +137,7 @@ def _tested(context: RuleContext, made: str) -> Finding:
 
 
 def _is_fallback(up: ast.AST | None) -> bool:
-    """Return whether a reference is the third argument of `getattr(torch.amp, "GradScaler", ...)`: an older torch's
-    class."""
+    """Return whether a reference is the third argument of `getattr(torch.amp, "GradScaler", ...)`."""
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id == "getattr" and len(up.args) == 3
 
 
@@ -149,8 +146,7 @@ def _only_called(module: SemanticModel, assign: ast.Assign) -> bool:
 
 
 def import_fallback(context: RuleContext, helpers: Mapping[str, str]) -> Iterator[Finding]:
-    """Replace an import that has an `except ImportError` by assignments of the helper's functions: its names may mean
-    either, so they stay bound."""
+    """Replace an import with an `except ImportError` by assignments of the helper's functions, as names stay bound."""
     node, up = context.node, context.parent
     if not isinstance(node, ast.ImportFrom) or not isinstance(up, ast.Try) or node not in up.body or node.level:
         return

@@ -1,7 +1,7 @@
-"""Fixers for `torch.backends`: `sdp_kernel(...)` and its successor, attention kernels that only CUDA has, TF32.
+"""Fixers for `torch.backends`: `sdp_kernel(...)`, its successor, CUDA's attention kernels, TF32.
 
-sdp_kernel enables exactly the kernels that its four flags name, all True by default (torch/backends/cuda/__init__.py).
-Its fourth flag, `enable_cudnn`, is younger than the successor, so the project's floor decides.
+sdp_kernel enables the kernels that its four flags name, all True by default (torch/backends/cuda/__init__.py). Its
+fourth flag, `enable_cudnn`, is younger than the successor, so the project's floor decides.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Fixers for torch.compile: backends and options that need CUDA (as arguments or in `torch._inductor.config`), and
-calls that break its graph."""
+"""Fixers for torch.compile: backends and options that need CUDA, and calls that break its graph."""
 
 from __future__ import annotations
 
@@ -123,8 +122,7 @@ def _header(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _of_helper(module: SemanticModel, func: ast.expr) -> str:
-    """Return the name of the helper's function that is called, or "". `accel.device` is no context manager, unlike
-    `torch.cuda.device`: the helper calls that one `device_guard`."""
+    """Return the helper's function that is called, or "". The helper's `device` is no context manager."""
     owner, _, name = (chain_of(func) or "").partition(".")
     return name if owner == spelled(module)["accel"] and name != "device" else ""
 

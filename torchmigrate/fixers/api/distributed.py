@@ -114,8 +114,7 @@ def _speaks_of_backend(module: SemanticModel, call: ast.Call) -> bool:
 
 
 def _option(context: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
-    """Replace an option's default. click's decorators run at import and take a function; a dataclass has
-    `default_factory`."""
+    """Replace an option's default: click takes a function, a dataclass has `default_factory`."""
     up = context.module.parent(node)
     if isinstance(context.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
         yield context.replace(node, "accel.dist_backend")
@@ -155,8 +154,7 @@ def _chooses_backend(module: SemanticModel) -> bool:
 
 
 def _starts_nccl(module: SemanticModel, call: ast.Call) -> bool:
-    """Return whether a call is the helper's `dist_backend()`, `init_process_group("nccl")`, or an option called
-    `--backend` with "nccl" as its default."""
+    """Return whether a call starts nccl: `dist_backend()`, `init_process_group("nccl")`, or a `--backend` option."""
     if helper_function(module, call.func) == "dist_backend" and not call.args and not call.keywords:
         return True
     if _last(call) == "init_process_group":
@@ -168,8 +166,7 @@ def _starts_nccl(module: SemanticModel, call: ast.Call) -> bool:
 
 
 def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each name that a node gives a value to, with the value. A parameter's default stays as it is, so the
-    comparisons with it do, too."""
+    """Yield each name that a node gives a value to, with the value; not parameters, whose defaults stay."""
     match node:
         case ast.Assign(targets, value):
             yield from ((_target(target), value) for target in targets)
@@ -194,7 +191,6 @@ def _may_be_nccl(value: ast.expr) -> bool:
 
 @query
 def _is_compared_with_gloo(module: SemanticModel) -> bool:
-    """Return whether the file has `... == "gloo"`."""
     compares = (n for n in module.nodes if isinstance(n, ast.Compare))
     pairs = (pair for n in compares for pair in zip(n.ops, n.comparators, strict=True))
     return any(isinstance(op, ast.Eq) and isinstance(c, ast.Constant) and c.value == "gloo" for op, c in pairs)
@@ -234,8 +230,7 @@ def _backends_given(module: SemanticModel) -> list[ast.expr]:
 
 @query
 def _passes_nccl(module: SemanticModel) -> bool:
-    """Return whether "nccl" stands in a tuple or among the arguments of a call other than `init_process_group`, as in
-    `mp.spawn(run, args=(size, "nccl"))`."""
+    """Return whether "nccl" is in a tuple or is an argument, as in `mp.spawn(run, args=(size, "nccl"))`."""
     for node in module.nodes:
         match node:
             case ast.Call(args=items) if _last(node) != "init_process_group":
@@ -250,8 +245,7 @@ def _passes_nccl(module: SemanticModel) -> bool:
 
 
 def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
-    """Wrap the name in `init_process_group(backend)` if it is a parameter that may be "nccl": the helper changes no
-    other backend."""
+    """Wrap the name in `init_process_group(backend)` if it may be "nccl"; the helper changes no other backend."""
     value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
     if not isinstance(value, ast.Name):
         return

@@ -1,7 +1,4 @@
-"""Fixers for `torch.Tensor(...)` under a CUDA default tensor type (T12), and for calls that set such a default.
-
-Off CUDA, a default device does not reach `torch.Tensor(...)`.
-"""
+"""Fixers for `torch.Tensor(...)` under a CUDA default tensor type (T12), and for calls that set such a default."""
 
 from __future__ import annotations
 
@@ -117,8 +114,7 @@ def default_tensor_type(context: RuleContext) -> Iterator[Finding]:
 
 
 def _is_reset(module: SemanticModel, call: ast.Call) -> bool:
-    """Return whether a call makes one of the CPU's types the default in a file that also makes a CUDA type the default,
-    and sets no default device."""
+    """Return whether a call sets a CPU type as default, in a file that sets a CUDA type and no default device."""
     if len(call.args) != 1 or "set_default_device" in identifiers(module) or not makes_default(module.source.utf8):
         return False
     value = call.args[0]

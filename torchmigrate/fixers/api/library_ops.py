@@ -1,5 +1,4 @@
-"""The fixer for operators of torch.library with kernels or casts for CUDA alone: it names the devices that are missing
-and the call that adds them."""
+"""The fixer for torch.library operators with CUDA kernels or casts alone: it names the missing devices."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ _CALLS = {
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One registration of an operator. `names` are the names that this file has for the operator; `devices` are "cuda",
-    "cpu", ..., or "all", which also stands for devices that are not spelled out."""
+    """One registration of an operator: its `names` in this file; its `devices`, or "all", also for unknown ones."""
 
     kind: str
     names: frozenset[str]
@@ -119,8 +117,7 @@ def _fake(module: SemanticModel, call: ast.Call, found: Registration) -> str:
 
 
 def _attribute_of(module: SemanticModel, call: ast.Call, found: Registration) -> str:
-    """Return the Python name of a custom operator: the function that the call decorates, the name that its result is
-    assigned to, or the object that it is called on."""
+    """Return a custom operator's Python name: the decorated function, the assigned name, or the object called on."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) and _key(module, call)[0] == "." else None
     return module.text(owner) if owner is not None else _bound(module, call) or found.label.rpartition("::")[2]
 
@@ -135,8 +132,7 @@ def _bound(module: SemanticModel, call: ast.Call) -> str:
 
 
 def _statement(module: SemanticModel, call: ast.Call) -> ast.stmt | None:
-    """Return the statement that a call stands in. `module.statement` does not do: it knows the parents of nodes that
-    were visited already."""
+    """Return the statement of a call; `module.statement` knows only nodes that were visited already."""
     return _statements(module).get(call)
 
 

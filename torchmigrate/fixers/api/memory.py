@@ -1,7 +1,4 @@
-"""Fixers for streams, pinned memory and random seeds.
-
-On CUDA the helper's streams are CUDA's own; elsewhere they are the backend's, or the one queue (T19).
-"""
+"""Fixers for streams (CUDA's own on CUDA, else the backend's or its one queue: T19), pinned memory and seeds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The fixer for code that names MPS, XPU, NPU, HPU or MTIA without a test: `torch.mps.synchronize()`, `"xpu:0"`.
 
-Such code is as unportable as code that names CUDA, but no rewrite of it is safe: on CUDA it raises or does nothing, and
-would begin to work.
+It rewrites nothing: on CUDA such code raises or does nothing, and would begin to work.
 """
 
 from __future__ import annotations
@@ -126,8 +125,7 @@ def _is_rung(module: SemanticModel, up: ast.AST) -> bool:
 
 
 def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str]) -> bool:
-    """Return whether a statement is like `if not mps: return` or `assert mps`, or chooses the device and ends the
-    function."""
+    """Return whether a statement refuses (`if not mps: return`, `assert mps`), or picks the device and leaves."""
     match statement:
         case ast.Assert(test):
             return _asks(module, test, named)

@@ -62,8 +62,7 @@ def _only(call: ast.Call, argument: ast.AST) -> bool:
 
 
 def _sparse(context: RuleContext) -> Iterator[Finding]:
-    """Replace a sparse tensor made of indices, values and maybe a size. Integers alone are a shape, which the helper
-    does not take."""
+    """Replace a sparse tensor made of indices, values and maybe a size; the helper takes no shape alone."""
     call = context.call
     if is_annotation(context.module, context.ref):
         return
@@ -79,8 +78,7 @@ def _sparse(context: RuleContext) -> Iterator[Finding]:
 
 
 def _constructed(context: RuleContext, call: ast.Call, dtype: str) -> Finding:
-    """Replace a constructor. Sizes give uninitialised memory, a sequence gives its data (T13); an argument that may be
-    either is left to the type itself."""
+    """Replace a constructor: sizes give uninitialised memory, a sequence its data (T13); the type takes the rest."""
     name = context.qualified
     place = f"dtype={dtype}, device=accel.device()"
     plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
@@ -104,8 +102,7 @@ def _chooses_default(context: RuleContext, up: ast.IfExp) -> bool:
 
 
 def _default_choice(context: RuleContext, up: ast.IfExp, dtype: str) -> Finding:
-    """Replace `set_default_tensor_type(A if test else B)`. The helper's function takes a dtype and torch's a type, so
-    the choice moves outside the calls."""
+    """Replace `set_default_tensor_type(A if test else B)` with the choice outside: the helper takes a dtype."""
     call = context.module.parent(up)
     ours, theirs = f"accel.set_default_tensor_type({dtype})", f"{_SET_DEFAULT}($other)"
     if up.body is context.ref:

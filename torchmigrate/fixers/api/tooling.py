@@ -18,8 +18,7 @@ from torchmigrate.torch_api.names import PROVIDER
 
 
 def saved_program(context: RuleContext) -> Iterator[Finding]:
-    """Report `torch.jit.load`, `torch.export.save` and `torch.export.load`: a program keeps the device on which it was
-    saved."""
+    """Report `torch.jit.load`, `torch.export.save` and `.load`: a program keeps the device it was saved on."""
     call, module = context.call, context.module
     if call is None or not (call.args or call.keywords) or any(k.arg is None for k in call.keywords):
         return
@@ -109,8 +108,7 @@ def quantization(context: RuleContext) -> Iterator[Finding]:
 
 
 def _engine(context: RuleContext) -> Iterator[Finding]:
-    """Report an engine that is set. To ask for the engine does no harm, and neither does a choice among the supported
-    ones."""
+    """Report an engine that is set; to ask for it, or to choose among the supported ones, does no harm."""
     match context.parent:
         case ast.Assign(targets, ast.Constant(value)) if context.ref in targets and value in _INTEL:
             if "supported_engines" not in identifiers(context.module):

@@ -78,7 +78,6 @@ def _counted(iterated: ast.expr) -> ast.expr | None:
 
 @query
 def _starts_process(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a call in this code starts a process."""
     calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
     return any(last_name(f) in _STARTS or (chain_of(f) or "").endswith("subprocess.run") for f in calls)
 
@@ -130,8 +129,7 @@ def _target(context: RuleContext) -> str | None:
 
 @query
 def _of_variable(module: SemanticModel, name: str, owner: ast.AST | None) -> str | None:
-    """Return what a count of 0 would do where the function (or the top level) reads the variable; None if the file
-    compares the variable."""
+    """Return what a count of 0 does where the variable is read; None if the file compares the variable."""
     if is_asked(module, name):
         return None
     found = (_meaning_at(module, statement, node) for statement, node in _loads(module).get((owner, name), []))

@@ -70,8 +70,7 @@ def at_import_checked(context: RuleContext, node: ast.AST, template: str) -> Fin
 
 
 def option_default(context: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
-    """Yield the finding for an option's default. argparse evaluates the default at the call; click's options are
-    decorators and take a function, which is lazy."""
+    """Yield the finding for an option's default, evaluated at the call in argparse; click takes a function."""
     decorated = isinstance(context.module.parent(call), FUNCTIONS)
     if decorated and device.index is None:
         yield context.replace(whole, "accel.device_type", Safety.SAFE)

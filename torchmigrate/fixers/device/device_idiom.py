@@ -84,8 +84,7 @@ def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
 
 
 def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
-    """Yield the finding for `None if torch.cuda.is_available() else "cpu"`: with None, MPS cannot load what CUDA
-    saved."""
+    """Yield the finding for `None if torch.cuda.is_available() else "cpu"`: MPS cannot load by None."""
     up = context.module.parent(node)
     call = context.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
     loads = isinstance(call, ast.Call) and context.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
@@ -95,8 +94,7 @@ def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
 
 
 def _context(context: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
-    """Return the node to replace, and whether a `torch.device` may stand there. A string that other code may search
-    stays a string."""
+    """Return the node to replace, and whether it may be a `torch.device`; a string that is searched stays one."""
     up = context.module.parent(node)
     if not is_string:
         return node, True

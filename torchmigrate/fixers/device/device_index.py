@@ -62,9 +62,7 @@ def _is_given_by(test: ast.expr, node: ast.expr) -> bool:
 
 
 def index_safety(node: ast.expr) -> Safety | None:
-    """Return how safe it is to take a node for an index; None if it is no index.
-
-    A name such as `args.gpu` is unsafe: it may hold None, which `.to(None)` ignores."""
+    """Return how safe an index a node is, or None. A name such as `args.gpu` is unsafe: it may hold None."""
     match node:
         case ast.Constant(bool()):
             return None
@@ -91,8 +89,7 @@ def device_ids(context: RuleContext) -> Iterator[Finding]:
 
 
 def _wrapped(context: RuleContext, node: ast.expr, name: str) -> list[Edit]:
-    """Return edits that turn `[rank]` into `accel.device_ids(rank)`. A longer list, or one with comments, becomes the
-    argument as it is."""
+    """Return edits that turn `[rank]` into `accel.device_ids(rank)`; longer lists become the argument as they are."""
     start, end = context.module.span(node)
     opening = spell(f"accel.{name}(", spelled(context.module))
     if isinstance(node, ast.List) and len(node.elts) == 1:
@@ -120,8 +117,7 @@ def device_id(context: RuleContext) -> Iterator[Finding]:
 
 
 def _stays(context: RuleContext, given: ast.expr, helper: str) -> bool:
-    """Whether an argument stays: it is None or a call of the helper, or the file asks torch.accelerator and so is
-    portable by its own means."""
+    """Whether an argument stays: it is None or the helper's, or the file asks torch.accelerator itself."""
     none = isinstance(given, ast.Constant) and given.value is None
     ours = isinstance(given, ast.Call) and helper_function(context.module, given.func) == helper
     native = context.module.facts.settings.style == "native"

@@ -1,5 +1,4 @@
-"""Device strings such as `"cuda:0"`: whether a device is wanted at their place, and whether a `torch.device` will
-do."""
+"""Device strings such as `"cuda:0"`: whether a device is wanted there, and whether a `torch.device` will do."""
 
 from __future__ import annotations
 
@@ -133,8 +132,7 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
 def _torch_device(
     context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
 ) -> Iterator[Finding]:
-    """Yield the finding for `torch.device("cuda", i)`. Under a flag (`"cuda" if args.cuda else "cpu"`) only the string
-    is replaced."""
+    """Yield the finding for `torch.device("cuda", i)`; under a flag (`"cuda" if args.cuda`) the string alone."""
     if outer is not whole:
         yield context.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
@@ -262,8 +260,7 @@ def _flows_to_device(context: RuleContext, name: str) -> bool:
 
 @query
 def _given_as_devices(module: SemanticModel) -> set[str]:
-    """Return the names and attributes that the file gives where a device is taken: `args` and `mode` of
-    `x.to(args.mode)`."""
+    """Return the names and attributes given where a device is taken: `args`, `mode` of `x.to(args.mode)`."""
     values = (value for node in module.nodes for value in _taken_as_device(node))
     return {name for value in values for name in (leading_chain(value) or "").split(".")} - {""}
 

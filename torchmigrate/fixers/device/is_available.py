@@ -1,5 +1,4 @@
-"""`torch.cuda.is_available()` where it means "is there an accelerator". The guard policy decides together with the
-code that it guards."""
+"""`torch.cuda.is_available()` as a test for any accelerator; the guard policy decides with the code that it guards."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ def _is_library(module: SemanticModel, binding: Binding) -> bool:
 
 
 def _asks_capability(context: RuleContext) -> bool:
-    """Whether the test belongs to one for a capability, which is NVIDIA's. Such code stays as it is: elsewhere the
-    capability (0, 0) would be "too old"."""
+    """Whether the test belongs to one for a capability: elsewhere the capability (0, 0) would be "too old"."""
     beside = (up for up in context.module.ancestors(context.node) if isinstance(up, ast.BoolOp))
     if any(_asks_vendor(context.module, up) for up in beside):
         return True

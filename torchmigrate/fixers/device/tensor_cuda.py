@@ -1,7 +1,4 @@
-"""`x.cuda(...)` becomes `x.to(accel.device(...))`; each argument is changed where it stands.
-
-`.cuda()` means the current device, and so does `accel.device()`: "cuda" without an index (torch docs: Tensor.cuda).
-"""
+"""`x.cuda(...)` becomes `x.to(accel.device(...))`: the current device, each argument changed where it stands."""
 
 from __future__ import annotations
 
@@ -106,8 +103,7 @@ def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
 
 
 def _in_map_location(context: RuleContext) -> bool:
-    """Whether the call stands in `torch.load(f, lambda storage, loc: storage.cuda(i))`, which device/map-location
-    handles."""
+    """Whether the call stands in the lambda of a `torch.load`, which device/map-location handles."""
     inside = next((up for up in context.module.ancestors(context.node) if isinstance(up, ast.Lambda)), None)
     up = inside and context.module.parent(inside)
     call = context.module.parent(up) if isinstance(up, ast.keyword) else up
@@ -176,8 +172,7 @@ def _missing(context: RuleContext, call: ast.Call) -> Finding:
 
 
 def _function(context: RuleContext, given: ast.Lambda) -> Iterator[Finding]:
-    """Yield the finding for a `map_location` function: `lambda storage, loc: storage` keeps all on the CPU, with
-    `.cuda(i)` it moves all to one device."""
+    """Yield the finding for a `map_location` lambda, which keeps all on the CPU or moves all to one device."""
     names = [a.arg for a in given.args.args]
     match given.body:
         case ast.Call(ast.Attribute(ast.Name(name), "cuda"), [], []) if names and name == names[0]:

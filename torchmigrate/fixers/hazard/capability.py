@@ -1,4 +1,4 @@
-"""Fixers for CUDA's compute capabilities: one that is kept in a variable and compared later, and device properties.
+"""Fixers for compute capabilities that are kept and compared later, and for device properties.
 
 ROCm answers with AMD's numbers, (9, x), and lacks a Hopper's features (T5, T21). The rule device/properties reports a
 capability that is compared in the expression that asks for it.
@@ -27,8 +27,7 @@ def capability(context: RuleContext) -> Iterator[Finding]:
 
 
 def _names(context: RuleContext) -> set[str]:
-    """Return the names that the capability, or its first number, is assigned to: `major, minor = ...`, `sm = ...`,
-    `major = ...[0]`, `major, _ = ...`."""
+    """Return the names that hold the capability or its first number: `major, minor = ...`, `sm = ...`."""
     up = context.parent
     if isinstance(up, ast.Subscript):
         up = context.module.parent(up)
@@ -44,8 +43,7 @@ def _in(module: SemanticModel, statement: ast.stmt, owner: ast.AST | None) -> bo
 
 
 def _compares(statement: ast.stmt, names: set[str]) -> bool:
-    """Return whether a statement asks for at least some generation of NVIDIA's: `major >= 8`, `sm >= (8, 0)`,
-    `cc[0] > 7`, `8 <= major`."""
+    """Return whether a statement asks for at least some NVIDIA generation: `major >= 8`, `(8, 0) <= sm`."""
     for node in ast.walk(statement):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             continue

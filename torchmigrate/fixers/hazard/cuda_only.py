@@ -1,7 +1,4 @@
-"""Fixers for things that only CUDA has: the rest of `torch.cuda`, NVIDIA's libraries, variables and extensions.
-
-They report a use that fails elsewhere, and are silent about uses that do no harm.
-"""
+"""Fixers for what only CUDA has; they report uses that fail elsewhere, not those that do no harm."""
 
 from __future__ import annotations
 
@@ -114,8 +111,7 @@ def _first_import(context: RuleContext, library: str) -> ast.stmt | None:
 
 
 def _guarded(context: RuleContext) -> bool:
-    """Return whether an import stands in a `try`, under a condition, or in a function: its author thought of machines
-    without the library."""
+    """Return whether an import is in a `try`, a condition or a function: its author expects it to be missing."""
     return any(
         isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef))
         for up in context.module.ancestors(context.node)
@@ -130,8 +126,7 @@ def environment(context: RuleContext) -> Iterator[Finding]:
 
 
 def _in_environment(context: RuleContext) -> bool:
-    """Return whether a string names an environment variable: `os.environ[...]`, `.get`, `.setdefault`, `os.getenv`,
-    `os.putenv`, `env={...}`, `monkeypatch.setenv`."""
+    """Return whether a string names an environment variable: in `os.environ`, `os.getenv`, `env={...}`, `setenv`."""
     up = context.parent
     match up:
         case ast.Subscript(value) if context.node is up.slice:
@@ -176,8 +171,7 @@ def import_probe(context: RuleContext) -> Iterator[Finding]:
 
 @query
 def _is_imported(module: SemanticModel) -> bool:
-    """Return whether the file is there to be imported. A file with a relative import is part of a package and cannot be
-    run itself."""
+    """Return whether the file is there to be imported; one with a relative import is part of a package."""
     imports = (s for s in module.scopes.statements if isinstance(s, ast.ImportFrom))
     return is_imported(module) or any(s.level for s in imports)
 
@@ -201,8 +195,7 @@ def _first(context: RuleContext) -> bool:
 
 
 def _has_kernels(context: RuleContext, call: ast.Call) -> bool:
-    """Return whether an extension has CUDA sources. C++ sources alone build everywhere, and so may sources that are not
-    spelled out here."""
+    """Return whether an extension has CUDA sources; C++ builds everywhere, and unknown sources may."""
     named = {k.arg: k.value for k in call.keywords}
     with_cuda = named.get("with_cuda")
     if isinstance(with_cuda, ast.Constant) and with_cuda.value is not None:

@@ -1,7 +1,4 @@
-"""Fixers for float64, which MPS does not have: doubles that move to a device in the same statement, and `.double()`.
-
-Doubles that stay on the CPU are not reported.
-"""
+"""Fixers for float64, which MPS lacks: doubles that move to a device in the same statement, and `.double()`."""
 
 from __future__ import annotations
 
@@ -33,8 +30,7 @@ def moved(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def _above(module: SemanticModel, node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls that the value goes through: `x.double().to(d)`, `f(dtype=torch.float64)`; not
-    `g(f(x.double()))`."""
+    """Yield the calls that the value goes through: `x.double().to(d)`; not `g(f(x.double()))`."""
     below = node
     for up in module.ancestors(node):
         if isinstance(up, ast.Call):
@@ -111,8 +107,7 @@ def double(context: RuleContext) -> Iterator[Finding]:
 
 
 def on_cpu(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
-    """Return whether a value is certainly on the CPU: `x.cpu().sum()`, `torch.zeros(3)`, or a name that is given such
-    values alone."""
+    """Return whether a value is certainly on the CPU: `x.cpu().sum()`, `torch.zeros(3)`, or names of these."""
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Call) and (chain_of(node.func) or _last(node.func)).rpartition(".")[2] in _ON_CPU:
             return True

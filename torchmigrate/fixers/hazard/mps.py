@@ -19,8 +19,7 @@ _DROPS = re.compile("[Dd]rop_?([Oo]ut|[Pp]ath)|^(rand_like|randn_like|rrelu|RReL
 
 
 def mps_checkpoint(context: RuleContext) -> Iterator[Finding]:
-    """Report the first checkpoint of a file that draws random numbers, unless they need not be the same: MPS draws
-    others when it computes a checkpoint again."""
+    """Report the first checkpoint of a file that draws random numbers: MPS draws others to recompute it."""
     module = context.module
     if context.call is None or not module.facts.mentions_cuda or not _is_random(module):
         return
@@ -71,8 +70,7 @@ def mps_operator(context: RuleContext) -> Iterator[Finding]:
 
 
 def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
-    """Return whether an operator needs no kernel on MPS: it works on the CPU, as a factory without a device does, or it
-    is a mean."""
+    """Return whether an operator needs no MPS kernel: on the CPU, a factory without a device, or a mean."""
     if name in _FACTORIES:
         return not any(k.arg == "device" for k in call.keywords)
     if name.endswith(("AdaptiveAvgPool3d", "adaptive_avg_pool3d")) and _is_mean(name, call):
@@ -131,8 +129,7 @@ def _is(node: ast.expr | None, value: object) -> bool:
 
 
 def _is_jagged(context: RuleContext, layout: ast.expr | None, name: str) -> bool:
-    """Return whether a nested tensor has the jagged layout. A layout that is not spelled out counts as jagged, which
-    works."""
+    """Return whether a nested tensor's layout is jagged, which works, or is not spelled out."""
     if name == "nested_tensor_from_jagged":
         return True
     return layout is not None and context.module.resolve(layout) != "torch.strided"
@@ -146,8 +143,7 @@ def _is_first(context: RuleContext) -> bool:
 
 
 def _encoder(context: RuleContext, call: ast.Call, name: str) -> Iterator[Finding]:
-    """Report an encoder that takes the nested path: in evaluation, for batches that come first and layers that
-    normalise last."""
+    """Report an encoder that takes the nested path: in evaluation, batch first, normalising last."""
     layer = call if name == "Transformer" else _layer(context.module, call)
     given = {k.arg: k.value for k in layer.keywords} if layer is not None else {}
     nested = next((k.value for k in call.keywords if k.arg == "enable_nested_tensor"), None)
@@ -161,8 +157,7 @@ def _encoder(context: RuleContext, call: ast.Call, name: str) -> Iterator[Findin
 
 
 def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
-    """Return the `TransformerEncoderLayer(...)` that an encoder is made of: its argument, or the one value of the name
-    or attribute that is its argument."""
+    """Return the `TransformerEncoderLayer(...)` that is an encoder's argument, also by one name or attribute."""
     first = next((k.value for k in call.keywords if k.arg == "encoder_layer"), None) or next(iter(call.args), None)
     if isinstance(first, ast.Name):
         found = module.scope(call).find(first.id)
@@ -204,8 +199,7 @@ def sparse(context: RuleContext) -> Iterator[Finding]:
 
 
 def _on_cpu(context: RuleContext, call: ast.Call) -> bool:
-    """Return whether a sparse tensor is on the CPU: its `device=` says so, or it is made of such a tensor and not moved
-    in the same expression."""
+    """Return whether a sparse tensor is on the CPU: by `device=`, or made of such a tensor and not moved."""
     device = next((k.value for k in call.keywords if k.arg == "device"), None)
     if isinstance(device, ast.Constant):
         return device.value == "cpu"

@@ -35,10 +35,9 @@ class Markup(str):
 
 
 def element(tag: str, *children: str | None, **attributes: str | bool | None) -> Markup:
-    """Return `<tag a="b">children</tag>`.
+    """Return `<tag a="b">children</tag>`; True makes an attribute without a value, None and False none.
 
-    In attribute names a trailing underscore is dropped, other underscores become hyphens. True makes an attribute
-    without a value; None and False leave it out.
+    In attribute names a trailing underscore is dropped, other underscores become hyphens.
     """
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(

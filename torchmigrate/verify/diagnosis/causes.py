@@ -1,7 +1,4 @@
-"""Explain torch's exceptions: the likely cause in plain words.
-
-Facts from the exception and the report are stated as facts; whatever is only read from the source is called likely.
-"""
+"""Explain torch's exceptions in plain words; a cause that is only read from the source is called likely."""
 
 from __future__ import annotations
 

@@ -23,10 +23,7 @@ Origins = Callable[[str, int], Origin | None]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The diagnosis of a failed run.
-
-    `path` (relative to the original project, with slashes) and `line` are None if no line of the project was involved.
-    """
+    """The diagnosis of a failed run; `path` and `line` in the original are None if no line was involved."""
 
     path: str | None
     line: int | None
@@ -44,8 +41,7 @@ def diagnose(reports: list[dict[str, Any]], origin: Origins, project: Path, stde
     """Diagnose the first failure of a run; None if neither the reports nor `stderr` show an exception.
 
     `reports`: the reports of the run's processes (simulated/recorder). `origin`: maps a file and line of the copy that
-    ran to the original, None for files outside the project. `project`: the root of that copy. `stderr`: the run's
-    stderr, searched for failures that no report holds.
+    ran to the original, None for files outside the project. `project`: the root of that copy.
     """
 
     def is_own(frame: Frame) -> bool:
@@ -73,11 +69,7 @@ def _place_namer(origin: Origins) -> Place:
 
 
 def _find_cause(failure: Failure, frame: Frame | None, place: Place) -> str:
-    """Return the first explanation found.
-
-    In order: a refusal by the program itself, a known exception, a known exception that was being handled, the
-    exception's own words.
-    """
+    """Return the first explanation: a refusal, a known exception, one being handled, the exception's own words."""
     code = str(failure.read("expression") or (linecache.getline(frame.file, frame.line).strip() if frame else ""))
     handled = failure.handled
     return (
@@ -136,10 +128,7 @@ def _tree(file: str) -> ast.Module:
 
 
 def _find_refusal(stderr: str, project: Path) -> Failure | None:
-    """Find the call that printed the last line of stderr.
-
-    `raise SystemExit("text")` leaves no report and no traceback, only its text.
-    """
+    """Find the call that printed the last line of stderr; `raise SystemExit("text")` leaves no report."""
     last_line = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
     if not last_line:
         return None

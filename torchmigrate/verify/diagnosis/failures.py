@@ -43,10 +43,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One exception.
+    """One exception: its frames, outermost first, and its report's `record` (None: parsed from a text).
 
-    `frames`: outermost first. `record`: the report's, None for an exception parsed from a text. `ended`: whether it
-    ended its process. `handled`: the exception that was being handled when this one was raised.
+    `ended`: whether it ended its process. `handled`: the exception that was being handled when this one was raised.
     """
 
     kind: str
@@ -71,10 +70,9 @@ class Failure:
 
 
 def first(reports: Sequence[dict[str, Any]], is_own: Callable[[Frame], bool], stderr: str) -> Failure | None:
-    """Return the failure that caused the others.
+    """Return the failure that caused the others; `stderr` is searched if the reports hold nothing but echoes.
 
-    In order of weight: it is no echo, has a frame in the project, ended its process, came earliest. `stderr` is
-    searched if the reports hold nothing but echoes.
+    In order of weight: it is no echo, has a frame in the project, ended its process, came earliest.
     """
 
     def order(failure: Failure) -> tuple[bool, bool, bool, float]:
@@ -101,11 +99,7 @@ def _failures(report: dict[str, Any]) -> Iterator[Failure]:
 
 
 def _failure(record: dict[str, Any]) -> Failure:
-    """Convert a record of a report.
-
-    If the exception has a cause, return the cause instead; of an exception raised while handling another, only if it is
-    an echo.
-    """
+    """Convert a report's record: of an exception's cause, if it has one; of a handled one, if it is an echo."""
     frames = tuple(Frame(f["file"], f["line"], f.get("function", "")) for f in record["frames"])
     own, cause = Failure(record["type"], record["message"], frames, record), record.get("cause")
     if cause is None:

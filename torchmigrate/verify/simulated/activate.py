@@ -26,10 +26,7 @@ def activate(settings: Settings) -> None:
 
 
 def statistics() -> dict[str, Any]:
-    """Return this process's counts: {"kernels", "random_kernels", "operators", "peak_bytes"}.
-
-    Return {} if nothing is simulated.
-    """
+    """Return this process's counts: {"kernels", "random_kernels", "operators", "peak_bytes"}, {} without simulation."""
     return _statistics[0]() if _statistics else {}
 
 
@@ -65,10 +62,7 @@ def _activate_python(settings: Settings) -> None:
 
 
 def _compile_without_inductor() -> None:
-    """Replace torch.compile's inductor with "aot_eager".
-
-    Tracing and differentiation stay; inductor has no code generator for simulated devices.
-    """
+    """Replace torch.compile's inductor, which has no code generator for simulated devices, with "aot_eager"."""
     import torch
 
     compiled = torch.compile
@@ -84,9 +78,8 @@ def _compile_without_inductor() -> None:
 def _drain(backend: str, count: int) -> None:
     """Wait at exit until the backward threads have dropped their last task.
 
-    In torch a device's backward thread may drop its last task after the main thread has gone on. Tasks hold Python
-    objects, so dropping one after the interpreter has gone aborts the process. One more backward pass, whose task holds
-    none, makes sure that the last one is dropped.
+    Tasks hold Python objects, so dropping one after the interpreter has gone aborts the process. One more backward
+    pass, whose task holds none, makes sure that the last one is dropped.
     """
     seen = statistics()
     _statistics[:] = [lambda: seen]  # keep the backward passes below out of the program's counts

@@ -1,7 +1,6 @@
-"""Compile native/device.cpp against a torch, once per torch, compiler and source.
+"""Compile native/device.cpp once per torch, compiler and source; run as a script, print the library's path.
 
-python build.py
-The script prints the library's path; if it cannot be built, it exits with status 3 and one line on stderr.
+If it cannot be built, the script exits with status 3 and one line on stderr.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ def torch_version(folder: Path) -> str:
 
 
 def compiler() -> str:
-    """Return the path of the C++ compiler: $CXX, else the first of g++, clang++ and c++ on PATH.
-
-    Raises BuildError if there is none.
-    """
+    """Return the C++ compiler: $CXX, else g++, clang++ or c++ on PATH; raises BuildError if there is none."""
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
     found = next(filter(None, map(shutil.which, wanted)), None)
     if found is None:
@@ -101,7 +97,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def library() -> Path:
-    """Return the library built for this interpreter's torch; build it (about 30 s) if the cache has none.
+    """Return the library for this interpreter's torch, built (about 30 s) if the cache has none.
 
     Raises BuildError: no torch, a torch before 2.9, no compiler, or a compilation that fails.
     """

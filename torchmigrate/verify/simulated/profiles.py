@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """The limits and messages of one backend.
-
-    dtypes are named as in torch; {} in a message stands for the operator's name.
-    """
+    """The limits and messages of one backend, with torch's dtype names, and {} for an operator's name."""
 
     backend: str
     most: int = 16
@@ -73,10 +70,7 @@ def profile_of(backend: str) -> Profile:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of this process, from the environment.
-
-    `memory`: bytes per device; `reports` and `project`: folders, "" for none.
-    """
+    """The process's settings: bytes of `memory` per device, folders `reports` and `project` ("" for none)."""
 
     backend: str
     count: int

@@ -80,10 +80,7 @@ def _seed_torch() -> None:
 
 
 def _watch(before: dict[str, Step], after: dict[str, Step]) -> None:
-    """Run `before[name]` and `after[name]` around the first execution of a module.
-
-    This hooks the loader, since another finder may come before ours and ask only the path's.
-    """
+    """Run `before[name]` and `after[name]` around a module's first execution, by hooking its loader."""
     execute = SourceFileLoader.exec_module
 
     def exec_module(self: SourceFileLoader, module: ModuleType) -> None:

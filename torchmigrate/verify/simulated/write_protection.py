@@ -1,7 +1,4 @@
-"""Protect the user's project from writes: large data is only linked into the copy that runs.
-
-Writes by Python, seen as audit events, and by torch.save are refused; those of other C++ libraries are not seen.
-"""
+"""Refuse writes to the user's project by Python (audit events) and torch.save: copies link to its large data."""
 
 from __future__ import annotations
 

@@ -25,10 +25,9 @@ _kept: list[Any] = []  # keeps libraries alive: a library unregisters its kernel
 
 
 def activate(name: str, count: int, memory: int) -> Any:
-    """Make the simulated device `name` this process's accelerator; `memory` is its capacity in bytes.
+    """Make the simulated device `name`, with `memory` bytes, this process's accelerator; return its counters.
 
-    Returns torch.ops.torchmigrate_simulated, which counts what ran. Raises ValueError for a backend or a number of
-    devices that needs the C++ tier; RuntimeError for a torch that is too old.
+    Raises ValueError for a backend or a number of devices that needs the C++ tier; RuntimeError for an old torch.
     """
     if name not in SUPPORTED:
         raise ValueError(f"{name} cannot be simulated without a C++ compiler; {', '.join(SUPPORTED)} can")

@@ -21,10 +21,7 @@ Policy = Callable[..., Any]
 
 
 def register(device: str) -> list[Any]:
-    """Register autocast for the device; it lasts as long as the libraries that are returned.
-
-    Raises FileNotFoundError if torch's wheel has no headers.
-    """
+    """Register autocast while the returned libraries live; raises FileNotFoundError without torch's headers."""
     everything, aten = Library("_", "IMPL"), Library("aten", "IMPL")
     everything.fallback(torch.library.fallthrough_kernel, _KEY)
     header = (Path(torch.__file__).parent / _HEADER).read_text(encoding="utf-8")
@@ -46,10 +43,7 @@ def _operators(header: str, macro: str) -> list[str]:
 
 
 def _eligible(value: Any, device: str) -> bool:
-    """Return whether autocast casts a value: floating point on the device, but not float64.
-
-    As in cached_cast in ATen/autocast_mode.cpp.
-    """
+    """Return whether autocast casts a value: a device's float but float64 (cached_cast in autocast_mode.cpp)."""
     return (
         isinstance(value, Tensor)
         and value.device.type == device

@@ -155,10 +155,7 @@ class Device:
 
 
 class Call:
-    """One call of an operator.
-
-    `fresh_out`: out= arguments are replaced even if they have elements.
-    """
+    """One call of an operator; with `fresh_out`, out= arguments are replaced even if they have elements."""
 
     def __init__(self, device: Device, overload: Overload, fresh_out: bool = False) -> None:
         self.device, self.overload, self.fresh_out = device, overload, fresh_out
@@ -198,10 +195,7 @@ class Call:
         return host
 
     def _alias(self, tensor: Tensor) -> Tensor:
-        """Return a CPU view of a device tensor, with one CPU storage per device storage.
-
-        The kernels' own checks for overlapping memory thus still work.
-        """
+        """Return a CPU view, one CPU storage per device storage, so that kernels still see overlapping memory."""
         storage = tensor.untyped_storage()
         known = self.storages.get(storage._cdata)
         if known is None:

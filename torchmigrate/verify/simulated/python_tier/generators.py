@@ -49,11 +49,7 @@ def _remade(device: str, state: torch.Tensor) -> Any:
 
 
 class Generators:
-    """The device's default generator, and those that the program makes.
-
-    torch passes another Python object to a kernel than the program's, so the device's generators are recognised by the
-    address of the C++ object in both.
-    """
+    """The device's default generator and the program's, known to kernels by the address of the C++ object."""
 
     def __init__(self, device: str) -> None:
         self.device = device

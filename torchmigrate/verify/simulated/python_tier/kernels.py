@@ -103,11 +103,7 @@ class Kernels:
         return self.copy_(to, source)
 
     def to_copy(self, tensor: Tensor, *, device: Any = None, non_blocking: bool = False, **options: Any) -> Tensor:
-        """Copy a tensor to another dtype or device; `tensor.to()` calls this.
-
-        For a copy that does not block, torch's own kernel takes pinned memory from an allocator that only C++ can
-        provide.
-        """
+        """Copy a tensor for `tensor.to()`; torch's own kernel may need an allocator that only C++ can provide."""
         host: Tensor = torch.ops.aten._to_copy(self._host(tensor), **{**options, "pin_memory": None})
         if device is None or self.device.is_mine(device):
             return self.memory.take(host)

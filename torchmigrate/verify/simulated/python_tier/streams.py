@@ -1,7 +1,4 @@
-"""Streams, events and torch.accelerator in Python.
-
-Every call is complete when it returns: streams order nothing, and an event is a point in time.
-"""
+"""Streams, events and torch.accelerator in Python: every call is complete when it returns."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ class Event(torch._C.Event):
         """Do nothing, as everything is complete."""
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Return the time between two events in milliseconds.
-
-        Raises ValueError for events that were not recorded, or made without `enable_timing`.
-        """
+        """Return the milliseconds between two events; raises ValueError if one is unrecorded or has no timing."""
         if not (self._enabled and end_event._enabled):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._recorded is None or end_event._recorded is None:

@@ -55,10 +55,7 @@ def statement_at(module: ast.AST, line: int) -> ast.stmt | None:
 
 
 def failed_expression(entry: Entry) -> ast.AST | None:
-    """Return the call, operator or subscript that failed.
-
-    Before Python 3.11, which does not record positions, return the statement.
-    """
+    """Return the call, operator or subscript that failed; before Python 3.11, the statement."""
     module = tree(entry.file)
     statement = None if module is None else statement_at(module, entry.line)
     positions = getattr(entry.frame.f_code, "co_positions", None)
@@ -101,10 +98,7 @@ def operands(node: ast.AST) -> list[ast.expr]:
 
 
 def evaluate(node: ast.AST, frame: types.FrameType) -> Any:
-    """Return the value of `a`, `a.b`, `a["b"]` or a constant, else MISSING.
-
-    Nothing of the program runs: no property, no __getattr__, no call.
-    """
+    """Return the value of `a`, `a.b`, `a["b"]` or a constant, else MISSING, and run nothing of the program."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

@@ -1,7 +1,6 @@
 """Write a report about this process: exceptions that ended it or that it caught, and the device's counts.
 
-Also a pytest plugin, for the exceptions of failing tests. PYTEST_DONT_REWRITE: pytest loads it as one after we have
-imported it.
+Also a pytest plugin for failing tests, imported before pytest loads it: hence PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ def pytest_exception_interact(node: Any, call: Any) -> None:
 
 
 def watch(ended: Callable[[BaseException | None], None], write: Callable[[], None]) -> bool:
-    """Call `ended` with the exception of a multiprocessing child, and `write` when it exits.
-
-    Return False if that is set up already, or if the process does not use multiprocessing.
-    """
+    """Call `ended` with a multiprocessing child's exception, `write` at its exit; False if nothing was to hook."""
     util: Any = sys.modules.get("multiprocessing.util")
     if util is None or hasattr(util._exit_function, "__wrapped__"):
         return False
@@ -50,10 +46,7 @@ def watch(ended: Callable[[BaseException | None], None], write: Callable[[], Non
 
 
 def _watch_printing(ended: Callable[[BaseException | None], None]) -> None:
-    """Call `ended` when multiprocessing prints the exception that ends the child.
-
-    From Python 3.13 on nothing else of ours runs before that.
-    """
+    """Call `ended` when multiprocessing prints a child's exception: our first chance from Python 3.13 on."""
     import traceback
     from multiprocessing.process import BaseProcess
 
@@ -88,10 +81,7 @@ _process: _Process | None = None
 
 
 def install(settings: Settings) -> None:
-    """Report on this process, and those that it forks, into `settings.reports`.
-
-    Call it once per process, before the program runs; torch need not be imported, then or later.
-    """
+    """Report on this process and its forks into `settings.reports`; call it once, before the program runs."""
     global _process
     if _process is not None:
         return
@@ -244,10 +234,7 @@ def _watch_uncaught() -> None:
 
 
 def _watch_sys_exit() -> None:
-    """Record sys.exit with a status, which `sys.excepthook` never sees.
-
-    `raise SystemExit("text")` is not seen here either.
-    """
+    """Record sys.exit with a status, unseen by `sys.excepthook`; `raise SystemExit("text")` is not recorded."""
     leave = sys.exit
 
     @functools.wraps(leave)

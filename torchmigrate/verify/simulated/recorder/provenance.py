@@ -42,10 +42,7 @@ def where(name: str, value: Any, entries: list[Entry], i: int, project: str) -> 
 
 
 class _Search:
-    """A search for the binding of one value.
-
-    `guarded`: the last binding under a test for CUDA that was met on the way.
-    """
+    """A search for the binding of one value; `guarded` is the last binding met under a test for CUDA."""
 
     def __init__(self, value: Any, entries: list[Entry], project: str) -> None:
         self.values, self.entries, self.project = [value], entries, project  # the value, then containers that hold it
@@ -89,10 +86,7 @@ class _Search:
         return None
 
     def _last_binding(self, bindings: list[Binding], line: int | None = None) -> Binding | None:
-        """Return the last binding before a line.
-
-        A binding under a test for CUDA may not have run: it goes to `guarded` instead.
-        """
+        """Return the last binding before a line; one under a test for CUDA may not have run: see `guarded`."""
         earlier = bindings
         if line is not None:  # if nothing is bound earlier, the function may be a loop that binds it further down
             earlier = [b for b in bindings if b.line < line] or [b for b in bindings if b.line == line] or bindings
@@ -170,10 +164,7 @@ def _walk(node: ast.AST, guard: ast.If | None = None) -> Iterator[tuple[ast.AST,
 
 
 def _bindings(file: str, scope: ast.AST, name: str) -> Iterator[Binding]:
-    """Yield a scope's bindings of a name in the order of the source.
-
-    Moves in place (`model.to(device)`) count only under a test for CUDA.
-    """
+    """Yield a scope's bindings of a name in order; `model.to(device)` counts only under a test for CUDA."""
     for node, guard in _walk(scope):
         if guard is not None and isinstance(node, ast.Call) and _moves(node, name):
             yield Binding(file, node.lineno, None, guard)

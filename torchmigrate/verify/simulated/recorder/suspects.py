@@ -97,10 +97,7 @@ def _suspects(
 
 
 def _find_unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
-    """Return the operand without a name, as in `self.embed(torch.arange(3))`, if there is exactly one.
-
-    It is asked for once all operands with names are in order.
-    """
+    """Return the one operand without a name, as in `self.embed(torch.arange(3))`, if all others are in order."""
     node = failed_expression(entry)
     unnamed = [each for each in operands(node) if _is_unnamed(each, entry.frame)] if node else []
     if len(unnamed) != 1 or not _SAYS_CPU.search(message):
@@ -250,10 +247,7 @@ _CAUSES = 5
 
 
 def of_exception(error: BaseException, project: str, causes: int = _CAUSES) -> dict[str, Any]:
-    """Return the record of an exception.
-
-    `cause`: the record of the exception it was raised "from" or while "handling", as that one's `where` says; or None.
-    """
+    """Return the record of an exception; `cause` is the record of the one it came "from" or while "handling"."""
     entries = list(_entries(error.__traceback__))
     raised_from, handled = error.__cause__, None if error.__suppress_context__ else error.__context__
     record = _record(type(error).__name__, _message(error), entries, project)

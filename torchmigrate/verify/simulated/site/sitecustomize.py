@@ -1,7 +1,4 @@
-"""Start the simulation in each Python process of a verified program, then run its own sitecustomize.
-
-This file's folder is on the program's PYTHONPATH.
-"""
+"""Start the simulation in each Python process of a verified program, then run its own sitecustomize."""
 
 import importlib
 import importlib.util

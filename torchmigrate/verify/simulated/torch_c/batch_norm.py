@@ -1,4 +1,4 @@
-"""The kernels of SyncBatchNorm, which only accelerators have: batch norm in steps, between which processes communicate.
+"""The kernels of SyncBatchNorm, which only accelerators have: batch norm in steps, with communication between.
 
 The formulas are those of aten/src/ATen/native/cuda/Normalization.cuh. `x` is [N, C, ...]; statistics are [C], in
 float32 or wider.
@@ -45,7 +45,7 @@ def gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Combine the statistics of all processes into those of the whole batch: (mean, 1 / sqrt(variance + eps)).
+    """Combine the processes' statistics into the batch's: (mean, 1 / sqrt(variance + eps)).
 
     `mean` and `invstd` are [processes, C]; `counts`: values per channel of each process. The running statistics are
     updated in place.
@@ -79,10 +79,7 @@ def backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return the sums of this process's part.
-
-    They are: sum of grad, sum of grad * (x - mean), the weight's gradient, the bias's gradient.
-    """
+    """Return this process's sums of grad and grad * (x - mean), and the gradients of weight and bias."""
     dy = _wide(grad)
     sum_dy, sum_dy_xmu = dy.sum(_others(x)), (dy * (_wide(x) - _along(mean, x))).sum(_others(x))
     dtype = mean.dtype if weight is None else weight.dtype

@@ -109,10 +109,7 @@ def timed(event: Any, enable_timing: bool) -> Any:
 
 
 def elapsed_time(start: Any, end: Any) -> float:
-    """Return the time between two events in milliseconds; raises ValueError in torch's words.
-
-    torch.Event's own method does not accept events of a subclass.
-    """
+    """Return the milliseconds between two events of any class; raises ValueError in torch's words."""
     if not (start.enable_timing and end.enable_timing):
         raise ValueError("Both events must be created with argument 'enable_timing=True'.")
     if not (start.event_id and end.event_id):

@@ -1,7 +1,4 @@
-"""Kernels composed of other operators, for operators that torch expects every accelerator to implement.
-
-Both tiers register them. Each step then runs as an operator of its own on the simulated device.
-"""
+"""Kernels composed of other operators, which torch expects of every accelerator; both tiers register them."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _WITH_AUTOGRAD = ("CUDA", "XPU", "MPS")
 
 
 def register(dispatch_key: str, device_type: str) -> list[torch.library.Library]:
-    """Register the kernels under `dispatch_key` ("PrivateUse1", "MPS", ...), and allow storages on `device_type`.
-
-    The registrations last as long as the libraries that are returned.
-    """
+    """Register the kernels under `dispatch_key` ("MPS", ...) and allow storages, while the returned libraries live."""
     operators.hide(sys.modules[__name__])
     library = Library("aten", "IMPL")
     for name, kernel in _kernels(dispatch_key).items():
@@ -61,10 +55,9 @@ def _kernels(dispatch_key: str) -> dict[str, Callable[..., Any]]:
 
 
 def compatible(self: Tensor, source: Tensor) -> bool:
-    """Return whether `self.data = source` is possible.
+    """Return whether `self.data = source` is possible: dense tensors of the CPU or the device may be mixed.
 
-    As with torch's own types and torch_npu, a dense tensor accepts one of the CPU or the device. nn.Module.to() thus
-    changes parameters in place, and an optimizer that holds them stays valid.
+    So do torch's own types and torch_npu: nn.Module.to() changes parameters in place, and optimizers stay valid.
     """
     return self.layout == source.layout and (self.layout == torch.strided or self.device == source.device)
 
@@ -80,10 +73,7 @@ def lstm_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (hy, cy, workspace).
-
-    Gates are in the order input, forget, cell, output; the workspace holds them activated.
-    """
+    """Return (hy, cy, workspace) with activated gates in the order input, forget, cell, output."""
     gates = input_gates + hidden_gates
     for bias in (input_bias, hidden_bias):
         if bias is not None:
@@ -97,10 +87,7 @@ def lstm_cell(
 def lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the gradients of the gates, of `cx` and, with biases, of each bias.
-
-    The gradient of either output may be absent.
-    """
+    """Return the gradients of gates, `cx` and biases, if any; the gradient of either output may be absent."""
     i, f, g, o = workspace.chunk(4, 1)
     tanh_cy = cy.tanh()
     grad_hy = torch.zeros_like(cy) if grad_hy is None else grad_hy
@@ -184,10 +171,7 @@ def attention(
 
 
 def allow_storages(device_type: str) -> None:
-    """Let torch.UntypedStorage(n, device=device_type) work, by taking the bytes from a tensor.
-
-    torch's constructor knows only the devices that its wheel is built for; on one simulated in Python it crashes.
-    """
+    """Let torch.UntypedStorage(n, device=device_type) work by a tensor's bytes; torch's own may crash."""
     original: Any = torch.UntypedStorage.__new__
 
     def new(cls: Any, *args: Any, device: Any = None, **options: Any) -> Any:

@@ -62,10 +62,7 @@ def _no_metal(*args: Any) -> Any:
 
 
 def _xpu(settings: Settings) -> None:
-    """Keep LSTM on the CPU from using oneDNN, whose stub has no entry for XPU.
-
-    Other kernels keep oneDNN: without it their last digits would differ from those on the other devices.
-    """
+    """Keep LSTM on the CPU from oneDNN, whose stub lacks XPU; other kernels keep it, for equal last digits."""
     torch = _torch()
     plain = torch._VF.lstm
 
@@ -223,12 +220,10 @@ def _index(torch: Any, where: Any) -> int:
 
 
 def allow_tensor_types() -> None:
-    """Make torch.cuda.FloatTensor and the other CUDA tensor types usable.
+    """Make torch.cuda.FloatTensor and the other CUDA tensor types usable, which a CPU build marks as unavailable.
 
-    torch marks them as unavailable in a CPU build; constructors, isinstance() and torch.set_default_tensor_type() work
-    once the mark is removed. The mark is `is_cuda` of PyTensorType in torch/csrc/tensor/python_tensor.cpp, which only
-    the refusals read. Python still sees `torch.cuda.FloatTensor.is_cuda` as True. If torch changes that struct, the
-    types stay refused.
+    The mark is `is_cuda` of PyTensorType in torch/csrc/tensor/python_tensor.cpp, which only the refusals read. Python
+    still sees `torch.cuda.FloatTensor.is_cuda` as True. If torch changes that struct, the types stay refused.
     """
     import torch
 

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """Return functions by their names in `torch._C`, for CUDA.
-
-    Other backends have none of them, so DataParallel fails there as on a real device.
-    """
+    """Return functions by their names in `torch._C`, for CUDA; DataParallel needs them, and fails elsewhere."""
     made = (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out)
     nccl = (all_reduce, reduce, all_gather, reduce_scatter)
     return {
@@ -55,10 +52,7 @@ def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
-    """Copy tensors to each device; the first device keeps the tensors themselves.
-
-    Each copy has its own version counter.
-    """
+    """Copy tensors to each device, with version counters of their own; the first device keeps the tensors."""
     if any(tensor.get_device() != devices[0] for tensor in tensors):
         raise RuntimeError("All tensors must be on devices[0]: " + str(devices[0]))
     return [list(tensors), *([_copy(tensor.detach(), i).contiguous() for tensor in tensors] for i in devices[1:])]
@@ -162,10 +156,7 @@ _ends_gently: list[Any] = []
 
 
 def offer(settings: Settings) -> None:
-    """Offer the backend's library in torch._C, where torch.distributed's modules look for those of the build.
-
-    Call it just before they run.
-    """
+    """Offer the backend's library in torch._C, just before torch.distributed's modules look for it there."""
     import torch._C._distributed_c10d as c10d
 
     library = LIBRARIES.get(settings.backend)
@@ -237,9 +228,5 @@ def _watch_groups(c10d: Any, simulated: str) -> None:
 
 
 def _let_gloo_finish() -> None:
-    """Wait until gloo's threads have dropped their tensors, which they do some time after a collective.
-
-    Dropping one after the interpreter has gone kills the process. The race is torch's own; a busy machine makes it
-    likely.
-    """
+    """Wait until gloo's threads have dropped their tensors, which after the interpreter would kill the process."""
     time.sleep(0.1)

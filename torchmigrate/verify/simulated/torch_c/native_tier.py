@@ -15,10 +15,7 @@ _BEFORE_OURS = ("libtorch_global_deps.so", "libtorch_cpu.so", "libtorch.so")
 
 
 def start(settings: Settings) -> None:
-    """Load the library before `import torch`, which caches the backend hooks that it finds.
-
-    Raises BuildError, or RuntimeError from C++.
-    """
+    """Load the library before `import torch`, which caches backend hooks; raises BuildError or RuntimeError."""
     torch = torch_folder()
     for name in _BEFORE_OURS:
         if (torch / "lib" / name).exists():
@@ -33,10 +30,7 @@ def start(settings: Settings) -> None:
 
 
 def _library(torch: Path) -> Path:
-    """Return the library's path, built once per program.
-
-    Child processes take it from the environment if they run the same torch.
-    """
+    """Return the path of the library, built once per program: children with the same torch inherit it."""
     known = os.environ.get("TORCHMIGRATE_LIBRARY", "")
     if f"simulated-{torch_version(torch)}-" not in known or not os.path.exists(known):
         known = os.environ["TORCHMIGRATE_LIBRARY"] = str(library())

@@ -13,10 +13,7 @@ import torch
 
 
 def hide(*modules: types.ModuleType) -> None:
-    """Let TorchDynamo skip the functions of these modules, and the functions that they call.
-
-    They run beneath code that it has compiled. torch._dynamo itself is not imported: that takes seconds.
-    """
+    """Let TorchDynamo skip these modules' functions and their callees, without importing torch._dynamo (slow)."""
     frames: Any = torch._C._dynamo.eval_frame
     as_it_is = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
     for module in modules:

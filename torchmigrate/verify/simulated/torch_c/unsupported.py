@@ -1,7 +1,4 @@
-"""Names of `torch._C` that need CUDA's or XPU's libraries and drivers, which a simulated device lacks.
-
-Settings are stored and change nothing; whatever would have to reach a driver is refused in CUDA's words.
-"""
+"""Names of `torch._C` that need a driver: settings are stored without effect, all else is refused as by CUDA."""
 
 from __future__ import annotations
 
