@@ -153,7 +153,7 @@ def test_3_a_file_with_an_error_is_put_back_and_the_others_go_on(
             raise RewriteError("does not come to rest")
         return rewrite(path, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("torchmigrate.rewriting.rewrite.rewrite", fails)
+    monkeypatch.setattr("torchmigrate.engine.worker.rewrite", fails)
     found = planned(root)
     assert type(found["bad.py"]).__name__ == "Failed"
     assert isinstance(found["good.py"], Changed)

@@ -71,7 +71,7 @@ def test_a_bug_of_ours_is_reported_as_ours(tmp_path: Path, monkeypatch: pytest.M
     def breaks(*_: object) -> object:
         raise KeyError("oh")
 
-    monkeypatch.setattr("torchmigrate.rewriting.rewrite.rewrite", breaks)
+    monkeypatch.setattr("torchmigrate.engine.worker.rewrite", breaks)
     found = planned(write_tree(tmp_path, {"train.py": TRAIN}))["train.py"]
     assert isinstance(found, Failed)
     assert "internal error: KeyError" in found.error

@@ -103,7 +103,7 @@ def test_the_editor_is_gone(home: Path) -> None:
 
 
 def test_without_pygls(cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("torchmigrate.cli.commands.apply")]:
+    for name in [name for name in sys.modules if name.startswith("torchmigrate.lsp")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygls", None)
     ran = cli("server")
@@ -120,7 +120,7 @@ def test_other_commands_do_not_pay_for_it() -> None:
     assert not [
         name
         for name in loaded
-        if name.startswith(("pygls", "lsprotocol", "torchmigrate.cli.commands.apply", "asyncio"))
+        if name.startswith(("pygls", "lsprotocol", "torchmigrate.lsp", "asyncio"))
     ]
 
 

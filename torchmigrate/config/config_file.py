@@ -13,6 +13,7 @@ from typing import Any
 
 from torchmigrate.base import file_io, limits
 from torchmigrate.base.text import UserError, did_you_mean
+from torchmigrate.config.keys import KEYS, check
 from torchmigrate.config.settings import Settings
 
 TABLE = ("tool", "torchmigrate")
@@ -62,8 +63,6 @@ def override(settings: Settings, **flags: object) -> Settings:
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return settings
-    from torchmigrate.config.keys import KEYS, check
-
     for name, value in given.items():
         if (key := name.replace("_", "-")) in KEYS:
             try:
@@ -124,8 +123,6 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
         raise UserError(what, "write [tool.torchmigrate] above its keys")
     if not data:
         return {}
-    from torchmigrate.config.keys import KEYS, check
-
     values = {}
     for key, value in data.items():
         if key not in KEYS:
@@ -142,8 +139,6 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
 
 
 def _hint_for_key(key: str, value: object) -> str:
-    from torchmigrate.config.keys import KEYS
-
     if key == "torchmigrate" and isinstance(value, dict):
         return "in a file of its own, the settings stand at the top, in no table"
     return did_you_mean(key.replace("_", "-"), KEYS) or "known: " + ", ".join(KEYS)

@@ -14,6 +14,8 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import check
 from torchmigrate.config.settings import Runtime, Style
+from torchmigrate.rules import packs
+from torchmigrate.rules.reader import PackError
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -65,8 +67,6 @@ def flags(
 @contextmanager
 def pack_errors() -> Iterator[None]:
     """Turn the error of a rule file into a UserError."""
-    from torchmigrate.rules.reader import PackError
-
     try:
         yield
     except PackError as error:
@@ -120,8 +120,6 @@ def check_names(settings: Settings, file: Path | None, typed: Mapping[str, Seque
     named |= {("per-file-ignores", glob): names for glob, names in settings.per_file_ignores.items()}
     if not any(named.values()):
         return
-    from torchmigrate.rules import packs
-
     ruleset = packs.load(settings.rule_paths, cases=False)
     for keys, names in named.items():
         if ruleset.unknown(names):

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base import file_io
+from torchmigrate.source import encoding
 from torchmigrate.source.edits import Edit, Occupied
 
 
@@ -174,8 +175,6 @@ class SourceLines:
 
     @cached_property
     def _file_lines(self) -> list[str]:
-        from torchmigrate.source import encoding
-
         try:
             return split_lines(encoding.decode(self._bytes).text)
         except encoding.UnreadableSource:

@@ -16,14 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate.base import limits
+from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, Unchanged
 from torchmigrate.helper.vendoring import Unbound
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting import notebook_results
+from torchmigrate.rewriting.rewrite import RewriteError, inspect, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.source import encoding
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.source import encoding, notebook
 from torchmigrate.source.encoding import UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
+from torchmigrate.textcheck.rules import with_shell_findings
 
 SKIPS = "# torchmigrate: skip-file"
 Done = tuple[FileResult, Unbound | None]
@@ -54,8 +59,6 @@ class Worker:
 
     def __call__(self, job: Job) -> Done:
         """Process one file; an exception becomes a Failed result, so that one file's bug does not stop the run."""
-        from torchmigrate.rewriting.rewrite import RewriteError
-
         path = Path(job.path)
         if len(job.raw) > limits.LARGEST and path.suffix != ".ipynb":
             return Skipped(path, f"larger than {limits.LARGEST:,} bytes"), None
@@ -83,11 +86,6 @@ class Worker:
 
     def _process(self, path: Path, job: Job) -> Done:
         """Return the result of a Python file or notebook; errors are left to the caller."""
-        from torchmigrate.diagnostics import suppressions
-        from torchmigrate.rewriting.rewrite import inspect, rewrite
-        from torchmigrate.semantic.model import SemanticModel
-        from torchmigrate.source import encoding
-
         if path.suffix == ".ipynb":
             return self._notebook(path, job), None
         text = encoding.decode(job.raw)
@@ -109,13 +107,6 @@ class Worker:
         return changed, unbound if unbound.helper or unbound.torch else None
 
     def _notebook(self, path: Path, job: Job) -> FileResult:
-        from torchmigrate.diagnostics import suppressions
-        from torchmigrate.rewriting import notebook_results
-        from torchmigrate.rewriting.rewrite import inspect, rewrite
-        from torchmigrate.semantic.model import SemanticModel
-        from torchmigrate.source import notebook
-        from torchmigrate.textcheck.rules import with_shell_findings
-
         book, rules = notebook.split(job.raw), self.rules(path)
         text = book.source
         if book.language:

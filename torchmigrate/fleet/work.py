@@ -22,6 +22,7 @@ from torchmigrate.fleet.task import Outcome, Summary, Task, digest_of, failure
 from torchmigrate.fleet.tree import Origin, Tree
 from torchmigrate.formats import json as findings_json
 from torchmigrate.formats.model import Report
+from torchmigrate.rules.reader import PackError
 from torchmigrate.surveys import portability
 from torchmigrate.surveys.portability import Apart, Stage, Survey
 
@@ -83,8 +84,6 @@ def _settings_files(taken: Tree) -> list[Path]:
 
 
 def _prepare(taken: Tree, settings: Settings) -> Input:
-    from torchmigrate.rules.reader import PackError
-
     try:
         return planner.prepare([taken.root], settings)
     except PackError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from torchmigrate.base import file_io
 from torchmigrate.diagnostics.finding import Finding, Status, split_lines
 from torchmigrate.formats.model import Report
-from torchmigrate.source import json_text
+from torchmigrate.source import json_text, text_file
 from torchmigrate.source.encoding import UnreadableSource, decode
 from torchmigrate.vcs import git_tree
 
@@ -116,8 +116,6 @@ class FileText:
         try:
             return decode(self._raw).text
         except UnreadableSource:  # not Python: UTF-16, or in no encoding
-            from torchmigrate.source import text_file
-
             return text_file.decode(self._raw) or ""
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from torchmigrate.base import file_io
 from torchmigrate.base.text import counted
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, shifted
+from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.helper_file import ProjectHelper, is_ours, is_untouched, public, runtime_source, unix_lines
@@ -57,8 +58,6 @@ class Vendored:
 
     def bind(self, result: FileResult, lacks: Unbound) -> FileResult:
         """Add the imports that a rewritten file lacks."""
-        from torchmigrate.helper.import_edits import with_import
-
         assert isinstance(result, Changed)
         text = lacks.text
         place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")

@@ -17,6 +17,7 @@ from torchmigrate.formats.model import Report
 from torchmigrate.lsp.documents import File
 from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.rules import packs
+from torchmigrate.textcheck.rules import text_rules
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -121,7 +122,5 @@ def _helpers(file: File) -> Mapping[str, bytes]:
 
 def _is_read(path: Path, settings: Settings) -> bool:
     """Return whether there are rules about a file that is not Python."""
-    from torchmigrate.textcheck.rules import text_rules
-
     with pack_errors():
         return bool(text_rules(packs.load(settings.rule_paths, cases=False)).readable.match(path.as_posix()))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers import registry
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.registry import rewrite_by_patterns
 from torchmigrate.rules.model import NODE_KINDS, Rule, Ruleset, literals_of
@@ -97,8 +98,6 @@ def _longest_word(literal: bytes) -> bytes:
 
 def dispatch_table(ruleset: Ruleset) -> DispatchTable:
     """Build the dispatch table of all rules. Raises PackError if a rule names a fixer that does not exist."""
-    from torchmigrate.fixers import registry
-
     entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}
     for rule in ruleset.rules.values():
         handlers: dict[str, Handler] = dict.fromkeys(rule.pattern_keys(), rewrite_by_patterns)
