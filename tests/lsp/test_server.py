@@ -117,11 +117,7 @@ def test_other_commands_do_not_pay_for_it() -> None:
     code = "import sys, torchmigrate.cli.app as cli; cli.run(['check', 'README.md']); print(*sys.modules, sep='\\n')"
     loaded = python(code).stdout.splitlines()
     assert "torchmigrate.cli.app" in loaded
-    assert not [
-        name
-        for name in loaded
-        if name.startswith(("pygls", "lsprotocol", "torchmigrate.lsp", "asyncio"))
-    ]
+    assert not [name for name in loaded if name.startswith(("pygls", "lsprotocol", "torchmigrate.lsp", "asyncio"))]
 
 
 # ---- diagnostics
