@@ -259,7 +259,7 @@ def test_a_message(name: str, seen: dict[str, Seen]) -> None:
 
 
 def test_nothing_is_expected_that_is_not_provoked() -> None:
-    assert expected().keys() == ROWS.keys()
+    assert expected().keys() == ROWS.keys(), "read the difference, then: python tests/cli/test_messages.py"
 
 
 def sites() -> Iterator[tuple[str, ast.Call]]:

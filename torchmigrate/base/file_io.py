@@ -1,4 +1,4 @@
-"""Read and replace project files: regular files only, each replaced in one atomic step."""
+"""Read and replace project files: regular files only, each replaced in one step, in place if it has several links."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Calls of the runtime helper from rewritten code: where the helper lies and how a file imports it."""
+"""Where the runtime helper lies, and how a file imports it."""

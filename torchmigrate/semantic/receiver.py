@@ -30,7 +30,10 @@ Answer = Kind | tuple[ast.expr, Scope]  # a kind, or a value whose kind it is
 
 
 def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
-    """Return the kind that all assignments to the receiver agree on; `x = x.cuda()` says nothing about x."""
+    """Return the one known kind that all assignments to the receiver agree on; `x = x.cuda()` says nothing about x.
+
+    If they disagree or one is unknown: MAYBE_USER if a class of the project could be the receiver, else TORCH.
+    """
     if _is_tested(module, node):
         return Kind.TORCH
     home = scope.find(node.id) if isinstance(node, ast.Name) and node.id != "self" else None

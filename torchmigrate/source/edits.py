@@ -130,7 +130,7 @@ class Inside:
     def __init__(self, spans: Iterable[Span]) -> None:
         ordered = sorted(set(spans))
         self._starts = [start for start, _ in ordered]
-        # per span: of it and all later ones, the two that end first
+        # for each span, among it and all later ones: the two that end first
         self._nearest: list[list[Span]] = []
         nearest: list[Span] = []
         for span in reversed(ordered):

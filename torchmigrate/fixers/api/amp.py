@@ -1,7 +1,7 @@
 """Fixers for autocast, gradient scalers, `custom_fwd` and the like.
 
 Only the device type changes. Off CUDA these calls were disabled, and `autocast("cpu")` would be enabled, so the
-helper's type is "cuda" on the CPU as well (T7, T8). torch goes on choosing the dtype and the enabled state.
+helper's type is "cuda" on the CPU as well. torch goes on choosing the dtype and the enabled state.
 """
 
 from __future__ import annotations

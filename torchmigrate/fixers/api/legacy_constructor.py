@@ -1,4 +1,4 @@
-"""Fixers for `torch.Tensor(...)` under a CUDA default tensor type (T12), and for calls that set such a default."""
+"""Fixers for `torch.Tensor(...)` under a CUDA default tensor type, and for calls that set such a default."""
 
 from __future__ import annotations
 

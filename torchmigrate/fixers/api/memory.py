@@ -1,4 +1,4 @@
-"""Fixers for streams (CUDA's own on CUDA, else the backend's or its one queue: T19), pinned memory and seeds."""
+"""Fixers for streams (CUDA's own on CUDA, else the backend's or its one queue), pinned memory and seeds."""
 
 from __future__ import annotations
 

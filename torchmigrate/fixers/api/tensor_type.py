@@ -1,4 +1,4 @@
-"""Fixers for `torch.cuda.FloatTensor` and its kin: constructors, `.type(...)`, aliases, type strings (T12, T13).
+"""Fixers for `torch.cuda.FloatTensor` and its kin: constructors, `.type(...)`, aliases, type strings.
 
 `accel.tensor_type(torch.float32)` is the very same type on CUDA, so all code that uses it keeps its meaning there.
 """
@@ -78,7 +78,7 @@ def _sparse(context: RuleContext) -> Iterator[Finding]:
 
 
 def _constructed(context: RuleContext, call: ast.Call, dtype: str) -> Finding:
-    """Replace a constructor: sizes give uninitialised memory, a sequence its data (T13); the type takes the rest."""
+    """Replace a constructor: sizes give uninitialised memory, a sequence its data; the type takes the rest."""
     name = context.qualified
     place = f"dtype={dtype}, device=accel.device()"
     plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)

@@ -1,6 +1,6 @@
 """Fixers for compute capabilities that are kept and compared later, and for device properties.
 
-ROCm answers with AMD's numbers, (9, x), and lacks a Hopper's features (T5, T21). The rule device/properties reports a
+ROCm answers with AMD's numbers, (9, x), and lacks a Hopper's features. The rule device/properties reports a
 capability that is compared in the expression that asks for it.
 """
 
