@@ -37,10 +37,11 @@ class Local:
         workers = Workers(self._scratch)
         pool = ThreadPoolExecutor(min(self._jobs, len(tasks)))
         try:
-            waiting: set[Future[bytes]] = {pool.submit(workers, task.encode()) for task in tasks}
+            order: dict[Future[bytes], int] = {pool.submit(workers, t.encode()): n for n, t in enumerate(tasks)}
+            waiting = {*order}
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (Outcome.decode(future.result()) for future in done)
+                yield from (Outcome.decode(future.result()) for future in sorted(done, key=order.__getitem__))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             workers.close()
