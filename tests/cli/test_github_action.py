@@ -119,7 +119,7 @@ def test_no_input_is_pasted_into_a_script() -> None:
 
 
 def test_each_variable_is_read() -> None:
-    python = (ROOT / "torchmigrate/cli/action.py").read_text(encoding="utf-8")
+    python = (ROOT / "torchmigrate/cli/commands/github_action.py").read_text(encoding="utf-8")
     given = {name.removeprefix("INPUT_") for step in METADATA["runs"]["steps"] for name in step["env"]}
     assert given - {"PYTHON"} == set(re.findall(r'"([A-Z_]{4,})"', python)) - {
         "GITHUB_OUTPUT",

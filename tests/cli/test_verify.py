@@ -64,13 +64,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
     """A machine whose Python imports a torch that is nothing, and what it has besides."""
     write_tree(tmp_path / "modules", {"torch.py": TORCH})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
-    real = run.environment
+    real = run.simulated_environment
 
     def environment(backend: str, *, evidence: str, **rest: object) -> dict[str, str]:
         made = real(backend, evidence=evidence, **rest)  # type: ignore[arg-type]
         return {**made, "WAY": evidence, "TORCHMIGRATE_EVIDENCE": "hardware"}
 
-    monkeypatch.setattr(run, "environment", environment)
+    monkeypatch.setattr(run, "simulated_environment", environment)
 
     def make(compiler: bool = True, native: str | None = None, devices: dict[str, Device] | None = None) -> None:
         found = Interpreter(sys.executable, "3.11.0", "2.13.0+cpu", devices=devices or {})

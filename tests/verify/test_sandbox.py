@@ -324,7 +324,7 @@ def test_a_read_only_file_is_rewritten_in_the_copy(project: Path) -> None:
 GUARD = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from guard import install
+from write_protection import install
 import io, shutil
 link, here = os.path.abspath("link"), os.getcwd()
 install(os.path.realpath("project"))
