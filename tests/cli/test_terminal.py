@@ -166,6 +166,7 @@ def on_a_terminal(directory: Path, *arguments: str, slow: bool = False, interrup
         code += "    return plan(*given)\nplanner.plan = slow\n"
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # `pytest &` in a script leaves it ignored
         os.chdir(directory)
         os.environ.update({"TERM": "xterm", "PYTHONPATH": str(ROOT), **more})
         os.execv(sys.executable, [sys.executable, "-c", f"{code}app.main()", *arguments])

@@ -315,7 +315,8 @@ def test_check_and_exit_status(here: Path, cli: Cli) -> None:
 
 def fleet_process(here: Path, *words: str) -> subprocess.Popen[bytes]:
     command = [*start_line("torchmigrate.cli.app"), "fleet", "repos.txt", "-o", "out", *words]
-    return subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 (`pytest &` in a script leaves it ignored)
+    return subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, preexec_fn=heed)
 
 
 def first_done(process: subprocess.Popen[bytes]) -> None:
