@@ -120,6 +120,8 @@ def test_every_fixer_exists_and_is_used() -> None:
     found = [registry.find(rule) for rule in RULES.rules.values() if rule.fixer]
     for fixer in found:
         assert inspect.isgeneratorfunction(getattr(importlib.import_module(fixer.module), fixer.function)), fixer
+        path = fixer.module.removeprefix("torchmigrate.fixers.").replace(".", "/")
+        assert fixer.function in registry.fixers_of(path), fixer  # as rules of other packs are checked
     used = {fixer.module for fixer in found}
     assert {f"torchmigrate.fixers.{path.replace('/', '.')}" for path in registry.modules()} - used == SHARED
 

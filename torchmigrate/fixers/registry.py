@@ -10,16 +10,19 @@ import importlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from torchmigrate.base.text import did_you_mean
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.rules.model import Rule, pattern_key
+from torchmigrate.rules.packs import builtin
 from torchmigrate.rules.reader import PackError
 
 _HERE = Path(__file__).parent
+_BUILTIN = builtin()
+_FIXER = re.compile(r"^def ([a-z]\w*)\(context: RuleContext\) -> Iterator\[Finding\]:", re.M | re.ASCII)
 # A rule file is data: it names a fixer that ships, no other module.
 _PATH = re.compile(r"([a-z]\w*/([a-z]\w*))(?::([a-z]\w*))?", re.ASCII)
 
@@ -40,15 +43,26 @@ class Fixer:
 
 
 def find(rule: Rule) -> Fixer:
-    """Return the generator that the rule's `fixer` names. Raises PackError if there is no such file or function."""
+    """Return the generator that the rule's `fixer` names. Raises PackError if no fixer of that name ships.
+
+    Built-in rules are validated in tests, so only the rules of other packs are looked up here.
+    """
     named = _PATH.fullmatch(rule.fixer or "")
     path, last, function = named.groups() if named else ("", "", "")
-    file = _HERE / f"{path}.py"
-    if not path or not file.is_file() or (function and f"\ndef {function}(" not in file.read_text(encoding="utf-8")):
-        known = modules()
-        near = did_you_mean(path or str(rule.fixer), known) or f"they are in: {', '.join(known)}"
+    name = function or last
+    if not rule.path.is_relative_to(_BUILTIN) and name not in fixers_of(path):
+        known = [f"{path}:{each}" for each in sorted(fixers_of(path))] or modules()
+        asked = str(rule.fixer) if fixers_of(path) else path or str(rule.fixer)
+        near = did_you_mean(asked, known) or f"they are in: {', '.join(modules())}"
         raise PackError(f"{rule.path}:1: there is no fixer {rule.fixer!r}\nhelp: {near}")
-    return Fixer(f"torchmigrate.fixers.{path.replace('/', '.')}", function or last)
+    return Fixer(f"torchmigrate.fixers.{path.replace('/', '.')}", name)
+
+
+@cache
+def fixers_of(module: str) -> frozenset[str]:
+    """Return the fixers of a module, as `device/tensor_cuda`: its functions from a rule context to findings."""
+    file = _HERE / f"{module}.py"
+    return frozenset(_FIXER.findall(file.read_text(encoding="utf-8")) if module and file.is_file() else ())
 
 
 def modules() -> list[str]:

@@ -19,7 +19,7 @@ from torchmigrate.project.helper_file import MARKER, NAMES, PACKAGED, ProjectHel
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.source import notebook
-from torchmigrate.source.encoding import mentions
+from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api import names
@@ -142,7 +142,7 @@ def build_context(
         settings=settings,
         files=tuple(inside),
         cuda_classes=frozenset().union(*map(cuda_classes, texts)),
-        mentions_cuda=any(mentions(raw, b"cuda") for raw in texts),
+        mentions_cuda=any(occurs_in_code(raw, b"cuda") for raw in texts),
         helper=helper_file.helper_name(inside, texts, overlay),
         torch=floor,
         own=own,

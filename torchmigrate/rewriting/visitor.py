@@ -16,7 +16,7 @@ from torchmigrate.fixers.registry import rewrite_by_patterns
 from torchmigrate.rules.model import NODE_KINDS, Rule, Ruleset, literals_of
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, spelled
-from torchmigrate.source.encoding import mentions
+from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope, bind_target, children, first_line, function_scope
 from torchmigrate.textcheck.rules import NONE, TextRules, text_rules
@@ -72,9 +72,11 @@ class DispatchTable:
 
     def asleep(self, raw: bytes) -> frozenset[str]:
         """Return the rules none of whose prefilter literals occur in this file; their fixes are unsafe there."""
-        if mentions(raw, b"cuda"):  # a word of all of them
+        if occurs_in_code(raw, b"cuda"):  # a word of all of them
             return frozenset()
-        return frozenset(name for name, words in self.words.items() if not any(mentions(raw, word) for word in words))
+        return frozenset(
+            name for name, words in self.words.items() if not any(occurs_in_code(raw, word) for word in words)
+        )
 
     def may_have_work(self, raw: bytes) -> bool:
         """Whether a file has work if it runs with a CUDA tensor type as the default."""

@@ -99,7 +99,7 @@ def decode(raw: bytes) -> Source:
     return source
 
 
-def mentions(raw: bytes, word: bytes) -> bool:
+def occurs_in_code(raw: bytes, word: bytes) -> bool:
     """Return whether a word occurs in a file before any `#` of its line: not in its comments alone."""
     at = raw.find(word)
     while at >= 0:
