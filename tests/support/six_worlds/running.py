@@ -131,6 +131,7 @@ def texts(files: Mapping[str, str]) -> dict[str, str]:
 def _in_world(files: Mapping[str, str], machine: fake_torch.FakeMachine) -> Iterator[types.ModuleType]:
     """Put the machine's modules and the project's finder in place, and take them away afterwards."""
     finder, main = Finder(files), types.ModuleType("__main__")
+    hidden = {name: sys.modules[name] for name in machine.modules if name in sys.modules}
     own, path, stdout, stderr = sys.modules["__main__"], sys.meta_path[:], sys.stdout, sys.stderr
     machine.world.reset()
     sys.modules.update(machine.modules)
@@ -145,6 +146,7 @@ def _in_world(files: Mapping[str, str], machine: fake_torch.FakeMachine) -> Iter
         sys.modules["__main__"] = own
         for name in [*machine.modules, *finder.modules()]:
             sys.modules.pop(name, None)
+        sys.modules.update(hidden)
 
 
 @contextlib.contextmanager

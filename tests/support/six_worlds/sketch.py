@@ -60,6 +60,8 @@ class Sketch:
         self.devices: list[str] = []  # texts
         self.places: list[str] = []  # torch.device
         self.functions: list[str] = []  # of no argument, that return a text
+        self.parsers: list[str] = []
+        self.tail: list[str] = []  # what comes last, as it may end the program
         self.used: set[str] = set()
         self.may_be_function = True
         self._count = 0
@@ -135,7 +137,16 @@ class Sketch:
     # ---- statements
 
     def add(self, text: str) -> None:
+        """Add statements, now and then inside of a block that runs once."""
+        if self.chance(0.06):
+            head = self.one("if INDEX == 0:", "for _ in range(1):", "while True:", "with torch.no_grad():", "try:")
+            text = f"{head}\n{textwrap.indent(text, '    ')}"
+            text += {"while True:": "\n    break", "try:": "\nfinally:\n    pass"}.get(head, "")
         self.main.add(text)
+
+    def last(self, text: str) -> None:
+        """Add statements behind all others: they may end the program."""
+        self.tail.append(textwrap.dedent(text).strip("\n"))
 
     def module_level(self) -> None:
         """Keep the program out of a function: it has globals."""
@@ -167,6 +178,8 @@ class Sketch:
         for expression in dict.fromkeys(self.places):
             if self.chance(0.7):
                 self.show_place(expression)
+        for text in self.tail:
+            self.main.add(text)
         files = {module.path: module.text for module in self.modules.values()}
         for name in self.modules:
             for folder in _folders(name):
