@@ -18,7 +18,7 @@ TOP = {"__init__.py", "__main__.py", "runtime.py", "py.typed"}
 NO_PACKAGE = {PACKAGE / "verify" / "simulated" / "site"}  # a folder on sys.path of verified programs
 # Folders of tests that mirror a folder of the package, and those that do not.
 MIRRORED = {folder.name for folder in TESTS.iterdir() if (PACKAGE / folder.name / "__init__.py").is_file()}
-OTHERS = {"architecture", "attack", "docs", "fuzz", "mutation", "runtime", "support"}
+OTHERS = {"architecture", "attack", "docs", "fuzz", "mutation", "runtime", "support"} | ({"worlds"} - MIRRORED)
 # Tests of a promise that several modules keep, or of no module: folder -> what comes after `test_`.
 PROMISES = {
     "apply": {"faults"},
@@ -48,6 +48,7 @@ PROMISES = {
     "surveys": {"catalog_command"},
     "syntax": {"unparsable_files"},
     "textcheck": {"build_files"},
+    "worlds": {"oracle"},
     "verify": {"broken_ports", "fixtures_simulated", "printed_numbers", "process_end"},
 }
 

@@ -1,0 +1,5 @@
+"""What random programs are made of: each construct is one function."""
+
+from six_worlds.constructs import choices, files, flow, inputs, tensors
+
+__all__ = ["choices", "files", "flow", "inputs", "tensors"]

@@ -1,0 +1,106 @@
+"""Libraries that are not torch and take devices: some know CUDA and the CPU only, one of them no table can know."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from six_worlds.fake_torch import World
+
+
+class Skipped(Exception):
+    """A test is skipped."""
+
+
+class Param(tuple):
+    """The values of one case, and whether it is skipped."""
+
+    skipped = False
+
+
+def _skip(reason: str = "") -> None:
+    raise Skipped(reason)
+
+
+def _skipif(condition: object, reason: str = "") -> Any:
+    def mark(test: Any) -> Any:
+        if callable(test):
+            test.skipped = getattr(test, "skipped", False) or bool(condition)
+        return test
+
+    mark.skips = bool(condition)  # type: ignore[attr-defined]
+    return mark
+
+
+def _param(*values: Any, marks: Any = ()) -> Param:
+    made = Param(values)
+    made.skipped = any(mark.skips for mark in (marks if isinstance(marks, (list, tuple)) else [marks]))
+    return made
+
+
+def _parametrize(name: str, cases: Any) -> Any:
+    def mark(test: Any) -> Any:
+        test.cases = [case if isinstance(case, Param) else _param(case) for case in cases]
+        return test
+
+    return mark
+
+
+def _run_tests() -> None:
+    """Run the tests of the main module, as pytest does; the first that fails ends it."""
+    for name, test in list(vars(sys.modules["__main__"]).items()):
+        if not name.startswith("test_") or not callable(test) or getattr(test, "skipped", False):
+            continue
+        for case in getattr(test, "cases", [_param()]):
+            if not case.skipped:
+                with contextlib.suppress(Skipped):
+                    test(*case)
+
+
+def modules(world: World) -> dict[str, types.ModuleType]:
+    """Return the foreign libraries by name; what they say of CUDA is `gpu`, as `cuda` is torch's word in outputs."""
+
+    def place(device: Any = "cpu", **options: Any) -> str:
+        kind = str(device).partition(":")[0]
+        if kind not in ("cpu", "cuda"):
+            raise ValueError(f"unsupported device {device}")
+        if kind == "cuda" and world.kind != "cuda":
+            error = RuntimeError("CUDA failed with error: no CUDA-capable device is detected")
+            error.lacks = "cuda"  # type: ignore[attr-defined]
+            raise error
+        return "gpu" if kind == "cuda" else "cpu"
+
+    def index(dimension: int = 8, gpu: bool = False) -> str:
+        return place("cuda" if gpu else "cpu")
+
+    def providers(model: str, providers: Any = ()) -> Any:
+        first = place("cuda" if providers and providers[0] == "CUDAExecutionProvider" else "cpu")
+        return types.SimpleNamespace(place=first)
+
+    def made(name: str, **members: Any) -> types.ModuleType:
+        module = types.ModuleType(name)
+        module.__dict__.update(members)
+        return module
+
+    class Holder:
+        """A model of a library: it says where it is."""
+
+        def __init__(self, model: str = "", device: Any = "cpu", **options: Any) -> None:
+            self.place = place(device)
+
+    cuda = world.kind == "cuda"
+    tests = types.SimpleNamespace(skipif=_skipif, parametrize=_parametrize)
+    onnx_providers = ["CUDAExecutionProvider"] * cuda + ["CPUExecutionProvider"]
+    return {
+        "ctranslate2": made("ctranslate2", place=place, Translator=Holder),
+        "faster_whisper": made("faster_whisper", WhisperModel=Holder),
+        "faiss": made("faiss", index=index),
+        "acme_engine": made("acme_engine", Engine=Holder, run=place),
+        "pytest": made("pytest", mark=tests, param=_param, skip=_skip, main=_run_tests),
+        "onnxruntime": made(
+            "onnxruntime", InferenceSession=providers, get_available_providers=lambda: list(onnx_providers)
+        ),
+    }
