@@ -11,9 +11,9 @@ from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.worlds.check import Held, Rewritten, held_back
+from torchmigrate.worlds.check import Check, Held
 
-ROUNDS = 8  # holding one edit back may show that another cannot stand alone
+ROUNDS = 12  # holding one edit back may show that another cannot stand alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ def run_checked(
         rewrites = {d.rewritten.path: d.rewritten for d in done if d.rewritten}
     total = sum(len(r.edits) for r in rewrites.values())
     stale: set[str] = set()
-    for at in range(ROUNDS):
-        fresh = held_back(list(rewrites.values()), facts, all_of_file=at == ROUNDS - 1) if rewrites else {}
+    check, fresh = Check(facts), {}
+    for _ in range(ROUNDS if rewrites else 0):
+        fresh = check.held_back(list(rewrites.values()), fresh.keys() or None)
         if not fresh:
             break
         facts = _with_held(facts, fresh)
@@ -85,4 +86,3 @@ def _with_held(facts: ProjectContext, fresh: Held) -> ProjectContext:
     return new
 
 
-__all__ = ["Checked", "Rewritten", "run_checked"]

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.worlds.compare import Fault, faults
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, text_of
+from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
-from torchmigrate.worlds.truth import WORLDS
+from torchmigrate.worlds.truth import WORLDS, World
 
-ROUNDS = 3
+ROUNDS = 3  # what a round finds out about attributes and parameters is known to the next
+# words without which worlds cannot differ: those with a GPU that is neither CUDA's nor Apple's, and builds for CUDA
+_OTHERS = {"xpu", "npu", "hpu", "mlu", "musa", "nccl", "xccl", "hccl", "accelerator"}
+_BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
+_ABOUT = (b"cuda", b"mps", b"xpu", b"npu", b"nccl")
+# by path, the spans of the original text whose edits must not be made, with the reasons
+Held = dict[str, dict[Span, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,111 +34,169 @@ class Rewritten:
     edits: tuple[Edit, ...]
 
 
-Held = dict[str, dict[Span, str]]  # by path, the spans of the original text whose edits must not be made, with the reasons
+@dataclass(slots=True)
+class _Group:
+    """Files that import each other, in both versions, with what the original does in each world."""
+
+    paths: tuple[str, ...]
+    entries: list[str] = field(default_factory=list)
+    before: dict[tuple[World, bool], Observations] = field(default_factory=dict)
 
 
-def held_back(files: Sequence[Rewritten], facts: ProjectContext, all_of_file: bool = False) -> Held:
-    """Return which edits break a rule in some world; with `all_of_file` all edits of a file with such an edit."""
-    by_path = {f.path: f for f in files}
-    first: dict[str, int] = {}
-    owners: list[tuple[str, Edit]] = []
-    for file in files:
-        first[file.path] = len(owners)
-        owners += [(file.path, edit) for edit in file.edits]
+class Check:
+    """The check of one run: it knows the original, and is asked once for each version of the edits."""
 
-    def read(path: str, new: bool) -> tuple[bytes, Sequence[Edit], int] | None:
-        known = by_path.get(path)
-        if known is not None:
-            return (known.after, known.edits, first[path]) if new else (known.before, (), 0)
-        text = text_of(facts.index, path)
+    def __init__(self, facts: ProjectContext) -> None:
+        self.facts = facts
+        self._originals: dict[str, bytes | None] = {}
+        self._old = Program(facts.index, self._original)
+        self._groups: list[_Group] | None = None
+        self._leading: dict[str, list[str] | None] = {}
+
+    def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
+        """Return which edits break a rule in some world. `changed` are the files rewritten since the last call."""
+        by_path = {file.path: file for file in files}
+        for file in files:
+            self._originals[file.path] = file.before
+        if self._groups is None:
+            self._groups = [_Group(paths) for paths in self._grouped(by_path)]
+        fresh = None if changed is None else set(changed)
+        held: Held = {}
+        for group in self._groups:
+            if fresh is None or fresh.intersection(group.paths):
+                for path, spans in self._check(group, by_path).items():
+                    held.setdefault(path, {}).update(spans)
+        return held
+
+    def _original(self, path: str) -> tuple[bytes, Sequence[Edit], int] | None:
+        if path not in self._originals:
+            self._originals[path] = text_of(self.facts.index, path)
+        text = self._originals[path]
         return None if text is None else (text, (), 0)
 
-    old = Program(facts.index, lambda path: read(path, False))
-    new = Program(facts.index, lambda path: read(path, True))
-    paths = _universe(by_path, facts)
-    entries = _entries(old, new, paths)
-    seen = {}
-    for world in WORLDS:
-        seen[world] = _evaluated(old, world, entries, paths, facts), _evaluated(new, world, entries, paths, facts)
-    found: list[Fault] = []
-    for world in WORLDS:
-        found += faults(world, *seen[world], seen[WORLDS[0]][0])
-    held: Held = {}
-    for fault in found:
-        words = _reason(fault, old, facts)
-        for number in sorted(fault.edits):
-            path, edit = owners[number]
-            held.setdefault(path, {}).setdefault((edit.start, edit.end), words)
-    if all_of_file:
-        for path, spans in held.items():
-            words = next(iter(spans.values()))
-            spans |= {(edit.start, edit.end): words for edit in by_path[path].edits if (edit.start, edit.end) not in spans}
-    return held
+    def _grouped(self, changed: Mapping[str, Rewritten]) -> list[tuple[str, ...]]:
+        """Return the changed files and those that import them, in groups that import nothing of each other."""
+        universe = dict.fromkeys(sorted(changed))
+        for path in sorted(changed):
+            universe |= dict.fromkeys(sorted({use.importer for use in self.facts.index.importers.get(path, ())}))
+        for path in universe.copy():
+            universe |= dict.fromkeys(self._imported(path))
+        home = {path: path for path in universe}
+
+        def find(path: str) -> str:
+            while home[path] != path:
+                home[path] = home[home[path]]
+                path = home[path]
+            return path
+
+        for path in universe:
+            for target in self.facts.index.imported_by(path):
+                if target in home:
+                    home[find(path)] = find(target)
+        groups: dict[str, list[str]] = {}
+        for path in universe:
+            groups.setdefault(find(path), []).append(path)
+        return [tuple(paths) for paths in groups.values()]
+
+    def _imported(self, path: str) -> Iterator[str]:
+        """Yield the files that a file imports, and those that these import, on the way to files about devices."""
+        for target in self.facts.index.imported_by(path):
+            if self._leads_to_devices(target):
+                yield target
+                yield from self._leading.get(target, ())
+
+    def _leads_to_devices(self, path: str) -> bool:
+        """Return whether a file, or one that it imports, speaks of a device; those are noted in `_leading`."""
+        if path not in self._leading:
+            self._leading[path] = []
+            text = self._original(path)
+            below = [t for t in self.facts.index.imported_by(path) if t != path and self._leads_to_devices(t)]
+            found = list(dict.fromkeys(p for t in below for p in (t, *(self._leading[t] or ()))))
+            speaks = text is not None and any(word in text[0] for word in _ABOUT)
+            self._leading[path] = found if found or speaks else None
+        return self._leading[path] is not None
+
+    def _check(self, group: _Group, by_path: Mapping[str, Rewritten]) -> Held:
+        owners: list[tuple[str, Edit]] = []
+        first: dict[str, int] = {}
+        for path in group.paths:
+            if path in by_path:
+                first[path] = len(owners)
+                owners += [(path, edit) for edit in by_path[path].edits]
+        if not owners:
+            return {}
+
+        def read(path: str) -> tuple[bytes, Sequence[Edit], int] | None:
+            file = by_path.get(path) if path in first else None
+            return (file.after, file.edits, first[path]) if file is not None else self._original(path)
+
+        new = Program(self.facts.index, read, self._old)
+        both = [f for program in (self._old, new) for path in group.paths if (f := program.file(path)) is not None]
+        relevance = Relevance(both, self.facts.helper)
+        if not group.entries:
+            group.entries = _entries([f for path in group.paths if (f := new.file(path)) is not None], relevance)
+        found: list[Fault] = []
+        asks = any(b"add_argument" in by_path[path].after for path in first)
+        for asked in (True, False) if asks else (True,):
+            for world in _worlds(relevance):
+                if (world, asked) not in group.before:
+                    group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
+                after = self._seen(new, world, group, relevance, asked)
+                found += faults(world, group.before[world, asked], after, group.before[WORLDS[0], asked])
+        held: Held = {}
+        for fault in found:
+            for number in sorted(fault.edits):
+                path, edit = owners[number]
+                held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault))
+        return held
+
+    def _seen(
+        self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool
+    ) -> Observations:
+        """Return what one version does in one world, with any options of a user (`asked`) or with the defaults."""
+        run = Statements(program, world, self.facts.helper, relevance)
+        run.asked = asked
+        files = [f for path in group.paths if (f := program.file(path)) is not None]
+        by_key: dict[str, FunctionInfo] = {info.key: info for file in files for info in file.functions}
+        for _ in range(ROUNDS):
+            run.new_round()
+            for file in files:
+                run.body_of(file)
+            for key in group.entries:
+                if (info := by_key.get(key)) is not None:
+                    run.root(info)
+            if not run.changed:
+                break
+        return run.seen
+
+    def _reason(self, fault: Fault) -> str:
+        path, offset = fault.place
+        file = self._old.file(path)
+        if file is None:
+            return fault.words
+        line = file.text.count(b"\n", 0, offset) + 1
+        return f"line {line}: {fault.words}"
 
 
-def _universe(changed: Mapping[str, Rewritten], facts: ProjectContext) -> list[str]:
-    """Return the changed files and those that import them."""
-    found = dict.fromkeys(sorted(changed))
-    for path in sorted(changed):
-        found |= dict.fromkeys(sorted({use.importer for use in facts.index.importers.get(path, ())}))
-    return list(found)
+def _worlds(relevance: Relevance) -> list[World]:
+    """Return the worlds that can differ for code with these words; CUDA comes first."""
+    skipped: set[str] = set()
+    if not relevance.speaks_of(_OTHERS):
+        skipped |= {"xpu", "npu"}
+    if not relevance.speaks_of(_BUILDS):
+        skipped |= {"nogpu"}
+    return [world for world in WORLDS if world.name not in skipped]
 
 
-def _entries(old: Program, new: Program, paths: Sequence[str]) -> list[str]:
-    """Return the keys of the functions to evaluate: those with edits, and what calls them, callers first."""
-    files = [f for path in paths if (f := new.file(path)) is not None]
-    functions = [info for file in files for info in file.functions]
-    touched = {info.key: info for info in functions if info.file.has_edits(info.node)}
-    calls = {info.key: _called(info.node) for info in functions}
-    names = {info.name for info in touched.values()}
-    grown = True
-    while grown:
-        grown = False
-        for info in functions:
-            if info.key not in touched and calls[info.key] & names:
-                touched[info.key] = info
-                if info.name not in names:
-                    names.add(info.name)
-                    grown = True
-    called = set().union(*(calls[key] for key in touched)) if touched else set()
-    for file in files:
-        called |= _called(file.tree)
-    order = sorted(touched.values(), key=lambda i: (i.name in called or i.outer is not None, i.key))
+def _entries(files: Sequence[File], relevance: Relevance) -> list[str]:
+    """Return the keys of the functions to evaluate, those first that nothing calls by name."""
+    functions = [info for file in files for info in file.functions if relevance.holds(info.node)]
+    called = set().union(*(_called(info.node) for info in functions), *(_called(file.tree) for file in files))
+    order = sorted(functions, key=lambda i: (i.name in called or i.outer is not None, i.key))
     return [info.key for info in order]
 
 
 def _called(node: ast.AST) -> set[str]:
-    found = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call):
-            func = inner.func
-            found.add(func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", ""))
-    return found - {""}
-
-
-def _evaluated(program: Program, world: object, entries: Sequence[str], paths: Sequence[str], facts: ProjectContext) -> Observations:
-    run = Statements(program, world, facts.helper)
-    files = [f for path in paths if (f := program.file(path)) is not None]
-    by_key: dict[str, FunctionInfo] = {info.key: info for file in files for info in file.functions}
-    for _ in range(ROUNDS):
-        run.new_round()
-        for file in files:
-            run.body_of(file)
-        for key in entries:
-            if (info := by_key.get(key)) is not None:
-                run.root(info)
-        if not run.changed:
-            break
-    return run.seen
-
-
-def _reason(fault: Fault, old: Program, facts: ProjectContext) -> str:
-    path, offset = fault.place
-    file = old.file(path)
-    if file is None:
-        return fault.words
-    line = file.text.count(b"\n", 0, offset) + 1
-    return f"line {line}: {fault.words}"
-
-
-__all__ = ["File", "Held", "Rewritten", "held_back"]
+    """Return the last names of all that is called in a function or file."""
+    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    return {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls} - {""}

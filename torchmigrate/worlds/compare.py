@@ -19,7 +19,7 @@ from torchmigrate.worlds.observations import (
     Place,
 )
 from torchmigrate.worlds.truth import World
-from torchmigrate.worlds.values import NONE, Const, Device, Edits, Unknown, Value
+from torchmigrate.worlds.values import Const, Device, Edits, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +149,19 @@ def _branches(world: World, old: Observations, new: Observations) -> Iterator[Fa
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
+        if world.kind != "cuda" and _dies(old, place[0]):
+            continue
         words = old.told.get((BRANCH, place), "")
         refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
         if world.name == "cpu" and refusal and not _OF_CPU.search(words):
             continue
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
-    for place, _ in old.of(REFUSAL):
-        if new.get(REFUSAL, place) is None and world.name != "cpu":
-            pass  # the test above tells
+
+
+def _dies(seen: Observations, path: str) -> bool:
+    """Return whether a file asks for CUDA where there is none: it is about to die."""
+    return any(p[0] == path for p, _ in seen.of(DEATH)) or any(p[0] == path and _is_cuda(v) for p, v in seen.of(DEVICE))
 
 
 def _listed(kinds: set[str]) -> str:
     return " or ".join(sorted(kinds)) or "nothing"
-
-
-__all__ = ["NONE", "Fault", "faults"]

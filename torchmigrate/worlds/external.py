@@ -45,6 +45,7 @@ class External(ABC):
     def __init__(self, world: World) -> None:
         self.world = world
         self.seen = Observations()
+        self.asked = True  # users give options; else each has its default
 
     @abstractmethod
     def write(self, key: tuple[str, ...], value: Value) -> None:
@@ -435,7 +436,9 @@ class External(ABC):
             return
         action = {a.value for a in named.get("action", NOTHING) if isinstance(a, Const)}
         if action & {"store_true", "store_false"}:
-            value = join(const(True), const(False))
+            value = join(const(True), const(False)) if self.asked else const("store_false" in action)
+        elif not self.asked and "default" in named:
+            value = named["default"]
         else:
             value = join(named.get("default", const(None)), one(Unknown("user")))
         self.write(("option", str(name[0])), value)

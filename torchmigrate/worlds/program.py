@@ -146,8 +146,13 @@ class File:
 class Program:
     """One version of all files that the check reads. `texts` gives the version's texts, `edits` what led to them."""
 
-    def __init__(self, index: ImportIndex, read: Callable[[str], tuple[bytes, Sequence[Edit], int] | None]) -> None:
-        self.index, self._read = index, read
+    def __init__(
+        self,
+        index: ImportIndex,
+        read: Callable[[str], tuple[bytes, Sequence[Edit], int] | None],
+        other: Program | None = None,  # files without edits are shared with this version
+    ) -> None:
+        self.index, self._read, self._other = index, read, other
         self._files: dict[str, File | None] = {}
 
     def file(self, path: str) -> File | None:
@@ -160,6 +165,8 @@ class Program:
         given = self._read(path)
         if given is None:
             return None
+        if self._other is not None and not given[1]:
+            return self._other.file(path)
         try:
             return File(path, *given)
         except (SyntaxError, ValueError, RecursionError):
@@ -190,6 +197,7 @@ class Locals:
     def __init__(self, node: ast.AST) -> None:
         self.names: set[str] = set()
         self.shared: set[str] = set()  # global, nonlocal
+        self.yields = False
         args = getattr(node, "args", None)
         if isinstance(args, ast.arguments):
             self.names |= {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
@@ -205,6 +213,8 @@ class Locals:
                     continue
                 case ast.Lambda():
                     continue
+                case ast.Yield() | ast.YieldFrom():
+                    self.yields = True
                 case ast.Name(name, ast.Store() | ast.Del()):
                     self.names.add(name)
                 case ast.Global(names) | ast.Nonlocal(names):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, REFUSAL
-from torchmigrate.worlds.program import FUNCTIONS, ClassInfo, File, FunctionInfo
+from torchmigrate.worlds.program import FUNCTIONS, ClassInfo, File, FunctionInfo, Program
+from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
+from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
     NONE,
     NOTHING,
@@ -34,8 +35,9 @@ DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 class Statements(Expressions):
     """Runs bodies. Each function is evaluated for all its calls together."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, program: Program, world: World, helper: str, relevance: Relevance) -> None:
+        super().__init__(program, world, helper)
+        self.relevance = relevance
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
@@ -74,7 +76,7 @@ class Statements(Expressions):
         state: State,
         is_root: bool = False,
     ) -> Value:
-        if len(self.stack) > DEEPEST or isinstance(info.node, ast.Module):
+        if len(self.stack) > DEEPEST or not self.relevance.matters(info.node) or isinstance(info.node, ast.Module):
             return UNKNOWN
         before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
         self._bind(info, owner, args, named, state, is_root)
@@ -149,7 +151,7 @@ class Statements(Expressions):
             except Dead:
                 return None
         end = self.block(info.node.body, state, frame)
-        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(info.node)):
+        if frame.locals.yields:
             result: Value | None = UNKNOWN
         elif end is not None:
             result = join(*frame.returns, const(None, end.path - path))
@@ -234,11 +236,33 @@ class Statements(Expressions):
         for statement in body:
             if state is None:
                 return None
+            if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
+                if statement not in self.relevance.holding:
+                    if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+                        frame.returns.append(UNKNOWN.of(state.path))
+                    continue
+                state = self._around(statement, state, frame)
+                continue
             try:
                 state = self.statement(statement, state, frame)
             except Dead:
                 return None
         return state
+
+    def _around(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+        """Run the blocks of a statement whose own test, loop or context is about nothing that matters."""
+        if isinstance(node, ast.Try):
+            return self._try(node, state, frame)
+        ways: list[State | None] = []
+        if isinstance(node, ast.Match):
+            ways = [state, *(self.block(case.body, state.copy(), frame) for case in node.cases)]
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            ways = [self.block(node.body, state, frame)]
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None)]
+        elif isinstance(node, ast.If):
+            ways = [self.block(body, state.copy(), frame) for body in (node.body, node.orelse)]
+        return merged(ways)
 
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
         handler = _HANDLERS.get(type(node))
@@ -282,7 +306,10 @@ class Statements(Expressions):
         return state
 
     def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:
-        frame.returns.append(self.evaluate(node.value, state, frame).of(state.path - self.reached.get(frame.info.key, NONE)))
+        value = self.evaluate(node.value, state, frame) if node in self.relevance.relevant else UNKNOWN
+        if node.value is None:
+            value = const(None)
+        frame.returns.append(value.of(state.path - self.reached.get(frame.info.key, NONE)))
         self.publish(state, frame)
         return None
 
@@ -547,6 +574,12 @@ def _test_of(pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
             return None
     return ast.copy_location(test, subject)
 
+
+# they bind names, or end a way through the code
+_ALWAYS = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Return, ast.Raise, ast.Break,
+    ast.Continue,
+)  # fmt: skip
 
 _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.Expr: Statements._expression,

@@ -231,6 +231,8 @@ def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
     """Return the atom of `left op right`: texts, numbers and lists are computed, the rest is unknown."""
     if isinstance(left, Items) and isinstance(right, Items) and isinstance(op, ast.Add):
         return Items(left.items + right.items)
+    if isinstance(left, Items) and isinstance(op, ast.Mult) and isinstance(right, Const) and right.type in (int, bool):
+        return Items(left.items * min(right.value, 2))
     if isinstance(left, Const) and isinstance(op, ast.Mod) and isinstance(left.value, str):
         given = _plain(right)
         if given is None:

@@ -1,0 +1,382 @@
+"""Which statements of a group of files matter to decisions about devices; evaluations skip all others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from torchmigrate.torch_api.backends import types_of
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.worlds.program import File, Locals
+from torchmigrate.worlds.state import chain_of
+
+# words that are about devices wherever they stand
+_ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}
+# methods that give tensors and modules, whatever they are told
+_MOVES = {"to", "cuda", "cpu", "type", "detach", "clone", "float", "half", "item"}
+_ARRAYS = BUILT_ON_TORCH | {"numpy"}
+_OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
+_ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
+Statement = ast.stmt
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where a statement stands: the file, and the function with its names, by which variables are kept apart."""
+
+    file: File
+    name: str = ""  # what is called to get here: a function, or a class for its constructor
+    key: str = ""
+    locals: frozenset[str] = frozenset()
+    outer: _Place | None = None
+    owner: str = ""  # the class around it
+
+    def token(self, name: str) -> str:
+        """Return a word for a variable: a local one's is its function's own."""
+        place: _Place | None = self
+        while place is not None:
+            if name in place.locals:
+                return f"{name}@{place.key}"
+            place = place.outer
+        return name
+
+
+class Relevance:
+    """Finds the statements that matter, by the words in them, until no further name is found to hold a decision."""
+
+    def __init__(self, files: Sequence[File], helper: str) -> None:
+        self.about = _ABOUT | {helper}
+        self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
+        self.places: set[str] = set()  # functions and classes that hold code that matters
+        self.words: dict[Statement, set[str]] = {}
+        self.relevant: set[ast.AST] = set()
+        self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
+        self._around: dict[ast.AST, ast.AST] = {}
+        self.classes: set[str] = set()
+        self._rows: list[tuple[Statement, _Place]] = []
+        self._by_word: dict[str, list[int]] = {}
+        self._parameters: dict[str, list[tuple[list[str], str]]] = {}  # names and key, by the name of a function
+        self._arrays: dict[File, set[str]] = {file: set(_imported(file)) for file in files}
+        self._todo: list[str] = sorted(self.about)
+        self._aliases: dict[File, list[tuple[str, str]]] = {}
+        for file in files:
+            self._collect(file.tree, file.tree.body, _Place(file), "")
+        self._close()
+        self._calls()
+        for node in list(self.relevant):
+            up = self._around.get(node)
+            while up is not None and up not in self.holding:
+                self.holding.add(up)
+                up = self._around.get(up)
+
+    def matters(self, node: ast.AST) -> bool:
+        """Return whether a function or a file's body holds anything that matters; a lambda always may."""
+        return node in self.holding or isinstance(node, ast.Lambda)
+
+    def holds(self, node: ast.AST) -> bool:
+        """Return whether a function holds a statement that matters."""
+        return node in self.holding
+
+    def speaks_of(self, words: set[str]) -> bool:
+        """Return whether one of the words occurs in a statement that matters."""
+        return any(not words.isdisjoint(self.words[node]) for node in self.relevant if isinstance(node, ast.stmt))
+
+    def _collect(self, around: ast.AST, body: Sequence[Statement], place: _Place, owner: str) -> None:
+        for node in body:
+            self._around[node] = around
+            at = len(self._rows)
+            self._rows.append((node, place))
+            self.words[node] = found = set(_words(node, place))
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                pairs = ((a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname)
+                self._aliases.setdefault(place.file, []).extend(pairs)  # type: ignore[arg-type]
+            for word in found:
+                self._by_word.setdefault(word, []).append(at)
+            inner, home = place, owner
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                inner, home = self._function(node, place, owner), ""
+            elif isinstance(node, ast.ClassDef):
+                home = node.name
+                self.classes.add(home)
+                inner = _Place(place.file, place.name, place.key, place.locals, place.outer, home)
+            for block in _blocks(node):
+                self._collect(node, block, inner, home)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, owner: str) -> _Place:
+        name = owner if node.name == "__init__" and owner else node.name
+        key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
+        args = node.args
+        names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+        self._parameters.setdefault(name, []).append((names, key))
+        return _Place(place.file, name, key, frozenset(Locals(node).names), place if place.key else None, owner)
+
+    def _close(self) -> None:
+        while self._todo:
+            for at in self._by_word.get(self._todo.pop(), ()):
+                node, place = self._rows[at]
+                self.relevant.add(node)
+                self.places.update((place.name, place.owner))
+                self._spread(node, place)
+
+    def _calls(self) -> None:
+        """Add the calls that lead to code that matters: all that make objects of a class, and those behind a test."""
+        count = -1
+        grown = True
+        while grown:  # a class matters if one of its bases does, an alias if its name does
+            size = len(self.places)
+            for node, place in self._rows:
+                if isinstance(node, ast.ClassDef) and {_last(base) for base in node.bases} & self.places:
+                    self.places.add(node.name)
+                for name, alias in self._aliases.get(place.file, ()):
+                    if name in self.places:
+                        self.places.add(alias)
+                        self.classes |= {alias} if name in self.classes else set()
+            grown = len(self.places) > size
+        while count != len(self.relevant):
+            count = len(self.relevant)
+            guarded = set(self._guarded())
+            for node, place in self._rows:
+                if node in self.relevant:
+                    continue
+                names = {_last(n.func) for n in _own(node) if isinstance(n, ast.Call)} & self.places
+                if names and (node in guarded or any(name in self.classes for name in names)):
+                    self.relevant.add(node)
+                    self.places.update((place.name, place.owner))
+
+    def _guarded(self) -> Iterator[ast.AST]:
+        """Yield the statements behind tests that matter, and after those that end a block."""
+        for node in self.relevant:
+            if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
+                continue
+            inside = [s for block in _blocks(node) for s in block]
+            for statement in inside:
+                yield from (n for n in ast.walk(statement) if isinstance(n, ast.stmt))
+            if isinstance(node, ast.Assert) or any(isinstance(n, _LEAVING) for s in inside for n in ast.walk(s)):
+                for sibling in self._after(node):
+                    yield from (n for n in ast.walk(sibling) if isinstance(n, ast.stmt))
+
+    def _after(self, node: Statement) -> list[Statement]:
+        up = self._around[node]
+        for block in _blocks(up):
+            if node in block:
+                return block[block.index(node) + 1 :]
+        return []
+
+    def _add(self, kind: set[str], *words: str) -> None:
+        for word in words:
+            if word and word not in kind:
+                kind.add(word)
+                self._todo.append(word)
+
+    def _spread(self, node: Statement, place: _Place) -> None:
+        """Add what a statement that matters hands its decisions to."""
+        match node:
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                pairs = [pair for target in targets for pair in _paired(target, node.value)]
+                carried = [target for target, value in pairs if self._carries(value, place)]
+                self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
+            case ast.Return(value) if value is not None and self._carries(value, place):
+                self._add(self.decisions, place.name)
+            case ast.For(target, iterable) if self._carries(iterable, place):
+                self._add(self.decisions, *_tokens_of(target, place))
+            case ast.If(test) | ast.While(test) if self._carries(test, place):
+                self._depending(node, place)
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                self._decorated(node)
+                for names, key in self._parameters.get(name, ()):
+                    defaults = dict(_defaults(node))
+                    carried = [n for n in names if n in defaults and self._carries(defaults[n], place)]
+                    self._add(self.decisions, *(f"{n}@{key}" for n in carried))
+        for call in (n for n in _own(node) if isinstance(n, ast.Call)):
+            self._handed(call, place)
+
+    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Add the parameters that decorators name, as `parametrize` does."""
+        texts = {c.value for d in node.decorator_list for c in ast.walk(d) if isinstance(c, ast.Constant)}
+        words = {part.strip() for text in texts if isinstance(text, str) for part in text.split(",")}
+        for names, key in self._parameters.get(node.name, ()):
+            self._add(self.decisions, *(f"{name}@{key}" for name in names if name in words))
+
+    def _depending(self, node: ast.If | ast.While, place: _Place) -> None:
+        """Add what a test decides by binding or returning plain values."""
+        for inner in (n for block in _blocks(node) for s in block for n in ast.walk(s)):
+            match inner:
+                case ast.Assign(targets, value) if _is_plain(value):
+                    self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
+                case ast.Return(value) if value is None or _is_plain(value):
+                    self._add(self.decisions, place.name)
+
+    def _handed(self, call: ast.Call, place: _Place) -> None:
+        name = _last(call.func)
+        for names, key in self._parameters.get(name, ()):
+            shift = 1 if names[:1] in (["self"], ["cls"]) else 0
+            given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
+            given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
+            self._add(self.decisions, *(f"{n}@{key}" for n, value in given if self._carries(value, place)))
+        if name in ("add_argument", "add_option"):
+            texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+            self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
+        if name in _ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
+            self._add(self.decisions, *_tokens_of(call.func.value, place))
+
+    def _carries(self, node: ast.AST | None, place: _Place) -> bool:
+        """Return whether a value may hold a decision, or depend on one. Tensors, modules and objects hold none."""
+        match node:
+            case ast.Constant(str() as text):
+                return text.partition(":")[0] in self.about
+            case ast.Name(name):
+                token = place.token(name)
+                return token in self.decisions or token in self.about
+            case ast.Attribute(value, name):
+                if name in _OF_TENSORS and name != "device":
+                    root = (chain_of(node) or "").partition(".")[0]
+                    known = root in ("self", "cls") or place.token(root) in self.decisions | self.about
+                    return known and (name in self.decisions or self._carries(value, place))
+                return name in self.decisions or name in self.about or self._carries(value, place)
+            case ast.Call():
+                return self._call_carries(node, place)
+            case ast.Lambda():
+                return self._carries(node.body, place)
+            case _ if isinstance(node, _TRANSPARENT):
+                return any(self._carries(child, place) for child in ast.iter_child_nodes(node))
+        return False
+
+    def _call_carries(self, node: ast.Call, place: _Place) -> bool:
+        name = _last(node.func)
+        words = (chain_of(node.func) or name).split(".")
+        if isinstance(node.func, ast.Attribute) and name in _MOVES:
+            return False
+        if not self.about.isdisjoint(words) or (name == "device" and words[0] in self._arrays[place.file]):
+            return True
+        if words[0] in self._arrays[place.file]:
+            return False
+        if name in self._parameters or name in self.classes:
+            return place.token(name) in self.decisions or name in self.decisions
+        if name not in _PASSING:
+            return place.token(name) in self.decisions  # a variable that holds a function
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        given = [owner, *node.args, *(k.value for k in node.keywords)]
+        return any(self._carries(each, place) for each in given)
+
+
+# functions and methods whose result is made of what they are given
+_PASSING = {
+    "str", "int", "bool", "list", "tuple", "dict", "set", "sorted", "reversed", "any", "all", "getattr", "get", "getenv",
+    "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format", "split", "rsplit",
+    "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith", "endswith", "join", "keys",
+    "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy", "hasattr", "isinstance", "len", "param",
+    "removeprefix", "removesuffix",
+}  # fmt: skip
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_TRANSPARENT = (
+    ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
+    ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp, ast.comprehension,
+)  # fmt: skip
+
+
+def _imported(file: File) -> Iterator[str]:
+    """Yield the names that imports of libraries of tensors and arrays bind in a file."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] in _ARRAYS:
+                    yield alias.asname or alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] in _ARRAYS:
+            for alias in node.names:
+                yield alias.asname or alias.name
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _tokens_of(target: ast.AST, place: _Place) -> Iterator[str]:
+    """Yield the words of the variables and attributes that a target binds; of `x[i]` it is x."""
+    match target:
+        case ast.Name(name):
+            yield place.token(name)
+        case ast.Attribute(_, name):
+            yield name
+        case ast.Tuple(elts) | ast.List(elts):
+            for item in elts:
+                yield from _tokens_of(item, place)
+        case ast.Subscript(value) | ast.Starred(value):
+            yield from _tokens_of(value, place)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what an assignment binds to what, element by element where both sides are written out."""
+    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+        there = [at for at, item in enumerate(value.elts) if isinstance(item, ast.Starred)]
+        if not there and len(target.elts) == len(value.elts):
+            yield from zip(target.elts, value.elts, strict=True)
+            return
+        if len(there) == 1:
+            last = len(value.elts) - there[0] - 1
+            yield from zip(target.elts[: there[0]], value.elts, strict=False)
+            yield from zip(target.elts[len(target.elts) - last :], value.elts[there[0] + 1 :], strict=False)
+            yield from ((item, value.elts[there[0]]) for item in target.elts[there[0] : len(target.elts) - last])
+            return
+    yield target, value
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Return whether a value is a constant, or made of constants."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(_is_plain, node.elts))
+    return isinstance(node, ast.Constant)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[Statement]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a statement itself, those of statements in it excepted."""
+    stack = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
+    while stack:
+        inner = stack.pop()
+        if isinstance(inner, (ast.ExceptHandler, ast.match_case)):
+            stack += [c for c in ast.iter_child_nodes(inner) if not isinstance(c, ast.stmt)]
+            continue
+        yield inner
+        stack += ast.iter_child_nodes(inner)
+
+
+def _words(node: Statement, place: _Place) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    yield from _words_in(_own(node), place)
+
+
+def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:
+    for node in nodes:
+        match node:
+            case ast.Name(name):
+                yield place.token(name)
+            case ast.Attribute(value, name):
+                if name not in _OF_TENSORS or isinstance(value, ast.Name):
+                    yield name
+            case ast.Constant(str() as text) if len(text) < 40:
+                yield text.partition(":")[0].lstrip("-").replace("-", "_")
+                yield from (part for part in text.replace(".", " ").replace("_", " ").split() if part in _ABOUT)
+            case ast.alias(name, asname):
+                yield asname or name.rpartition(".")[2]
+                yield from name.split(".")
+
+
+def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    args = node.args
+    names = [a.arg for a in (*args.posonlyargs, *args.args)]
+    yield from zip(reversed(names), reversed(args.defaults), strict=False)
+    yield from ((a.arg, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None)
+
+
