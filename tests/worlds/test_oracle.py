@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from six_worlds import constructs, oracle
+from six_worlds import constructs, cross_check, oracle
 from six_worlds.fake_torch import no_torch
 from six_worlds.judge import faults
 from six_worlds.migrating import migrated, rules_read_once
@@ -36,6 +36,12 @@ def test_random_programs_keep_their_decisions() -> None:
 @HALVES
 def test_plain_programs_keep_their_decisions_and_reach_mps() -> None:
     assert broken(12, 120, plain=True) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", ["cpu", "xpu"])
+def test_the_fake_torch_answers_as_the_real_one(world: str) -> None:
+    assert list(cross_check.differences(40, 13, world)) == []
 
 
 # ---- the judge

@@ -80,7 +80,9 @@ class World:
         """Return the index that a function of a backend means by its argument."""
         if device is None:
             return self.current
-        index = device if isinstance(device, int) else self.device(device).index
+        index = (
+            device if isinstance(device, int) else (self.device(device) if isinstance(device, str) else device).index
+        )
         index = self.current if index is None else index
         if index >= self.count:
             raise AssertionError("Invalid device id")

@@ -181,9 +181,14 @@ def _death(error: BaseException, program: Mapping[str, str]) -> Death:
     return Death(type(error).__name__, message, lacks, refused, file, line)
 
 
-def run(project: Project, world: str, tracer: Callable[..., Any] | None = None) -> Outcome:
+def run(
+    project: Project,
+    world: str,
+    tracer: Callable[..., Any] | None = None,
+    machine: fake_torch.FakeMachine | None = None,
+) -> Outcome:
     """Run a project's main program in a world; the real torch must be out of the way (`fake_torch.no_torch`)."""
-    machine = fake_torch.machine(world)
+    machine = machine or fake_torch.machine(world)
     own = machine.world.kind or "cpu"
     argv = [word.replace("{own}", own) for word in project.argv]
     env = {name: value.replace("{own}", own) for name, value in project.env.items()}

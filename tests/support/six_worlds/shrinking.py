@@ -47,10 +47,16 @@ def _simpler(project: Project) -> Iterator[Project]:
 
 
 def shrunk(project: Project, is_broken: Callable[[Project], bool]) -> Project:
-    """Return a smaller program that is broken as well; a program that dies on CUDA is none."""
+    """Return a smaller program that is broken as well, and ends as before with and without CUDA."""
+
+    def ends(candidate: Project) -> list[bool]:
+        found = [run(candidate, world) for world in ("cuda", "cpu")]
+        return [end for o in found for end in (o.death is None, "cuda" in o.said)]
+
+    wanted = ends(project)
 
     def holds(candidate: Project) -> bool:
-        return run(candidate, "cuda").death is None and is_broken(candidate)
+        return ends(candidate) == wanted and is_broken(candidate)
 
     if not holds(project):
         return project
