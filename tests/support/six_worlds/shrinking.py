@@ -47,11 +47,11 @@ def _simpler(project: Project) -> Iterator[Project]:
 
 
 def shrunk(project: Project, is_broken: Callable[[Project], bool]) -> Project:
-    """Return a smaller program that is broken as well, and ends as before with and without CUDA."""
+    """Return a smaller program that is broken as well, and ends on CUDA and on the CPU as before."""
 
     def ends(candidate: Project) -> list[bool]:
-        found = [run(candidate, world) for world in ("cuda", "cpu")]
-        return [end for o in found for end in (o.death is None, "cuda" in o.said)]
+        cuda, cpu = run(candidate, "cuda"), run(candidate, "cpu")
+        return [cuda.death is None, cpu.death is None, "cuda" in cpu.said]
 
     wanted = ends(project)
 
