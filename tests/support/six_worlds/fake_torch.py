@@ -807,6 +807,12 @@ class Modules:
                 )
             return world.backend
 
+        def collective(tensor: Tensor, *args: Any, **options: Any) -> None:
+            """Take what the backend's library takes; gloo is lenient with MPS, where torch has no other."""
+            takes = {"gloo": ("cpu", "cuda", "mps"), "nccl": ("cuda",), "xccl": ("xpu",), "hccl": ("npu",)}
+            if tensor.device.type not in takes[backend_now()]:
+                raise RuntimeError(f"No backend type associated with device type {tensor.device.type}")
+
         def destroy(group: Any = None) -> None:
             world.backend = None
 
@@ -824,6 +830,8 @@ class Modules:
             get_rank=says(0),
             get_world_size=says(1),
             barrier=says(None),
+            all_reduce=collective,
+            broadcast=collective,
         )
 
 

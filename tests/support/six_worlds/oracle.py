@@ -40,8 +40,7 @@ def judged(project: Project, plain: bool = False) -> tuple[bool, list[Fault]]:
 
 def judge_seed(seed: int, plain: bool, must: str = "") -> dict[str, Any]:
     """Judge the program of a seed; the result can be sent between processes."""
-    among = [c.name for c in CONSTRUCTS.values() if c.plain] if must else []
-    project, used = program(seed, plain, among=among, must=must)
+    project, used = program(seed, plain, must=must)
     changed, found = judged(project, plain)
     return {
         "seed": seed,
@@ -154,8 +153,7 @@ def table(options: argparse.Namespace) -> int:
         worst = max(worst, len(broken))
         print(f"{name:24} {len(broken):4} of {len(results)} broken, {changed:4} changed  {dict(rules)}", flush=True)
         for result in broken[: options.show]:
-            among = [c.name for c in CONSTRUCTS.values() if c.plain]
-            project, _ = program(result["seed"], options.plain, among=among, must=name)
+            project, _ = program(result["seed"], options.plain, must=name)
             show(project, result["faults"][0][0], options.plain, not options.whole, options.keep, str(result["seed"]))
     return int(bool(worst))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from six_worlds.running import Project
@@ -62,7 +62,6 @@ class Sketch:
         self.functions: list[str] = []  # of no argument, that return a text
         self.parsers: list[str] = []
         self.tail: list[str] = []  # what comes last, as it may end the program
-        self.used: set[str] = set()
         self.may_be_function = True
         self._count = 0
 
@@ -263,21 +262,21 @@ def construct(
     return register
 
 
-def program(
-    seed: int, plain: bool = False, real: str = "nowhere", among: Collection[str] = (), must: str = ""
-) -> tuple[Project, frozenset[str]]:
-    """Return the random program of a seed, and which constructs it has; `must` is one that it has to have."""
+def program(seed: int, plain: bool = False, real: str = "nowhere", must: str = "") -> tuple[Project, frozenset[str]]:
+    """Return the random program of a seed, and which constructs it has.
+
+    `must` is a construct that it has to have, behind two plain ones.
+    """
+    plain, wanted = plain or bool(must), plain
     sketch = Sketch(seed, plain, real)
-    kinds = [
-        c
-        for c in CONSTRUCTS.values()
-        if (c.plain or not plain) and REAL.index(c.real) <= REAL.index(real) and (not among or c.name in among)
-    ]
+    kinds = [c for c in CONSTRUCTS.values() if (c.plain or not plain) and REAL.index(c.real) <= REAL.index(real)]
     weights = [c.weight for c in kinds]
     chosen = sketch.random.choices(kinds, weights, k=sketch.random.randint(2, 6))
     if must:
-        chosen = [*chosen[:2], CONSTRUCTS[must]]
+        del chosen[2:]
     for kind in chosen:
-        sketch.used.add(kind.name)
         kind.add(sketch)
-    return sketch.finish(), frozenset(sketch.used)
+    if must:
+        sketch.plain = wanted
+        CONSTRUCTS[must].add(sketch)
+    return sketch.finish(), frozenset([*(kind.name for kind in chosen), *([must] if must else [])])
