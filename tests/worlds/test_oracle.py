@@ -110,6 +110,21 @@ def test_a_cuda_literal_behind_a_portable_guard_breaks_w4() -> None:
     assert rules(before, after) == {f"W4 {world}" for world in ("nogpu", "cpu", "mps", "xpu", "npu")}
 
 
+def test_a_cuda_literal_that_a_portable_choice_lets_through_breaks_w4() -> None:
+    before = TWIN + 'print("s2", torch.zeros(2, device=device).device)\nprint("s3", torch.zeros(2).cuda().device)\n'
+    after = before.replace("torch.cuda.is_available()", "torch.accelerator.is_available()")
+    assert rules(before, after) == {f"W4 {world}" for world in ("mps", "xpu", "npu")}
+
+
+def test_a_second_place_that_needs_cuda_breaks_nothing() -> None:
+    """The migrated program gets further than the original, up to what stays."""
+    before = 'import torch\nprint("s1", torch.zeros(2).cuda().device)\nprint("s2", torch.ones(2).cuda().device)\n'
+    after = before.replace("import torch", "import accel\nimport torch", 1).replace(
+        "2).cuda()", "2).to(accel.device())", 1
+    )
+    assert rules(before, after) == set()
+
+
 def test_dying_where_the_original_died_breaks_nothing() -> None:
     before = 'import torch\nprint("s1", torch.zeros(2).cuda().device)\n'
     assert rules(before, before.replace("print", "None\nprint")) == set()
