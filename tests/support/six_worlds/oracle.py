@@ -23,7 +23,7 @@ from six_worlds.fake_torch import no_torch
 from six_worlds.judge import Fault, faults
 from six_worlds.migrating import MigrationFailed, migrated, rules_read_once
 from six_worlds.running import Project
-from six_worlds.sketch import CONSTRUCTS, program
+from six_worlds.sketch import CONSTRUCTS, NOTHING, program
 
 assert constructs
 BATCH = 250
@@ -141,12 +141,18 @@ def survey(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Print, for each construct, how many programs are broken that have it and else plain ones only."""
+    """Print, for each construct, how many programs are broken that have it and else two plain ones.
+
+    Programs that are broken without it as well do not count.
+    """
     names = options.only or sorted(c.name for c in CONSTRUCTS.values() if c.plain or not options.plain)
     worst = 0
+    seeds = numbered(options.seed, options.n)
+    base = {r["seed"] for part in batches(seeds) for r in judge_batch(part, options.plain, NOTHING) if r["faults"]}
+    print(f"{len(base)} of {options.n} broken without any of them", flush=True)
     for name in names:
-        seeds = numbered(options.seed, options.n)
-        results = [r for part in batches(seeds) for r in judge_batch(part, options.plain, name)]
+        good = [seed for seed in seeds if seed not in base]
+        results = [r for part in batches(good) for r in judge_batch(part, options.plain, name)]
         broken = [r for r in results if r["faults"]]
         rules = Counter(f"{rule} {world}" for r in broken for rule, world, *_ in r["faults"])
         changed = sum(r["changed"] for r in results)

@@ -20,7 +20,7 @@ from typing import Any
 
 from six_worlds import fake_torch
 
-SECONDS = 10  # a program that takes longer hangs
+SECONDS = 1.5  # of CPU: a program that takes longer hangs
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def run(
     env = {name: value.replace("{own}", own) for name, value in project.env.items()}
     death = None
     with _in_world(project.files, machine) as main, _with_input(argv, env):
-        before = signal.signal(signal.SIGALRM, _hangs)
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        before = signal.signal(signal.SIGPROF, _hangs)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             for name, source in sources(project.files):
                 code = compiled(source, name)
@@ -206,8 +206,8 @@ def run(
                 death = _death(error, texts(project.files))
         finally:
             sys.settrace(None)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
             said = sys.stdout.getvalue().strip()  # type: ignore[attr-defined]
     return Outcome(said, death)
 

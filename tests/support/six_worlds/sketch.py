@@ -245,6 +245,7 @@ class Construct:
 
 
 CONSTRUCTS: dict[str, Construct] = {}
+NOTHING = "nothing"
 REAL = ("everywhere", "cpu", "nowhere")
 
 
@@ -265,7 +266,7 @@ def construct(
 def program(seed: int, plain: bool = False, real: str = "nowhere", must: str = "") -> tuple[Project, frozenset[str]]:
     """Return the random program of a seed, and which constructs it has.
 
-    `must` is a construct that it has to have, behind two plain ones.
+    `must` is a construct that it has to have, behind two plain ones, or NOTHING behind them.
     """
     plain, wanted = plain or bool(must), plain
     sketch = Sketch(seed, plain, real)
@@ -278,5 +279,7 @@ def program(seed: int, plain: bool = False, real: str = "nowhere", must: str = "
         kind.add(sketch)
     if must:
         sketch.plain = wanted
-        CONSTRUCTS[must].add(sketch)
-    return sketch.finish(), frozenset([*(kind.name for kind in chosen), *([must] if must else [])])
+    if must in CONSTRUCTS:
+        chosen.append(CONSTRUCTS[must])
+        chosen[-1].add(sketch)
+    return sketch.finish(), frozenset(kind.name for kind in chosen)
