@@ -12,7 +12,9 @@ import argparse
 import gc
 import json
 import os
+import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -55,18 +57,18 @@ def judge_batch(seeds: Sequence[int], plain: bool, must: str = "") -> Iterator[d
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        status = 1
+        status, now = 1, seeds[0]
         try:
             os.close(reader)
             gc.disable()
             with os.fdopen(writer, "w") as pipe:
                 for seed in seeds:
+                    now = seed
                     pipe.write(json.dumps(judge_seed(seed, plain, must)) + "\n")
             status = 0
         except BaseException:
-            import traceback
-
             traceback.print_exc()
+            print(f"at seed {now}", file=sys.stderr)
         finally:
             os._exit(status)
     os.close(writer)
@@ -115,6 +117,8 @@ def survey(options: argparse.Namespace) -> int:
     count, started = Counter[str](), time.process_time()
     rules, had, bad_with = Counter[str](), Counter[str](), Counter[str]()
     for seeds in batches(numbered(options.seed, options.n)):
+        if count["programs"] and count["programs"] % (20 * BATCH) == 0:
+            print(f"{count['broken']} of {count['programs']} broken so far", file=sys.stderr, flush=True)
         for result in judge_batch(seeds, options.plain):
             count["programs"] += 1
             count["changed"] += result["changed"]

@@ -37,14 +37,13 @@ class Project:
 
 @dataclass(frozen=True)
 class Death:
-    """The exception that ended a program, and the line of the program that it came through last."""
+    """The exception that ended a program, and the lines of the program that it came through, the innermost last."""
 
     kind: str
     message: str
     lacks: str = ""  # the kind of device that torch or a library missed
     refused: bool = False  # the program itself raised it
-    file: str = ""
-    line: int = 0
+    trail: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,10 +174,11 @@ def _death(error: BaseException, program: Mapping[str, str]) -> Death:
     lacks = getattr(error, "lacks", "")
     if not frames:
         return Death(type(error).__name__, message, lacks)
-    file, line = frames[-1].filename, frames[-1].lineno or 0
+    trail = tuple((f.filename, f.lineno or 0) for f in frames)
+    file, line = trail[-1]
     statement = program[file].splitlines()[line - 1].strip() if program[file] else ""
     refused = not lacks and (isinstance(error, SystemExit) or statement.startswith(("raise", "assert")))
-    return Death(type(error).__name__, message, lacks, refused, file, line)
+    return Death(type(error).__name__, message, lacks, refused, trail)
 
 
 def run(
