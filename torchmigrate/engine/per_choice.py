@@ -60,7 +60,7 @@ class Choices:
         return Changed(change.path, old, new, group.findings) if old != new else None
 
     def _text_with(self, change: Changed, keys: frozenset[Key]) -> bytes:
-        result, _ = self._rewrite(change, {str(change.path): keys})
+        result = self._rewrite(change, {str(change.path): keys}).result
         return result.after if isinstance(result, Changed) else change.before
 
     def _rewrite(self, change: Changed, accepted: Accepted) -> Done:
@@ -80,13 +80,13 @@ class Choices:
             if not isinstance(result, Changed):
                 out.append(result)
             elif result.applied:
-                out.append(_with_declined_open(_add_imports(vendored, *self._rewrite(result, accepted))))
+                out.append(_with_declined_open(_add_imports(vendored, self._rewrite(result, accepted))))
         once = {result.path: result for result in vendored.completed(out)}  # the helper may occur twice
         return sorted(once.values(), key=lambda r: str(r.path))
 
 
-def _add_imports(vendored: Vendored, result: FileResult, lacks: object) -> FileResult:
-    return vendored.bind(result, lacks) if lacks else vendored.keep(result)  # type: ignore[arg-type]
+def _add_imports(vendored: Vendored, done: Done) -> FileResult:
+    return vendored.bind(done.result, done.lacks) if done.lacks else vendored.keep(done.result)
 
 
 def _with_declined_open(result: FileResult) -> FileResult:

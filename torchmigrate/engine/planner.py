@@ -72,7 +72,7 @@ def plan(
     results += about_texts
     if not todo and not maybe:
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
-    from torchmigrate.engine import worker  # imported here, as a run over clean files needs none of these
+    from torchmigrate.engine import checking  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
     from torchmigrate.project import context
 
@@ -86,10 +86,10 @@ def plan(
         todo += [(path, raw) for path, raw in maybe if path in facts.under_default.files]
         if not todo:
             notes = []
-    done = list(worker.run(todo, mode, ruleset, facts, jobs, on_progress))
+    done, facts, checked = checking.run_checked(todo, mode, ruleset, facts, jobs, on_progress)
     vendored = Vendored(facts)
     results = vendored.completed(
-        [*results, *(vendored.bind(r, lacks) if lacks else vendored.keep(r) for r, lacks in done)]
+        [*results, *(vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done)]
     )
     notes += vendored.notes()
     if settings.style == "native":

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from torchmigrate.base import limits
 from torchmigrate.diagnostics import suppressions
@@ -21,17 +22,26 @@ from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skippe
 from torchmigrate.helper.vendoring import Unbound
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import notebook_results
-from torchmigrate.rewriting.rewrite import RewriteError, inspect, rewrite
+from torchmigrate.rewriting.rewrite import Outcome, RewriteError, inspect, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import encoding, notebook
-from torchmigrate.source.encoding import UnreadableSource
+from torchmigrate.source.edits import flatten
+from torchmigrate.source.encoding import Source, UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
 from torchmigrate.textcheck.rules import with_shell_findings
+from torchmigrate.worlds.check import Rewritten
 
 SKIPS = "# torchmigrate: skip-file"
-Done = tuple[FileResult, Unbound | None]
+
+
+class Done(NamedTuple):
+    """The result of a file, the imports that its text still lacks, and the rewrite for the worlds check."""
+
+    result: FileResult
+    lacks: Unbound | None = None
+    rewritten: Rewritten | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,67 +71,69 @@ class Worker:
         """Process one file; an exception becomes a Failed result, so that one file's bug does not stop the run."""
         path = Path(job.path)
         if len(job.raw) > limits.LARGEST and path.suffix != ".ipynb":
-            return Skipped(path, f"larger than {limits.LARGEST:,} bytes"), None
+            return Done(Skipped(path, f"larger than {limits.LARGEST:,} bytes"))
         try:
             with limits.bounded():
                 return self._process(path, job)
         except limits.TooSlow:
-            return Failed(path, limits.too_slow_message()), None
+            return Done(Failed(path, limits.too_slow_message()))
         except (UnreadableSource, UnreadableNotebook, RewriteError) as error:
-            return Failed(path, str(error)), None
+            return Done(Failed(path, str(error)))
         except SyntaxError as error:
-            return Failed(path, f"line {error.lineno}: {encoding.syntax_message(error)}"), None
+            return Done(Failed(path, f"line {error.lineno}: {encoding.syntax_message(error)}"))
         except RecursionError:
-            return Failed(path, "too deeply nested to parse (RecursionError)"), None
+            return Done(Failed(path, "too deeply nested to parse (RecursionError)"))
         except MemoryError:  # `ast` raises it for deeply nested code as well
-            return Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"), None
+            return Done(Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"))
         except Exception as error:  # one file's bug must not stop the others; it is reported as a bug of torchmigrate
             import traceback
 
             where = traceback.extract_tb(error.__traceback__)[-1]
             name = os.path.basename(where.filename)
-            return Failed(
-                path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report it"
-            ), None
+            return Done(
+                Failed(path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report it")
+            )
 
     def _process(self, path: Path, job: Job) -> Done:
         """Return the result of a Python file or notebook; errors are left to the caller."""
         if path.suffix == ".ipynb":
-            return self._notebook(path, job), None
+            return self._notebook(path, job)
         text = encoding.decode(job.raw)
         if b"torchmigrate: skip-file" in text.utf8 and suppressions.find(text).skip_file:
-            return Skipped(path, SKIPS), None
+            return Done(Skipped(path, SKIPS))
         if job.mode == "check":
-            return Unchanged(
-                path, tuple(inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts))
-            ), None
+            found = inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts)
+            return Done(Unchanged(path, tuple(found)))
         outcome = rewrite(path, text, self.rules(path), self.facts)
         if job.mode == "survey":
-            return Unchanged(path, tuple(outcome.in_original(text))), None
+            return Done(Unchanged(path, tuple(outcome.in_original(text))), None, _rewritten(path, text, outcome))
         if not outcome.applied:
-            return Unchanged(path, tuple(outcome.remaining)), None
+            return Done(Unchanged(path, tuple(outcome.remaining)))
         rewritten = replace(text, utf8=outcome.text)
         after = text.encode(outcome.text)
         unbound = Unbound(rewritten, outcome.needs_helper, outcome.needs_torch)
         changed = Changed(path, job.raw, after, outcome.applied, outcome.remaining)
-        return changed, unbound if unbound.helper or unbound.torch else None
+        lacks = unbound if unbound.helper or unbound.torch else None
+        return Done(changed, lacks, _rewritten(path, text, outcome))
 
-    def _notebook(self, path: Path, job: Job) -> FileResult:
+    def _notebook(self, path: Path, job: Job) -> Done:
         book, rules = notebook.split(job.raw), self.rules(path)
         text = book.source
         if book.language:
-            return Skipped(path, f"a notebook in {book.language}")
+            return Done(Skipped(path, f"a notebook in {book.language}"))
         if suppressions.find(text).skip_file or notebook_results.skips_file(book):
-            return Skipped(path, SKIPS)
+            return Done(Skipped(path, SKIPS))
         unread = notebook_results.unread(book, rules.has_work)
         if unread and not book.cells:
-            return Failed(path, unread)
+            return Done(Failed(path, unread))
         result: Changed | Unchanged
+        rewritten = None
         if job.mode == "check":
             found = inspect(SemanticModel(path, text, self.facts), rules, self.facts)
             result = Unchanged(path, tuple(notebook_results.in_cells(found, book)))
         else:
             outcome = rewrite(path, text, rules, self.facts)
+            rewritten = _rewritten(path, text, outcome)
             if job.mode == "survey":
                 result = Unchanged(path, tuple(notebook_results.in_cells(list(outcome.in_original(text)), book)))
             elif not outcome.applied:
@@ -133,7 +145,14 @@ class Worker:
         findings = sorted(
             (*with_shell, *notebook_results.foreign(after, rules.has_work)), key=lambda f: (f.cell or 0, f.line)
         )
-        return replace(result, findings=tuple(findings), unread=unread)
+        return Done(replace(result, findings=tuple(findings), unread=unread), None, rewritten)
+
+
+def _rewritten(path: Path, before: Source, outcome: Outcome) -> Rewritten | None:
+    """Return what the worlds check needs of a rewrite, or None if nothing was rewritten."""
+    if not outcome.applied:
+        return None
+    return Rewritten(str(path), before.utf8, outcome.text, tuple(flatten(outcome.passes, len(before.utf8))))
 
 
 Progress = Callable[[int, int], None]
@@ -174,7 +193,7 @@ def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Do
                     try:
                         result = pool.submit(_process_job, job).result()
                     except BrokenProcessPool:
-                        yield Failed(Path(job.path), limits.worker_died_message()), None
+                        yield Done(Failed(Path(job.path), limits.worker_died_message()))
                         break
                     yield result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,6 +52,7 @@ def inspect(
     placed = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else f for f in placed]
     wanted = _wanted(placed, module.path, facts, passes)
     settled = [_held(f, facts, wanted) for f in placed]
+    settled = [_checked(f, facts.held.get(str(module.path)), passes) for f in settled]
     found = [*guard_policy.decide(module, settled), *_idle_comments(module, hidden, rules)]
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 
@@ -78,6 +79,22 @@ def _held(finding: Finding, facts: ProjectContext, wanted: Sequence[Finding] | N
     if wanted is not None:  # a finding inside a wanted one gives way to it, or goes with it
         waits = waits or not any(w.start <= finding.start and finding.end <= w.end for w in wanted)
     return finding.with_status(Status.HELD) if unsafe or waits else finding
+
+
+def _checked(
+    finding: Finding, held: Mapping[tuple[int, int], str] | None, passes: Sequence[tuple[Edit, ...]]
+) -> Finding:
+    """Return a finding as left alone if the worlds check holds one of its edits back."""
+    if not held or finding.fix is None or finding.status is not Status.OPEN:
+        return finding
+    start, end = finding.start, finding.end
+    for edits in reversed(passes):
+        start, end = original_offset(edits, start), original_offset(edits, end)
+    reason = next((why for (a, b), why in held.items() if a < end and start < b or start <= a == b <= end), None)
+    if reason is None:
+        return finding
+    message = f"{finding.message} (left alone: {reason})"
+    return replace(finding, fix=None, status=Status.LEFT, message=message, blocks=True)
 
 
 def _wanted(

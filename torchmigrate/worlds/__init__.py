@@ -1,0 +1,1 @@
+"""The check that every edit passes: original and rewritten project, evaluated abstractly in six worlds and compared."""

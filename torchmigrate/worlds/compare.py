@@ -1,0 +1,166 @@
+"""The rules W1 to W4: which differences between the original and the rewritten project are faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.worlds.observations import (
+    ANSWER,
+    BRANCH,
+    DEATH,
+    DEVICE,
+    FOREIGN,
+    LOST,
+    REFUSAL,
+    Observations,
+    Place,
+)
+from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.values import NONE, Const, Device, Edits, Unknown, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A rule that the edits break: in which world, where, and in words."""
+
+    edits: Edits
+    world: World
+    place: Place
+    words: str
+
+
+def faults(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
+    """Yield what the edits break in one world; `cuda` is what the original does on CUDA."""
+    yield from _answers(world, old, new)
+    yield from _deaths(world, old, new)
+    yield from _given(world, old, new)
+    if world.is_portable:
+        yield from _own_devices(world, old, new)
+        yield from _two_ways(world, old, new, cuda)
+    else:
+        yield from _devices(world, old, new)
+        yield from _branches(world, old, new)
+
+
+def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """A function named for CUDA answers as before: others ask it beside functions for other devices."""
+    for place, value in new.of(ANSWER):
+        before = old.get(ANSWER, place)
+        if before is not None and set(before) != set(value) and (edits := new.edits(ANSWER, place)):
+            yield Fault(edits, world, place, f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone")
+
+
+def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Nothing of CUDA runs that did not before, unless because the program got past the place where it died."""
+    for kind in (DEATH, DEVICE):
+        for place, value in new.of(kind):
+            if world.kind == "cuda" or (kind == DEVICE and not _is_cuda(value)):
+                continue
+            before = old.get(kind, place)
+            if before is not None and (kind == DEATH or _is_cuda(before)):
+                continue
+            edits = new.edits(kind, place) if kind == DEATH else new.edits(kind, place)
+            if edits:
+                what = new.told.get((kind, place), '"cuda"')
+                yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
+    for kind in (LOST, REFUSAL):
+        for place, _ in new.of(kind):
+            if old.get(kind, place) is None and (edits := new.edits(kind, place)):
+                what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
+                yield Fault(edits, world, place, f"{what} on {world.title}")
+
+
+def _is_cuda(value: Value) -> bool:
+    return any(isinstance(atom, Device) and atom.type == "cuda" for atom in value)
+
+
+def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Other libraries get what they got."""
+    for place, value in new.of(FOREIGN):
+        before = old.get(FOREIGN, place)
+        library = new.told.get((FOREIGN, place), "another library")
+        edits = new.edits(FOREIGN, place)
+        if not edits or library in BUILT_ON_TORCH:
+            continue
+        if before is None or _plain(before) != _plain(value):
+            yield Fault(edits, world, place, f"{library} is given this device, and has devices of its own")
+
+
+def _plain(value: Value) -> set[object]:
+    return {("cuda" if isinstance(a, Device) and a.index == 0 else a) for a in value}
+
+
+def _own_devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """A device that the original chose by itself stays chosen."""
+    for place, before in old.of(DEVICE):
+        value = new.get(DEVICE, place)
+        chosen = {a.type for a in before if isinstance(a, Device)}
+        if value is None or not chosen - {"cpu", "cuda", "meta"}:
+            continue
+        now = {a.type for a in value if isinstance(a, Device)}
+        if now != chosen and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
+            yield Fault(edits, world, place, f"the project chooses {_listed(chosen)} itself here on {world.title}")
+
+
+def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
+    """What was all on one device stays together: code that ran on the CPU here is moved as a whole or not at all."""
+    by_file: dict[str, list[tuple[Place, Value]]] = {}
+    for place, value in new.of(DEVICE):
+        before, there = old.get(DEVICE, place), cuda.get(DEVICE, place)
+        if there is not None and {a.type for a in there if isinstance(a, Device)} == {"cuda"} and before is not None:
+            if {a.type for a in before if isinstance(a, Device)} == {"cpu"}:
+                by_file.setdefault(place[0], []).append((place, value))
+    for found in by_file.values():
+        kinds = {kind for _, value in found for kind in (a.type for a in value if isinstance(a, Device))}
+        if len(kinds) > 1:
+            for place, value in found:
+                if any(isinstance(a, Device) and a.type == world.kind for a in value) and (edits := new.edits(DEVICE, place)):
+                    other = next(p for p, v in found if not any(isinstance(a, Device) and a.type == world.kind for a in v))
+                    yield Fault(edits, world, other, f"this device stays the CPU on {world.title}")
+
+
+def _devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """On CUDA and on the CPU, each device position gets the same device."""
+    for place, value in new.of(DEVICE):
+        before = old.get(DEVICE, place)
+        if before is None or not (edits := new.edits(DEVICE, place)):
+            continue
+        chosen, now = ({a.type for a in v if isinstance(a, Device)} for v in (before, value))
+        if world.kind != "cuda" and "cuda" in chosen:
+            continue  # it died, or was about to
+        if now - chosen and not _open(before):
+            yield Fault(edits, world, place, f"{_listed(now)} instead of {_listed(chosen)} on {world.title}")
+
+
+def _open(value: Value) -> bool:
+    return any(isinstance(atom, Unknown) for atom in value)
+
+
+_OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
+_OF_CPU = re.compile(r"\bcpu\b", re.I)
+
+
+def _branches(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """On CUDA and on the CPU, each test comes out as before; what refused for want of CUDA may run."""
+    for place, value in new.of(BRANCH):
+        before = old.get(BRANCH, place)
+        if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
+            continue
+        words = old.told.get((BRANCH, place), "")
+        refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
+        if world.name == "cpu" and refusal and not _OF_CPU.search(words):
+            continue
+        yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
+    for place, _ in old.of(REFUSAL):
+        if new.get(REFUSAL, place) is None and world.name != "cpu":
+            pass  # the test above tells
+
+
+def _listed(kinds: set[str]) -> str:
+    return " or ".join(sorted(kinds)) or "nothing"
+
+
+__all__ = ["NONE", "Fault", "faults"]

@@ -1,0 +1,769 @@
+"""Evaluation of expressions in one world: what each may be, and which devices, refusals and CUDA calls it reaches."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+
+from torchmigrate.torch_api.names import canonical
+from torchmigrate.worlds import values
+from torchmigrate.worlds.external import External
+from torchmigrate.worlds.observations import LOST, Place
+from torchmigrate.worlds.program import ClassInfo, File, FunctionInfo, Locals, Program
+from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
+from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.values import (
+    NONE,
+    NOTHING,
+    TENSOR,
+    UNKNOWN,
+    Atom,
+    Const,
+    Device,
+    Edits,
+    Instance,
+    Items,
+    Module,
+    Named,
+    Routine,
+    Table,
+    Type,
+    Unknown,
+    Value,
+    const,
+    join,
+    one,
+)
+
+HELPER = "accel"
+
+
+class Expressions(External):
+    """Evaluates expressions of one version of the project in one world."""
+
+    def __init__(self, program: Program, world: World, helper: str) -> None:
+        super().__init__(world)
+        self.program, self.helper = program, helper
+        self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
+        self.changed = False
+        self._locals: dict[ast.AST, Locals] = {}
+
+    # what statements add
+
+    def call_function(
+        self, info: FunctionInfo, owner: Value | None, args: Sequence[Value], named: dict[str, Value], state: State
+    ) -> Value:
+        raise NotImplementedError
+
+    def body_of(self, file: File) -> None:
+        """Evaluate a file's body, if that has not been done."""
+        raise NotImplementedError
+
+    def construct(self, info: ClassInfo, args: Sequence[Value], named: dict[str, Value], state: State) -> Value:
+        raise NotImplementedError
+
+    # the store
+
+    def write(self, key: tuple[str, ...], value: Value) -> None:
+        old = self.store.get(key)
+        new = value if old is None else join(old, value)
+        if new != old:
+            self.store[key] = new
+            self.changed = True
+
+    def locals_of(self, node: ast.AST) -> Locals:
+        if node not in self._locals:
+            self._locals[node] = Locals(node)
+        return self._locals[node]
+
+    # expressions
+
+    def evaluate(self, node: ast.AST | None, state: State, frame: Frame) -> Value:
+        """Return what an expression may be. Raises Dead if nothing after it runs."""
+        if node is None:
+            return const(None)
+        method = _HANDLERS.get(type(node))
+        value = method(self, node, state, frame) if method else self._unknown(node, state, frame)
+        edits = frame.file.edits_of(node)
+        return value.of(edits) if edits else value
+
+    def _unknown(self, node: ast.AST, state: State, frame: Frame) -> Value:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.evaluate(child, state, frame)
+        return UNKNOWN
+
+    def _constant(self, node: ast.Constant, state: State, frame: Frame) -> Value:
+        return const(node.value)
+
+    def _name(self, node: ast.Name, state: State, frame: Frame) -> Value:
+        found = state.env.get(node.id)
+        return found if found is not None else self.lookup(node.id, frame)
+
+    def lookup(self, name: str, frame: Frame) -> Value:
+        """Return a name that the frame's variables do not have: an outer function's, the file's, or a builtin."""
+        info: FunctionInfo | None = frame.info
+        if frame.owner is None and name in frame.locals.names and not isinstance(frame.info.node, ast.Module):
+            return UNKNOWN  # bound on another way through the function
+        while info is not None and (info := info.outer) is not None:
+            if (found := self.store.get(("local", info.key, name))) is not None:
+                return found
+        return self.global_of(frame.file, name)
+
+    def global_of(self, file: File, name: str) -> Value:
+        self.body_of(file)
+        found = self.store.get(("global", file.path, name))
+        if found is not None:
+            return found
+        if name in self.locals_of(file.tree).names:
+            return UNKNOWN
+        if name == self.helper:
+            return one(Named(HELPER))
+        return one(Named(f"builtins.{name}")) if hasattr(builtins, name) else UNKNOWN
+
+    def _attribute(self, node: ast.Attribute, state: State, frame: Frame) -> Value:
+        chain = chain_of(node)
+        if chain is not None and (found := state.env.get(chain)) is not None:
+            return found
+        owner = self.evaluate(node.value, state, frame)
+        return join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
+
+    def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
+        match atom:
+            case Module(file):
+                found = self.global_of(file, name)
+                if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
+                    return one(Module(sub))
+                return found
+            case Named(owner):
+                full = canonical(f"{owner}.{name}")
+                return self.world.attributes.get(full) or one(Named(full))
+            case Device(kind, index):
+                return const({"type": kind, "index": index}.get(name)) if name in ("type", "index") else UNKNOWN
+            case Instance(info):
+                return self._of_instance(info, atom, name, state)
+            case Type(info):
+                return self.of_class(info, name) or UNKNOWN
+            case Unknown(of):
+                if name == "is_cuda":
+                    yes = {Const(True, bool): NONE} if self.world.kind == "cuda" else {}
+                    return Value({**yes, Const(False, bool): NONE})
+                if of != "tensor" and (known := self.of_unknown(name)) is not None:
+                    return known
+                return TENSOR if of == "tensor" else UNKNOWN
+        return UNKNOWN
+
+    def of_unknown(self, name: str) -> Value | None:
+        """Return what the project assigns to this attribute of things that it does not make, or what an option gives."""
+        return self.store.get(("attribute", "*", name)) or self.store.get(("option", name))
+
+    def _of_instance(self, info: ClassInfo, atom: Instance, name: str, state: State) -> Value:
+        for kind in self.ancestors(info):
+            method = kind.methods.get(name)
+            if method is not None:
+                bound = Routine(method, one(atom))
+                if any("property" in ast.dump(d) for d in getattr(method.node, "decorator_list", ())):
+                    return self.call_function(method, one(atom), (), {}, state)
+                return one(bound)
+        found = self.store.get(("attribute", info.key, name))
+        if found is None:
+            self.prepare(info)
+            found = self.store.get(("attribute", info.key, name))
+        of_class = self.of_class(info, name)
+        if found is None and of_class is None:
+            return TENSOR if name in ("cuda", "to") else self.of_unknown(name) or UNKNOWN
+        return join(*(v for v in (found, of_class) if v is not None))
+
+    def prepare(self, info: ClassInfo) -> None:
+        """Evaluate the constructor of a class that nothing evaluated constructs."""
+        raise NotImplementedError
+
+    def of_class(self, info: ClassInfo, name: str) -> Value | None:
+        """Return an attribute of a class itself, or of the nearest base class that has it."""
+        for kind in self.ancestors(info):
+            if (method := kind.methods.get(name)) is not None:
+                return one(Routine(method))
+            self.body_of(kind.file)
+            if (found := self.store.get(("class", kind.key, name))) is not None:
+                return found
+        return None
+
+    def ancestors(self, info: ClassInfo) -> list[ClassInfo]:
+        """Return a class and its base classes in the project, nearest first."""
+        found: list[ClassInfo] = [info]
+        for kind in found:
+            for base in kind.node.bases:
+                for atom in self._base(base, kind):
+                    if isinstance(atom, Type) and atom.info not in found:
+                        found.append(atom.info)
+        return found
+
+    def is_whole(self, info: ClassInfo) -> bool:
+        """Return whether all methods of a class are known: no base class comes from elsewhere, none is made up."""
+        made_up = {"__getattr__", "__getattribute__"}
+        for kind in self.ancestors(info):
+            if made_up & kind.methods.keys() or kind.node.keywords or kind.node.decorator_list:
+                return False
+            if any(not all(isinstance(a, Type) for a in self._base(b, kind)) for b in kind.node.bases):
+                return False
+        return True
+
+    def _base(self, node: ast.expr, info: ClassInfo) -> Value:
+        chain = chain_of(node)
+        if chain is None:
+            return UNKNOWN
+        first, *rest = chain.split(".")
+        value = self.global_of(info.file, first)
+        for name in rest:
+            parts = [self.global_of(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
+            value = join(*parts)
+        return value
+
+    def _joined(self, node: ast.JoinedStr, state: State, frame: Frame) -> Value:
+        ways: list[tuple[list[Atom], Edits]] = [([], NONE)]
+        for part in node.values:
+            inner = part.value if isinstance(part, ast.FormattedValue) else part
+            value = self.evaluate(inner, state, frame).of(frame.file.edits_of(part))
+            ways = [([*atoms, atom], e | own) for atoms, e in ways for atom, own in value.atoms.items()][: values.WIDEST]
+        return join(*(one(values.joined_text(atoms), edits) for atoms, edits in ways))
+
+    def _items(self, node: ast.List | ast.Tuple | ast.Set, state: State, frame: Frame) -> Value:
+        found: list[Value] = []
+        for item in node.elts:
+            if isinstance(item, ast.Starred):
+                found.append(self.element(self.evaluate(item.value, state, frame)))
+            else:
+                found.append(self.evaluate(item, state, frame))
+        return one(Items(tuple(found)))
+
+    def _table(self, node: ast.Dict, state: State, frame: Frame) -> Value:
+        pairs: list[tuple[Const, Value]] = []
+        for key, item in zip(node.keys, node.values, strict=True):
+            value = self.evaluate(item, state, frame)
+            keys = self.evaluate(key, state, frame) if key is not None else NOTHING
+            pairs += [(atom, value.of(edits)) for atom, edits in keys.atoms.items() if isinstance(atom, Const)]
+        return one(Table(tuple(pairs)))
+
+    def _conditional(self, node: ast.IfExp, state: State, frame: Frame) -> Value:
+        found = []
+        for wanted, arm in ((True, node.body), (False, node.orelse)):
+            inner = self.refine(node.test, state, frame, wanted)
+            if inner is not None:
+                found.append(self.evaluate(arm, inner, frame).of(inner.path - state.path))
+        return join(*found)
+
+    def _boolean(self, node: ast.BoolOp, state: State, frame: Frame) -> Value:
+        """Evaluate `and` and `or`: the right operands only where the left ones let them be reached."""
+        stops = isinstance(node.op, ast.Or)
+        found: list[Value] = []
+        here: State | None = state.copy()
+        for at, item in enumerate(node.values):
+            if here is None:
+                break
+            value = self.evaluate(item, here, frame).of(here.path - state.path)
+            if at == len(node.values) - 1:
+                found.append(value)
+            else:
+                found.append(value.only(a for a in value if values.truth(a) in (stops, None)))
+                here = self.refine(item, here, frame, not stops, quiet=True)
+        return join(*found)
+
+    def _unary(self, node: ast.UnaryOp, state: State, frame: Frame) -> Value:
+        value = self.evaluate(node.operand, state, frame)
+        if not isinstance(node.op, ast.Not):
+            signed = isinstance(node.op, ast.USub)
+            return join(
+                *(
+                    const(-a.value if signed else a.value, e) if isinstance(a, Const) and a.type in (int, float) else UNKNOWN
+                    for a, e in value.atoms.items()
+                )
+            )
+        found: list[Value] = []
+        for atom, edits in value.atoms.items():
+            answer = values.truth(atom)
+            found += [const(b, edits) for b in ((True, False) if answer is None else (not answer,))]
+        return join(*found)
+
+    def _binary(self, node: ast.BinOp, state: State, frame: Frame) -> Value:
+        left, right = self.evaluate(node.left, state, frame), self.evaluate(node.right, state, frame)
+        pairs = [(a, b, e | f) for a, e in left.atoms.items() for b, f in right.atoms.items()]
+        return join(*(one(values.combined(node.op, a, b), edits) for a, b, edits in pairs[:64]))
+
+    def _compare(self, node: ast.Compare, state: State, frame: Frame) -> Value:
+        sides = [self.evaluate(side, state, frame) for side in (node.left, *node.comparators)]
+        answers: dict[bool | None, Edits] = {True: NONE}
+        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            step: dict[bool | None, Edits] = {}
+            for a, e in left.atoms.items():
+                for b, f in right.atoms.items():
+                    answer = values.compared(op, a, b)
+                    own = e | f | (Value({b: f}).edits if isinstance(b, (Items, Table)) else NONE)
+                    step[answer] = step.get(answer, NONE) | own
+            answers = _both(answers, step)
+        found = [const(b, e) for answer, e in answers.items() for b in ((True, False) if answer is None else (answer,))]
+        return join(*found)
+
+    def _subscript(self, node: ast.Subscript, state: State, frame: Frame) -> Value:
+        owner, key = self.evaluate(node.value, state, frame), self.evaluate(node.slice, state, frame)
+        found: list[Value] = []
+        for atom, edits in owner.atoms.items():
+            for at, own in key.atoms.items():
+                inner = State(state.env, state.path | edits | own)
+                found.append(self._item(atom, at, node, inner, frame).of(edits | own))
+        if not any(found) and found:
+            raise Dead
+        return join(*found)
+
+    def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame) -> Value:
+        if isinstance(atom, Items):
+            if isinstance(key, Const) and key.type is int:
+                try:
+                    return atom.items[key.value]
+                except IndexError:
+                    return NOTHING
+            return self.element(one(atom))
+        if isinstance(atom, Table):
+            if isinstance(key, Const):
+                hits = [v for k, v in atom.items if k == key]
+                if not hits and atom.items:
+                    self.seen.add(LOST, self.place(node, frame), one(key), state.path)
+                return hits[-1] if hits else NOTHING
+            return join(*(v for _, v in atom.items)) or UNKNOWN
+        if isinstance(atom, Named) and atom.name == "os.environ":
+            return one(Unknown("user"))
+        if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
+            return const(atom.value[key.value : key.value + 1 or None])
+        return UNKNOWN
+
+    def elements(self, value: Value) -> list[tuple[Value, Edits]]:
+        """Return the elements of a container one by one; UNKNOWN stands for those of an unknown one."""
+        found: list[tuple[Value, Edits]] = []
+        for atom, edits in value.atoms.items():
+            match atom:
+                case Items(items):
+                    found += [(item.of(edits), edits) for item in items]
+                case Table(items):
+                    found += [(one(key, edits), edits) for key, _ in items]
+                case _:
+                    found.append((UNKNOWN.of(edits) if edits else UNKNOWN, edits))
+        return found
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, state: State, frame: Frame
+    ) -> Value:
+        found: list[Value] = []
+        self._each(node.generators, state.copy(), frame, lambda s: found.append(self.evaluate(node.elt, s, frame).of(s.path - state.path)))
+        return one(Items(tuple(found))) if len(found) <= values.WIDEST else UNKNOWN
+
+    def _each(
+        self, generators: Sequence[ast.comprehension], state: State, frame: Frame, body: Callable[[State], None]
+    ) -> None:
+        if not generators:
+            body(state)
+            return
+        first, *rest = generators
+        items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
+        for item, _ in items:
+            inner: State | None = state.copy()
+            self.assign(first.target, item, inner, frame)
+            for test in first.ifs:
+                inner = self.refine(test, inner, frame, True) if inner is not None else None
+            if inner is not None:
+                self._each(rest, inner, frame, body)
+
+    def _table_of(self, node: ast.DictComp, state: State, frame: Frame) -> Value:
+        pairs: list[tuple[Const, Value]] = []
+
+        def add(inner: State) -> None:
+            keys, value = self.evaluate(node.key, inner, frame), self.evaluate(node.value, inner, frame)
+            pairs.extend((k, value.of(e)) for k, e in keys.atoms.items() if isinstance(k, Const))
+
+        self._each(node.generators, state.copy(), frame, add)
+        return one(Table(tuple(pairs)))
+
+    def _lambda(self, node: ast.Lambda, state: State, frame: Frame) -> Value:
+        info = frame.file.by_node.get(node)
+        self.publish(state, frame)
+        return one(Routine(info)) if isinstance(info, FunctionInfo) else UNKNOWN
+
+    def publish(self, state: State, frame: Frame) -> None:
+        """Make a function's variables known to the functions in it."""
+        if not isinstance(frame.info.node, ast.Module):
+            for name, value in state.env.items():
+                if "." not in name:
+                    self.write(("local", frame.info.key, name), value)
+
+    def _walrus(self, node: ast.NamedExpr, state: State, frame: Frame) -> Value:
+        value = self.evaluate(node.value, state, frame)
+        self.assign(node.target, value, state, frame)
+        return value
+
+    def _await(self, node: ast.Await | ast.Starred, state: State, frame: Frame) -> Value:
+        return self.evaluate(node.value, state, frame)
+
+    def assign(self, target: ast.AST, value: Value, state: State, frame: Frame) -> None:
+        """Bind a target to a value, which depends on the edits that let the assignment be reached."""
+        value = value.of(state.path)
+        match target:
+            case ast.Name(name):
+                self._drop(name, state)
+                state.env[name] = value
+                if isinstance(frame.info.node, ast.Module) and frame.owner is None:
+                    self.write(("global", frame.file.path, name), value)
+                elif name in frame.locals.shared:
+                    self.write(("global", frame.file.path, name), value)
+                elif frame.owner is not None:
+                    self.write(("class", frame.owner.key, name), value)
+            case ast.Attribute(owner, name):
+                chain = chain_of(target)
+                if chain:
+                    self._drop(chain, state)
+                    state.env[chain] = value
+                for atom in self.evaluate(owner, state, frame):
+                    match atom:
+                        case Instance(info):
+                            self.write(("attribute", info.key, name), value)
+                        case Type(info):
+                            self.write(("class", info.key, name), value)
+                        case Module(file):
+                            self.write(("global", file.path, name), value)
+                        case _:
+                            self.write(("attribute", "*", name), value)
+            case ast.Tuple(elts) | ast.List(elts):
+                for at, item in enumerate(elts):
+                    self.assign(item, self._unpacked(value, at, len(elts)), state, frame)
+            case ast.Starred(inner):
+                self.assign(inner, UNKNOWN, state, frame)
+            case ast.Subscript(owner, key):
+                self._set_item(owner, self.evaluate(key, state, frame), value, state, frame)
+
+    def _drop(self, chain: str, state: State) -> None:
+        """Forget what is known of the attributes of a variable that gets a new value."""
+        for known in [k for k in state.env if k.startswith(chain + ".")]:
+            del state.env[known]
+
+    def _unpacked(self, value: Value, at: int, count: int) -> Value:
+        found: list[Value] = []
+        for atom, edits in value.atoms.items():
+            exact = isinstance(atom, Items) and len(atom.items) == count
+            found.append(atom.items[at].of(edits) if exact and isinstance(atom, Items) else UNKNOWN.of(edits))
+        return join(*found)
+
+    def _set_item(self, owner: ast.expr, key: Value, value: Value, state: State, frame: Frame) -> None:
+        chain = chain_of(owner)
+        if chain is None:
+            return
+        found: list[Value] = []
+        for atom, edits in self.evaluate(owner, state, frame).atoms.items():
+            keys = [k for k in key if isinstance(k, Const)]
+            if isinstance(atom, Table) and len(keys) == len(key.atoms) == 1:
+                rest = tuple(pair for pair in atom.items if pair[0] != keys[0])
+                found.append(one(Table((*rest, (keys[0], value))), edits))
+            else:
+                found.append(one(atom, edits))
+        self.rebind(chain, join(*found), state, frame)
+
+    def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
+        """Give a variable that was changed in place its new value."""
+        node = ast.parse(chain, mode="eval").body
+        self.assign(node, value, state, frame)
+
+    # tests
+
+    def refine(self, test: ast.expr, state: State, frame: Frame, wanted: bool, quiet: bool = False) -> State | None:
+        """Return the state in which a test comes out as wanted, or None if it never does."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.refine(test.operand, state, frame, not wanted, quiet)
+        if isinstance(test, ast.BoolOp):
+            return self._refine_chain(test, state, frame, wanted)
+        return self._refine_leaf(test, state, frame, wanted)
+
+    def _refine_chain(self, test: ast.BoolOp, state: State, frame: Frame, wanted: bool) -> State | None:
+        """Refine by `a and b`: all hold; or the first fails, or the first holds and the second fails, and so on."""
+        together = isinstance(test.op, ast.And) is wanted
+        here: State | None = state
+        ways: list[State] = []
+        for item in test.values:
+            if here is None:
+                break
+            if not together and (way := self.refine(item, here, frame, wanted)) is not None:
+                ways.append(way)
+            here = self.refine(item, here, frame, wanted if together else not wanted)
+        edits = frame.file.edits_of(test)
+        found = here if together else merged(ways)
+        if found is not None and edits:
+            found = State(found.env, found.path | edits)
+        return found
+
+    def _refine_leaf(self, test: ast.expr, state: State, frame: Frame, wanted: bool) -> State | None:
+        if isinstance(test, ast.NamedExpr):
+            self.evaluate(test, state, frame)
+        chain = self._asked(test, state, frame)
+        if chain is None:
+            value = self.evaluate(test, state, frame)
+            return self._taken(value, state, wanted)
+        node, name, known = chain
+        kept: dict[Atom, Edits] = {}
+        path = NONE
+        any_edits = NONE
+        for atom, edits in known.atoms.items():
+            inner = State({**state.env, name: one(atom, edits)}, state.path)
+            value = self.evaluate(test, inner, frame)
+            any_edits |= value.edits
+            for answer, own in value.atoms.items():
+                if values.truth(answer) in (wanted, None):
+                    kept[atom] = edits
+                    path |= own
+        if not kept:
+            return None
+        del node
+        return State({**state.env, name: Value(kept)}, state.path | path)
+
+    def _taken(self, value: Value, state: State, wanted: bool) -> State | None:
+        taken = [(atom, edits) for atom, edits in value.atoms.items() if values.truth(atom) in (wanted, None)]
+        if not taken:
+            return None
+        path = frozenset().union(*(edits for _, edits in taken))
+        return State(dict(state.env), state.path | path)
+
+    def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[ast.AST, str, Value] | None:
+        """Return a chain in a test whose value may be several things: the test is evaluated for each of them.
+
+        What is unknown is taken for each kind of device that a user may name, if the test is about devices.
+        """
+        stack: list[ast.AST] = [test]
+        about = self._is_about_devices(test)
+        while stack:
+            node = stack.pop()
+            if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+                continue
+            name = chain_of(node)
+            if name is None:
+                if isinstance(node, ast.Call):
+                    own = chain_of(node.func)
+                    inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+                    stack += [*node.args, *(k.value for k in node.keywords)]
+                    if own is None or (inner is not None and name is None):
+                        stack += [inner] if inner is not None else []
+                else:
+                    stack += list(ast.iter_child_nodes(node))
+                continue
+            value = self.evaluate(node, state, frame)
+            if about and any(a in (Unknown(), Unknown("user")) for a in value):
+                value = self._spread(value)
+            if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
+                return node, name, value
+        return None
+
+    def _spread(self, value: Value) -> Value:
+        edits = frozenset().union(*(e for a, e in value.atoms.items() if isinstance(a, Unknown)))
+        kinds = dict.fromkeys(("cuda", "cpu", self.world.kind or "cpu"))
+        others = Value({a: e for a, e in value.atoms.items() if not isinstance(a, Unknown)})
+        return join(others, *(const(kind, edits) for kind in kinds), one(Unknown("other"), edits))
+
+    def _is_about_devices(self, test: ast.expr) -> bool:
+        for node in ast.walk(test):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if node.value.partition(":")[0] in _KINDS:
+                    return True
+            elif isinstance(node, ast.Attribute) and node.attr in ("is_accelerated", "device_type", "current_accelerator"):
+                return True
+        return False
+
+    # calls
+
+    def _call(self, node: ast.Call, state: State, frame: Frame) -> Value:
+        func = node.func
+        owner: Value | None = None
+        if isinstance(func, ast.Attribute):
+            chain = chain_of(func)
+            known = state.env.get(chain) if chain else None
+            owner = self.evaluate(func.value, state, frame) if known is None else None
+        args = [self.evaluate(a.value if isinstance(a, ast.Starred) else a, state, frame) for a in node.args]
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            args = self._spread_arguments(node, args)
+        named = {}
+        for keyword in node.keywords:
+            value = self.evaluate(keyword.value, state, frame).of(frame.file.edits_of(keyword))
+            if keyword.arg:
+                named[keyword.arg] = value
+            else:
+                named |= self._options(value)
+        if owner is None or not isinstance(func, ast.Attribute):
+            callee = self.evaluate(func, state, frame)
+            return self.apply(callee, node, args, named, state, frame)
+        found: list[Value] = []
+        died = 0
+        for atom, edits in owner.atoms.items():
+            try:
+                result = self.method(atom, edits, func, node, args, named, state, frame)
+            except Dead:
+                died += 1
+                continue
+            found.append(result.of(edits | frame.file.edits_of(func)))
+        if died and died == len(owner.atoms):
+            raise Dead
+        return join(*found)
+
+    def _spread_arguments(self, node: ast.Call, args: list[Value]) -> list[Value]:
+        found: list[Value] = []
+        for given, value in zip(node.args, args, strict=True):
+            items = [a for a in value if isinstance(a, Items)]
+            if not isinstance(given, ast.Starred):
+                found.append(value)
+            elif len(items) == len(value.atoms) == 1:
+                found += items[0].items
+            else:
+                found.append(self.element(value))
+        return found
+
+    def _options(self, value: Value) -> dict[str, Value]:
+        tables = [a for a in value if isinstance(a, Table)]
+        return {str(key.value): item for table in tables for key, item in table.items}
+
+    def apply(
+        self, callee: Value, node: ast.Call, args: list[Value], named: dict[str, Value], state: State, frame: Frame
+    ) -> Value:
+        """Call each thing that an expression may be. Raises Dead if none of the calls returns."""
+        found: list[Value] = []
+        died = 0
+        for atom, edits in callee.atoms.items():
+            try:
+                match atom:
+                    case Routine(info, owner):
+                        result = self.call_function(info, owner, args, named, state)
+                    case Type(info):
+                        result = self.construct(info, args, named, state)
+                    case Named(name):
+                        inner = State(state.env, state.path | edits)
+                        result = self.call_external(name, node, args, named, inner, frame)
+                    case Instance(info):
+                        call = next((k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None)
+                        result = self.call_function(call, one(atom), args, named, state) if call else UNKNOWN
+                    case _:
+                        self.hand_over("", node, args, named, state, frame)
+                        result = TENSOR if atom == Unknown("tensor") else UNKNOWN
+            except Dead:
+                died += 1
+                continue
+            found.append(result.of(edits))
+        if died and died == len(callee.atoms):
+            raise Dead
+        return join(*found)
+
+    def method(
+        self,
+        atom: Atom,
+        edits: Edits,
+        func: ast.Attribute,
+        node: ast.Call,
+        args: list[Value],
+        named: dict[str, Value],
+        state: State,
+        frame: Frame,
+    ) -> Value:
+        """Return the result of a method of one thing."""
+        name = func.attr
+        match atom:
+            case Const(text) if isinstance(text, str):
+                return self.of_text(text, name, args, named)
+            case Items() | Table():
+                return self._container_method(atom, edits, func, args, state, frame)
+            case Instance(info) if not any(name in kind.methods for kind in self.ancestors(info)):
+                if self.store.get(("attribute", info.key, name)) is None:
+                    if self.is_whole(info) and self.of_class(info, name) is None:
+                        self.die(f".{name}()", node, state, frame)
+                    return self.of_tensor(name, node, args, named, state, frame)
+            case Unknown():
+                candidates = self._by_name(name, frame) if atom != Unknown("tensor") else []
+                if candidates:
+                    return join(
+                        *(self.call_function(c, one(Instance(o)), args, named, state) for c, o in candidates), UNKNOWN
+                    )
+                return self.of_tensor(name, node, args, named, state, frame)
+            case Device():
+                return UNKNOWN
+        return self.apply(self.attribute(atom, name, state, frame), node, args, named, state, frame)
+
+    def _by_name(self, name: str, frame: Frame) -> list[tuple[FunctionInfo, ClassInfo]]:
+        """Return the methods of this name in the project's classes that are read, if they are few."""
+        return []
+
+    def _container_method(
+        self, atom: Items | Table, edits: Edits, func: ast.Attribute, args: list[Value], state: State, frame: Frame
+    ) -> Value:
+        chain = chain_of(func.value)
+        new: Atom | None = None
+        if isinstance(atom, Table):
+            if func.attr == "get" and args:
+                keys = [k for k in args[0] if isinstance(k, Const)]
+                hits = [v.of(args[0].atoms[k]) for k in keys for key, v in atom.items if key == k]
+                default = args[1] if len(args) > 1 else const(None)
+                return join(*hits, *([default] if len(hits) < len(args[0].atoms) else []))
+            if func.attr == "keys":
+                return one(Items(tuple(one(k) for k, _ in atom.items)))
+            if func.attr == "values":
+                return one(Items(tuple(v for _, v in atom.items)))
+            if func.attr == "items":
+                return one(Items(tuple(one(Items((one(k), v))) for k, v in atom.items)))
+            return UNKNOWN
+        if func.attr in ("append", "add") and args:
+            new = Items((*atom.items, args[0].of(state.path)))
+        elif func.attr == "insert" and len(args) > 1:
+            new = Items((args[1].of(state.path), *atom.items))
+        elif func.attr in ("extend", "update") and args:
+            more = [item.of(state.path) for item, _ in self.elements(args[0])]
+            new = Items((*atom.items, *more))
+        if new is not None and chain is not None and isinstance(new, Items):
+            if len(new.items) > values.WIDEST:
+                new = Items((join(*new.items),))
+            old = self.evaluate(func.value, state, frame)
+            rest = Value({a: e for a, e in old.atoms.items() if a != atom})
+            self.rebind(chain, join(rest, one(new, edits)), state, frame)
+        return const(None) if new is not None else UNKNOWN
+
+    def place(self, node: ast.AST, frame: Frame) -> Place:
+        """Return where a node ends in the original file: the same in both versions, and for each call of a chain."""
+        return frame.file.path, frame.file.original(frame.file.span(node)[1])
+
+
+_KINDS = {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"}
+
+
+def _both(first: dict[bool | None, Edits], second: dict[bool | None, Edits]) -> dict[bool | None, Edits]:
+    """Return the answers of `a and b` by those of a and of b."""
+    found: dict[bool | None, Edits] = {}
+    for a, e in first.items():
+        for b, f in second.items():
+            answer = False if a is False or b is False else None if a is None or b is None else True
+            found[answer] = found.get(answer, NONE) | e | f
+    return found
+
+
+_Handler = Callable[..., Value]
+_HANDLERS: dict[type[ast.AST], _Handler] = {
+    ast.Constant: Expressions._constant,
+    ast.Name: Expressions._name,
+    ast.Attribute: Expressions._attribute,
+    ast.JoinedStr: Expressions._joined,
+    ast.List: Expressions._items,
+    ast.Tuple: Expressions._items,
+    ast.Set: Expressions._items,
+    ast.Dict: Expressions._table,
+    ast.IfExp: Expressions._conditional,
+    ast.BoolOp: Expressions._boolean,
+    ast.UnaryOp: Expressions._unary,
+    ast.BinOp: Expressions._binary,
+    ast.Compare: Expressions._compare,
+    ast.Subscript: Expressions._subscript,
+    ast.ListComp: Expressions._comprehension,
+    ast.SetComp: Expressions._comprehension,
+    ast.GeneratorExp: Expressions._comprehension,
+    ast.DictComp: Expressions._table_of,
+    ast.Lambda: Expressions._lambda,
+    ast.NamedExpr: Expressions._walrus,
+    ast.Await: Expressions._await,
+    ast.Starred: Expressions._await,
+    ast.Call: Expressions._call,
+}

@@ -1,0 +1,451 @@
+"""What code outside the project does, as far as it is about devices: torch, the helper, Python, other libraries."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.worlds import values
+from torchmigrate.worlds.observations import DEATH, DEVICE, FOREIGN, REFUSAL, Observations, Place, device_of, devices
+from torchmigrate.worlds.state import Dead, Frame, State
+from torchmigrate.worlds.truth import LAZY, QUIET, World
+from torchmigrate.worlds.values import (
+    NONE,
+    NOTHING,
+    TENSOR,
+    UNKNOWN,
+    Atom,
+    Const,
+    Device,
+    Edits,
+    Items,
+    Named,
+    Routine,
+    Table,
+    Type,
+    Unknown,
+    Value,
+    const,
+    join,
+    one,
+)
+
+_DEVICE_WORDS = ("device", "map_location", "device_type")
+# methods of tensors and modules whose first argument may be a device
+_MOVES = {"to", "cuda", "type", "to_empty"}
+
+
+class External(ABC):
+    """Calls of what is not in the project, in one world; `seen` notes what they do."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.seen = Observations()
+
+    @abstractmethod
+    def write(self, key: tuple[str, ...], value: Value) -> None:
+        """Add a value to a global name or an attribute."""
+
+    @abstractmethod
+    def place(self, node: ast.AST, frame: Frame) -> Place:
+        """Return where a node ends in the original file."""
+
+    @abstractmethod
+    def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
+        """Return an attribute of one thing."""
+
+    @abstractmethod
+    def elements(self, value: Value) -> list[tuple[Value, Edits]]:
+        """Return the elements of a container one by one."""
+
+    @abstractmethod
+    def apply(
+        self, callee: Value, node: ast.Call, args: list[Value], named: dict[str, Value], state: State, frame: Frame
+    ) -> Value:
+        """Call each thing that an expression may be."""
+
+    def element(self, value: Value) -> Value:
+        """Return what an element of a container may be."""
+        return join(*(item for item, _ in self.elements(value)))
+
+    def call_external(
+        self,
+        name: str,
+        node: ast.Call,
+        args: Sequence[Value],
+        named: Mapping[str, Value],
+        state: State,
+        frame: Frame,
+    ) -> Value:
+        """Return the result of calling something by its qualified name. Raises expressions.Dead where it dies."""
+        home, _, last = name.rpartition(".")
+        if name.startswith("accel."):
+            return self._helper(last, node, args, named, state, frame)
+        if name in self.world.calls:
+            return self.world.calls[name]
+        if home == "builtins":
+            return self._builtin(last, node, args, named, state, frame)
+        if name in ("torch.device", "torch.accelerator.current_accelerator"):
+            return self._device(name, node, args, named, state, frame)
+        if home == "torch.cuda" or name.startswith("torch.cuda."):
+            return self._cuda(name, node, state, frame)
+        if home == "torch.accelerator" and not self.world.kind and last not in ("empty_cache",):
+            self.die(name, node, state, frame)
+        if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
+            return join(*args[1:2], one(Unknown("user")), *([const(None)] if len(args) == 1 else []))
+        if name == "functools.partial" and args:
+            return Value({a: e for a, e in args[0].atoms.items() if isinstance(a, (Routine, Type, Named))}) or UNKNOWN
+        if name in ("sys.exit", "os._exit"):
+            self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, _text_of(node))
+            raise Dead
+        if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
+            backend = named.get("backend", args[0] if args else UNKNOWN)
+            self.seen.add("backend", self.place(node, frame), backend, state.path)
+            return UNKNOWN
+        return self.hand_over(name, node, args, named, state, frame)
+
+    def hand_over(
+        self,
+        name: str,
+        node: ast.Call,
+        args: Sequence[Value],
+        named: Mapping[str, Value],
+        state: State,
+        frame: Frame,
+    ) -> Value:
+        """Give values to code that is not read: a device position of torch, or a library with devices of its own."""
+        top, last = name.partition(".")[0], name.rpartition(".")[2]
+        torchy = top in BUILT_ON_TORCH
+        if not torchy and top and top not in sys.stdlib_module_names and top != "builtins" and not self._is_quiet(name):
+            given = join(*(self._deciding(v) for v in (*args, *named.values())))
+            self.seen.add(FOREIGN, self.place(node, frame), given, state.path, top)
+            return UNKNOWN
+        if self._is_quiet(name):
+            return UNKNOWN
+        found = [v for word, v in named.items() if word in _DEVICE_WORDS]
+        if found:
+            self.position(join(*found), node, state, frame, moves=torchy and last not in ("autocast", "load"))
+        return TENSOR if torchy else UNKNOWN
+
+    def _is_quiet(self, name: str) -> bool:
+        parts = name.split(".")
+        return parts[0] in QUIET or parts[-1] in QUIET
+
+    def _deciding(self, value: Value) -> Value:
+        """Return the part of a value that tells a device or answers a question."""
+        found: dict[Atom, frozenset[int]] = {}
+        for atom, edits in value.atoms.items():
+            if device_of(atom) is not None or isinstance(atom, Unknown) or (isinstance(atom, Const) and atom.type is bool):
+                found[atom] = edits
+            elif isinstance(atom, Items):
+                for item in atom.items:
+                    found |= self._deciding(item).atoms
+            elif edits:
+                found[atom] = edits
+        return Value(found)
+
+    def position(self, value: Value, node: ast.AST, state: State, frame: Frame, moves: bool) -> None:
+        """Note the devices at a device position. Raises Dead if it moves to CUDA where there is none."""
+        there = devices(value)
+        if not there.atoms:
+            if not value.certain:
+                self.seen.add(DEVICE, self.place(node, frame), one(Unknown()), state.path)
+            return
+        unknown = {a: e for a, e in value.atoms.items() if isinstance(a, Unknown)}
+        noted = Value({**there.atoms, **unknown})
+        self.seen.add(DEVICE, self.place(node, frame), noted, state.path)
+        if moves and self.world.kind != "cuda" and all(isinstance(a, Device) and a.type == "cuda" for a in noted):
+            self.die('"cuda"', node, state, frame, noted)
+
+    def die(self, what: str, node: ast.AST, state: State, frame: Frame, value: Value = NOTHING) -> NoReturn:
+        self.seen.add(DEATH, self.place(node, frame), value or const(what), state.path, what)
+        raise Dead
+
+    def _cuda(self, name: str, node: ast.Call, state: State, frame: Frame) -> Value:
+        words = name.split(".")
+        if self.world.kind != "cuda" and words[2] not in LAZY and not words[-1].endswith("Tensor"):
+            self.die(name, node, state, frame)
+        if words[-1].endswith("Tensor") and self.world.kind != "cuda":
+            self.die(name, node, state, frame)
+        return UNKNOWN
+
+    def _device(
+        self, name: str, node: ast.Call, args: Sequence[Value], named: Mapping[str, Value], state: State, frame: Frame
+    ) -> Value:
+        if name != "torch.device":
+            kind = self.world.kind
+            if kind:
+                return one(Device(kind))
+            checks = bool(args or named)
+            return one(Device("cuda")) if self.world.name == "nogpu" and not checks else const(None)
+        given = args[0] if args else named.get("type", UNKNOWN)
+        index = args[1] if len(args) > 1 else named.get("index")
+        found: list[Value] = []
+        for atom, edits in given.atoms.items():
+            device = device_of(atom)
+            if device is None and isinstance(atom, Const) and atom.type is int:
+                device = Device(self.world.kind or "cuda", atom.value)
+            if device is not None and index is not None:
+                numbers = [a.value for a in index if isinstance(a, Const) and a.type is int]
+                device = Device(device.type, numbers[0] if len(numbers) == 1 else 0)
+                edits |= index.edits
+            found.append(one(device, edits) if device is not None else one(Unknown(), edits))
+        made = join(*found)
+        self.position(made, node, state, frame, moves=False)
+        return made
+
+    def _helper(
+        self, name: str, node: ast.Call, args: Sequence[Value], named: Mapping[str, Value], state: State, frame: Frame
+    ) -> Value:
+        known = self.world.calls.get(f"accel.{name}")
+        if known is not None:
+            return known
+        kind = self.world.kind
+        if name == "device":
+            return self._helper_device(node, args, state, frame)
+        if name == "is_accelerated":
+            return join(*(self._accelerated(a).of(e) for a, e in (args[0] if args else UNKNOWN).atoms.items()))
+        if name == "dist_backend":
+            wanted = args[0] if args else const("nccl")
+            own = self.world.backend()
+            return join(*(const(own, e) if a == Const("nccl", str) else one(a, e) for a, e in wanted.atoms.items()))
+        if name == "map_location":
+            return self._helper_device(node, args, state, frame) if args else UNKNOWN
+        if name == "get_device_capability":
+            return UNKNOWN if kind == "cuda" else one(Items((const(0), const(0))))
+        return UNKNOWN
+
+    def _helper_device(self, node: ast.Call, args: Sequence[Value], state: State, frame: Frame) -> Value:
+        kind = self.world.kind or "cpu"
+        found: list[Value] = []
+        for atom, edits in (args[0] if args else const(None)).atoms.items():
+            device = device_of(atom)
+            if device is not None and device.type != "cuda":
+                found.append(one(device, edits))
+            elif isinstance(atom, Unknown):
+                found.append(one(Unknown(), edits))
+            else:
+                index = device.index if device is not None else atom.value if isinstance(atom, Const) else None
+                found.append(one(Device(kind, index if kind == "cuda" and isinstance(index, int) else None), edits))
+        made = join(*found).of(frame.file.edits_of(node.func))
+        self.position(made, node, state, frame, moves=False)
+        return made
+
+    def _accelerated(self, atom: Atom) -> Value:
+        kind = self.world.kind
+        if not kind:
+            return const(False)
+        device = device_of(atom)
+        if device is not None:
+            return const(device.type in (kind, "cuda"))
+        if isinstance(atom, Unknown) and atom.of != "other":
+            return join(const(True), const(False))
+        return const(False)
+
+    # Python
+
+    def _builtin(
+        self, name: str, node: ast.Call, args: Sequence[Value], named: Mapping[str, Value], state: State, frame: Frame
+    ) -> Value:
+        first = args[0] if args else NOTHING
+        match name:
+            case "str" | "bool" | "int" if len(args) == 1:
+                return join(*(self._converted(name, a).of(e) for a, e in first.atoms.items()))
+            case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if args:
+                return Value({a if isinstance(a, Items) else Unknown(): e for a, e in first.atoms.items()})
+            case "len" if args:
+                return join(*(const(len(a.items), e) if isinstance(a, (Items, Table)) else UNKNOWN for a, e in first.atoms.items()))
+            case "hasattr" if len(args) > 1:
+                return self._has(first, args[1])
+            case "getattr" if len(args) > 1:
+                return self._get(first, args[1], args[2] if len(args) > 2 else NOTHING, state, frame)
+            case "setattr" if len(args) > 2:
+                for word in (a.value for a in args[1] if isinstance(a, Const) and isinstance(a.value, str)):
+                    self.write(("attribute", "*", word), args[2].of(state.path))
+                return const(None)
+            case "any" | "all" if args:
+                return self._any(name, first)
+            case "dict":
+                return one(Table(tuple((Const(word, str), value) for word, value in named.items())))
+            case "isinstance" | "issubclass":
+                return self._is_instance(first, args[1] if len(args) > 1 else UNKNOWN)
+            case "exit" | "quit":
+                self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, _text_of(node))
+                raise Dead
+            case "map" | "filter" if len(args) > 1:
+                items = [self.apply(first, node, [item], {}, state, frame) for item, _ in self.elements(args[1])]
+                return one(Items(tuple(items))) if name == "map" and len(items) <= values.WIDEST else UNKNOWN
+            case "next" | "iter" | "max" | "min" if len(args) == 1:
+                return first if name == "iter" else self.element(first) or UNKNOWN
+            case "enumerate" if args:
+                return one(Items(tuple(one(Items((UNKNOWN, item))) for item, _ in self.elements(first))))
+            case "zip":
+                return UNKNOWN
+            case "property" | "staticmethod" | "classmethod" if args:
+                return first
+        return UNKNOWN
+
+    def _converted(self, name: str, atom: Atom) -> Value:
+        if name == "bool":
+            answer = values.truth(atom)
+            return join(const(True), const(False)) if answer is None else const(answer)
+        if name == "str":
+            return one(values.joined_text([atom])) if isinstance(atom, (Const, Device)) else one(atom) if isinstance(
+                atom, Unknown
+            ) else UNKNOWN
+        if isinstance(atom, Const):
+            try:
+                return const(int(atom.value))
+            except (TypeError, ValueError):
+                return NOTHING
+        return UNKNOWN
+
+    def _has(self, owner: Value, words: Value) -> Value:
+        found: list[Value] = []
+        for atom, edits in owner.atoms.items():
+            for word, own in words.atoms.items():
+                if isinstance(atom, Named) and atom.name == "torch" and isinstance(word, Const):
+                    answer = self.world.has_module(str(word.value))
+                    found.append(const(answer is not False, edits | own))
+                else:
+                    found.append(Value({Const(b, bool): edits | own for b in (True, False)}))
+        return join(*found)
+
+    def _get(self, owner: Value, words: Value, default: Value, state: State, frame: Frame) -> Value:
+        found: list[Value] = []
+        for atom, edits in owner.atoms.items():
+            for word, own in words.atoms.items():
+                if isinstance(word, Const) and isinstance(word.value, str):
+                    if isinstance(atom, Named) and atom.name == "torch" and self.world.has_module(word.value) is False:
+                        found.append(default)
+                        continue
+                    found.append(self.attribute(atom, word.value, state, frame).of(edits | own))
+                    if isinstance(atom, Unknown):
+                        found.append(default)
+                else:
+                    found.append(UNKNOWN)
+        return join(*found)
+
+    def _any(self, name: str, value: Value) -> Value:
+        answers: dict[bool | None, frozenset[int]] = {}
+        for item, _ in self.elements(value):
+            for atom, edits in item.atoms.items():
+                answer = values.truth(atom)
+                answers[answer] = answers.get(answer, NONE) | edits
+        every = frozenset().union(*answers.values()) if answers else NONE
+        return join(const(True, every), const(False, every)) if len(answers) != 1 or None in answers else const(
+            next(iter(answers)), every
+        )
+
+    def _is_instance(self, value: Value, kinds: Value) -> Value:
+        named = [a.name for a in kinds if isinstance(a, Named)]
+        named += [b.name for a in kinds if isinstance(a, Items) for v in a.items for b in v if isinstance(b, Named)]
+        found: list[Value] = []
+        for atom, edits in value.atoms.items():
+            if isinstance(atom, Const) and named:
+                found.append(const(any(n == f"builtins.{k.__name__}" for n in named for k in atom.type.__mro__), edits))
+            elif isinstance(atom, Device) and named:
+                found.append(const("torch.device" in named, edits))
+            else:
+                found.append(Value({Const(b, bool): edits for b in (True, False)}))
+        return join(*found)
+
+    def of_text(self, text: str, name: str, args: Sequence[Value], named: Mapping[str, Value]) -> Value:
+        """Return the result of a method of a text, computed if all arguments are known."""
+        if name not in _TEXT_METHODS:
+            return UNKNOWN
+        ways: list[tuple[tuple[object, ...], frozenset[int]]] = [((), NONE)]
+        for value in args:
+            ways = [((*given, atom), e | own) for given, e in ways for atom, own in value.atoms.items()][:64]
+        found: list[Value] = []
+        for given, edits in ways:
+            found.append(self._text_method(text, name, given, named).of(edits))
+        return join(*found)
+
+    def _text_method(self, text: str, name: str, given: tuple[object, ...], named: Mapping[str, Value]) -> Value:
+        plain: list[object] = []
+        for atom in given:
+            match atom:
+                case Const(value):
+                    plain.append(value)
+                case Device():
+                    plain.append(values.device_text(atom))
+                case Items(items) if name in ("startswith", "endswith", "join"):
+                    texts = [a.value for v in items for a in v if isinstance(a, Const)]
+                    plain.append(tuple(texts))
+                case _:
+                    if name == "format":
+                        cut = text.partition("{")[0]
+                        kind = cut.rstrip(":")
+                        return const(f"{kind}:0") if cut == f"{kind}:" and kind.isidentifier() else UNKNOWN
+                    return UNKNOWN
+        if named:
+            return UNKNOWN
+        try:
+            result = getattr(text, name)(*plain)
+        except (TypeError, ValueError, LookupError):
+            return UNKNOWN
+        if isinstance(result, (list, tuple)):
+            return one(Items(tuple(const(part) for part in result)))
+        return const(result)
+
+    # torch's objects
+
+    def of_tensor(
+        self,
+        name: str,
+        node: ast.Call,
+        args: Sequence[Value],
+        named: Mapping[str, Value],
+        state: State,
+        frame: Frame,
+    ) -> Value:
+        """Return the result of a method of a tensor, a module or something unknown."""
+        if name == "cuda":
+            self.position(one(Device("cuda")), node, state, frame, moves=True)
+            return TENSOR
+        if name in _MOVES:
+            given = join(*args[:1], *(v for word, v in named.items() if word == "device"))
+            if name == "type":
+                return TENSOR
+            self.position(given, node, state, frame, moves=True)
+            return TENSOR
+        if name == "add_argument":
+            self._option(args, named)
+            return UNKNOWN
+        if "device" in named:
+            self.position(named["device"], node, state, frame, moves=name.startswith("new_"))
+        if name in ("parse_args", "parse_known_args"):
+            options = one(Unknown("options"))
+            return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
+        return UNKNOWN
+
+    def _option(self, args: Sequence[Value], named: Mapping[str, Value]) -> None:
+        """Note what a command-line option may be: its default, or what a user says."""
+        words = [a.value for v in args for a in v if isinstance(a, Const) and isinstance(a.value, str)]
+        long = [w for w in words if w.startswith("--")] or words
+        name = [a.value for a in named.get("dest", NOTHING) if isinstance(a, Const)] or [
+            w.lstrip("-").replace("-", "_") for w in long[:1]
+        ]
+        if not name:
+            return
+        action = {a.value for a in named.get("action", NOTHING) if isinstance(a, Const)}
+        if action & {"store_true", "store_false"}:
+            value = join(const(True), const(False))
+        else:
+            value = join(named.get("default", const(None)), one(Unknown("user")))
+        self.write(("option", str(name[0])), value)
+
+
+_TEXT_METHODS = {
+    "split", "rsplit", "partition", "rpartition", "startswith", "endswith", "replace", "lower", "upper", "strip", "lstrip",
+    "rstrip", "removeprefix", "removesuffix", "format", "join", "isdigit", "title", "capitalize", "find", "count",
+}  # fmt: skip
+
+
+def _text_of(node: ast.Call) -> str:
+    return ast.unparse(node)

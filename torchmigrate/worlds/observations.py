@@ -1,0 +1,73 @@
+"""What one version does in one world, by place: devices that are used, calls that die, refusals, foreign calls."""
+
+from __future__ import annotations
+
+from torchmigrate.worlds.values import NONE, NOTHING, Const, Device, Edits, Value, join
+
+Place = tuple[str, int]  # path, and offset in the original text
+Key = tuple[str, Place]
+
+DEVICE = "device"  # a device position of torch: the devices that reach it
+DEATH = "death"  # code of CUDA that runs without CUDA
+REFUSAL = "refusal"  # raise, assert, sys.exit
+FOREIGN = "foreign"  # what another library is given
+ANSWER = "answer"  # what a function named for CUDA returns
+BRANCH = "branch"  # how a test comes out
+LOST = "lost"  # a key that a table does not have
+
+
+class Observations:
+    """The places of one version in one world, by kind."""
+
+    def __init__(self) -> None:
+        self.found: dict[Key, Value] = {}
+        self.paths: dict[Key, Edits] = {}  # the edits that let the place be reached
+        self.told: dict[Key, str] = {}  # words for messages
+
+    def add(self, kind: str, place: Place, value: Value, path: Edits, words: str = "") -> None:
+        key = kind, place
+        self.found[key] = join(self.found.get(key, NOTHING), value)
+        self.paths[key] = self.paths.get(key, NONE) | path
+        if words:
+            self.told.setdefault(key, words)
+
+    def forget(self, key: Key) -> None:
+        """Drop an observation that turned out to be caught."""
+        del self.found[key], self.paths[key]
+
+    def of(self, kind: str) -> list[tuple[Place, Value]]:
+        return [(place, value) for (k, place), value in self.found.items() if k == kind]
+
+    def get(self, kind: str, place: Place) -> Value | None:
+        return self.found.get((kind, place))
+
+    def edits(self, kind: str, place: Place) -> Edits:
+        """Return the edits that this place depends on."""
+        key = kind, place
+        return self.paths.get(key, NONE) | self.found.get(key, NOTHING).edits
+
+
+def devices(value: Value) -> Value:
+    """Return the devices that a value names, each as a Device."""
+    found: dict[Device, Edits] = {}
+    for atom, edits in value.atoms.items():
+        device = device_of(atom)
+        if device is not None:
+            found[device] = found.get(device, NONE) | edits
+    return Value(dict(found))
+
+
+_TYPES = frozenset(
+    ("cpu", "cuda", "mps", "xpu", "npu", "hpu", "mtia", "mlu", "musa", "xla", "meta", "vulkan", "hip", "privateuseone")
+)
+
+
+def device_of(atom: object) -> Device | None:
+    """Return the device that a text or a device names, or None."""
+    if isinstance(atom, Device):
+        return atom
+    if isinstance(atom, Const) and isinstance(atom.value, str):
+        kind, _, index = atom.value.partition(":")
+        if kind in _TYPES:
+            return Device(kind, int(index) if index.isdigit() else None)
+    return None

@@ -1,0 +1,219 @@
+"""One version of a project, original or rewritten: files, functions and classes, with the edits of each expression."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchmigrate.project.import_graph import ImportIndex
+from torchmigrate.source import encoding, notebook
+from torchmigrate.source.edits import Edit, Span
+from torchmigrate.worlds.values import NONE, Edits
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(eq=False, slots=True)
+class FunctionInfo:
+    """A function of the project, or the body of a file (`node` is its ast.Module)."""
+
+    file: File
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
+    owner: ClassInfo | None = None
+    outer: FunctionInfo | None = None
+    key: str = ""  # the same in both versions
+
+    @property
+    def name(self) -> str:
+        return getattr(self.node, "name", "")
+
+    def parameters(self) -> list[str]:
+        if isinstance(self.node, ast.Module):
+            return []
+        args = self.node.args
+        return [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+
+
+@dataclass(eq=False, slots=True)
+class ClassInfo:
+    """A class of the project, with its own methods by name."""
+
+    file: File
+    node: ast.ClassDef
+    key: str
+    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+
+
+class File:
+    """One file in one version. `edits` lead from the original text to this one; the original version has none."""
+
+    def __init__(self, path: str, text: bytes, edits: Sequence[Edit] = (), first: int = 0) -> None:
+        self.path, self.text, self.edits = path, text, edits
+        self.tree = ast.parse(text)
+        self._starts = encoding.Source(text).line_starts
+        self._new: list[tuple[int, int, int]] = []  # spans of this text that edits wrote, with their numbers
+        shift = 0
+        for number, edit in enumerate(edits, first):
+            start, length = edit.start + shift, len(edit.text.encode())
+            self._new.append((start, start + length, number))
+            shift += length - (edit.end - edit.start)
+        self._ends = [end for _, end, _ in self._new]
+        self.functions: list[FunctionInfo] = []
+        self.classes: dict[str, ClassInfo] = {}
+        self.body = FunctionInfo(self, self.tree, key=f"{path}:")
+        self.by_node: dict[ast.AST, FunctionInfo | ClassInfo] = {self.tree: self.body}
+        self._collect(self.tree, None, None, "")
+        self._written: dict[ast.AST, Edits] = {}
+        self._locate()
+
+    def _collect(self, node: ast.AST, owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, FUNCTIONS):
+                name = f"{prefix}.{getattr(child, 'name', '<lambda>')}"
+                info = FunctionInfo(self, child, owner, outer, f"{self.path}:{name}")
+                self.functions.append(info)
+                self.by_node[child] = info
+                if owner and not isinstance(child, ast.Lambda):
+                    owner.methods.setdefault(child.name, info)
+                self._collect(child, None, info, name)
+            elif isinstance(child, ast.ClassDef):
+                made = ClassInfo(self, child, f"{self.path}:{prefix}.{child.name}")
+                self.classes.setdefault(child.name, made)
+                self.by_node[child] = made
+                self._collect(child, made, outer, f"{prefix}.{child.name}")
+            else:
+                self._collect(child, owner if isinstance(child, ast.stmt) else None, outer, prefix)
+
+    def span(self, node: ast.AST) -> Span:
+        """Return the byte offsets of a node in this text."""
+        starts = self._starts
+        begin = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        end = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        return begin, end
+
+    def original(self, offset: int) -> int:
+        """Return the offset in the original text; text that an edit wrote is at the edit's start."""
+        at = bisect.bisect_right(self._ends, offset)
+        if at < len(self._new) and self._new[at][0] <= offset:
+            return self.edits[at].start
+        if not at:
+            return offset
+        return offset - self._new[at - 1][1] + self.edits[at - 1].end
+
+    def _locate(self) -> None:
+        """Assign each edit to the expressions within the text that it wrote, or to the innermost one around it."""
+        if not self._new:
+            return
+        for node in ast.walk(self.tree):
+            if not isinstance(node, (ast.expr, ast.keyword)) or not hasattr(node, "lineno"):
+                continue
+            start, end = self.span(node)
+            at = bisect.bisect_left(self._ends, start)
+            for begin, stop, number in self._new[at:]:
+                if begin > end:
+                    break
+                within = begin <= start and end <= stop and end > start
+                if within or (start <= begin and stop <= end and not self._holds(node, begin, stop)):
+                    self._written[node] = self._written.get(node, NONE) | {number}
+
+    def _holds(self, node: ast.AST, start: int, end: int) -> bool:
+        """Return whether a child of the node holds, or lies within, the span."""
+        for child in ast.iter_child_nodes(node):
+            if hasattr(child, "lineno"):
+                begin, stop = self.span(child)
+                if (begin <= start and end <= stop) or (start <= begin and stop <= end and stop > begin):
+                    return True
+            elif isinstance(child, (ast.comprehension, ast.arguments)) and self._holds(child, start, end):
+                return True
+        return False
+
+    def edits_of(self, node: ast.AST) -> Edits:
+        """Return the edits that wrote this expression itself."""
+        return self._written.get(node, NONE) if self._written else NONE
+
+    def has_edits(self, node: ast.AST) -> bool:
+        """Return whether an edit lies within a function, or outside all functions for the file's body."""
+        if isinstance(node, ast.Module):
+            return bool(self._new)
+        start, end = self.span(node)
+        at = bisect.bisect_left(self._ends, start)
+        return at < len(self._new) and self._new[at][0] <= end
+
+
+class Program:
+    """One version of all files that the check reads. `texts` gives the version's texts, `edits` what led to them."""
+
+    def __init__(self, index: ImportIndex, read: Callable[[str], tuple[bytes, Sequence[Edit], int] | None]) -> None:
+        self.index, self._read = index, read
+        self._files: dict[str, File | None] = {}
+
+    def file(self, path: str) -> File | None:
+        """Return a file, parsed on first use; None if it cannot be."""
+        if path not in self._files:
+            self._files[path] = self._parse(path)
+        return self._files[path]
+
+    def _parse(self, path: str) -> File | None:
+        given = self._read(path)
+        if given is None:
+            return None
+        try:
+            return File(path, *given)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+
+    def files(self) -> Iterator[File]:
+        yield from [f for f in list(self._files.values()) if f is not None]
+
+    def located(self, file: File, level: int, module: str) -> File | None:
+        """Return the file of the project that `from module import ...` in a file means, or None."""
+        parts = tuple(p for p in module.split(".") if p)
+        found = self.index.locate(file.path, level, parts) if level or parts else None
+        return self.file(found[0]) if found else None
+
+
+def text_of(index: ImportIndex, path: str) -> bytes | None:
+    """Return the Python text of a file in UTF-8, that of all cells for a notebook, or None if there is none."""
+    try:
+        raw = index.read(path)
+        return notebook.split(raw).source.utf8 if Path(path).suffix == ".ipynb" else encoding.decode(raw).utf8
+    except (OSError, encoding.UnreadableSource, notebook.UnreadableNotebook):
+        return None
+
+
+class Locals:
+    """The names that a function binds itself; all others are its file's or an outer function's."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.names: set[str] = set()
+        self.shared: set[str] = set()  # global, nonlocal
+        args = getattr(node, "args", None)
+        if isinstance(args, ast.arguments):
+            self.names |= {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+            self.names |= {a.arg for a in (args.vararg, args.kwarg) if a}
+        self._visit(node)
+        self.names -= self.shared
+
+    def _visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                    self.names.add(name)
+                    continue
+                case ast.Lambda():
+                    continue
+                case ast.Name(name, ast.Store() | ast.Del()):
+                    self.names.add(name)
+                case ast.Global(names) | ast.Nonlocal(names):
+                    self.shared.update(names)
+                case ast.alias(name, asname):
+                    self.names.add(asname or name.partition(".")[0])
+                case ast.ExceptHandler(_, name) if name:
+                    self.names.add(name)
+                case ast.MatchAs(_, name) | ast.MatchStar(name) if name:
+                    self.names.add(name)
+            self._visit(child)
+

@@ -1,0 +1,65 @@
+"""Where an evaluation stands: the variables at a place, and the function around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torchmigrate.worlds.program import ClassInfo, File, FunctionInfo, Locals
+from torchmigrate.worlds.values import NONE, Edits, Value, join
+
+
+class Dead(Exception):
+    """The code evaluated never gets past this place: it dies, refuses, or calls what does."""
+
+
+@dataclass(slots=True)
+class State:
+    """The variables at one place, by chain (`device`, `args.device`), and the edits that let this place be reached."""
+
+    env: dict[str, Value]
+    path: Edits = NONE
+
+    def copy(self) -> State:
+        return State(dict(self.env), self.path)
+
+
+@dataclass(slots=True)
+class Frame:
+    """One evaluation of a function's body, of a file's or of a class's."""
+
+    info: FunctionInfo
+    locals: Locals
+    owner: ClassInfo | None = None  # the class whose body this is
+    returns: list[Value] = field(default_factory=list)
+    depth: int = 0  # of loops
+
+    @property
+    def file(self) -> File:
+        return self.info.file
+
+
+def chain_of(node: ast.AST) -> str | None:
+    """Return the text of a dotted chain of names, or None."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else None
+
+
+def merged(ways: Sequence[State | None]) -> State | None:
+    """Return one state for several ways to the same place, or None if there is no way."""
+    there = [way for way in ways if way is not None]
+    if len(there) <= 1:
+        return there[0] if there else None
+    names = {name for way in there for name in way.env}
+    env: dict[str, Value] = {}
+    for name in names:
+        found = [way.env[name] for way in there if name in way.env]
+        if len(found) == len(there):
+            env[name] = join(*found)
+        elif "." not in name:
+            env[name] = join(*found)
+    return State(env, frozenset().union(*(way.path for way in there)))

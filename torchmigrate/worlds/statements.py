@@ -1,0 +1,577 @@
+"""Evaluation of statements, functions and classes in one world."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torchmigrate.worlds import values
+from torchmigrate.worlds.expressions import HELPER, Expressions
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, REFUSAL
+from torchmigrate.worlds.program import FUNCTIONS, ClassInfo, File, FunctionInfo
+from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
+from torchmigrate.worlds.values import (
+    NONE,
+    NOTHING,
+    UNKNOWN,
+    Edits,
+    Instance,
+    Module,
+    Named,
+    Routine,
+    Type,
+    Unknown,
+    Value,
+    const,
+    join,
+    one,
+)
+
+DEEPEST = 12  # calls in calls; what is called beyond them is unknown
+
+
+class Statements(Expressions):
+    """Runs bodies. Each function is evaluated for all its calls together."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
+        self.results: dict[str, Value | None] = {}  # None: it never returns
+        self.stack: list[str] = []
+        self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
+        self.died: set[str] = set()  # functions of which every way dies
+
+    def new_round(self) -> None:
+        self.begun.clear()
+        self.results.clear()
+        self.died.clear()
+        self.changed = False
+        self.seen.found.clear()
+        self.seen.paths.clear()
+
+    # functions
+
+    def root(self, info: FunctionInfo) -> None:
+        """Evaluate a function that nothing evaluated calls: its parameters are its defaults or anything."""
+        if info.key in self.begun:
+            return
+        owner = one(Instance(info.owner)) if info.owner else None
+        if isinstance(info.node, ast.Module):
+            self.body_of(info.file)
+            return
+        try:
+            self.call_function(info, owner, (), {}, State({}), is_root=True)
+        except Dead:
+            pass
+
+    def call_function(
+        self,
+        info: FunctionInfo,
+        owner: Value | None,
+        args: Sequence[Value],
+        named: dict[str, Value],
+        state: State,
+        is_root: bool = False,
+    ) -> Value:
+        if len(self.stack) > DEEPEST or isinstance(info.node, ast.Module):
+            return UNKNOWN
+        before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
+        self._bind(info, owner, args, named, state, is_root)
+        path = self.reached.get(info.key, NONE) | state.path
+        same = all(self.store.get(("parameter", info.key, p)) == v for p, v in before.items())
+        if info.key in self.begun and (info.key in self.stack or (same and path == self.reached.get(info.key))):
+            if info.key not in self.results:
+                return UNKNOWN if info.key in self.stack else NOTHING
+            result = self.results[info.key]
+            if result is None:
+                raise Dead
+            return result
+        self.reached[info.key] = path
+        self.begun.add(info.key)
+        self.stack.append(info.key)
+        try:
+            result = self._run(info, path)
+        finally:
+            self.stack.pop()
+        self.results[info.key] = result
+        if result is None:
+            raise Dead
+        return result
+
+    def _bind(
+        self,
+        info: FunctionInfo,
+        owner: Value | None,
+        args: Sequence[Value],
+        named: dict[str, Value],
+        state: State,
+        is_root: bool,
+    ) -> None:
+        """Add the arguments of one call to what the parameters may be."""
+        assert not isinstance(info.node, ast.Module)
+        spec = info.node.args
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        is_static = any(chain_of(d) == "staticmethod" for d in getattr(info.node, "decorator_list", ()))
+        given = list(args) if is_static or info.owner is None else [owner or UNKNOWN, *args]
+        bound = dict(zip(names, given, strict=False)) | {k: v for k, v in named.items() if k in info.parameters()}
+        defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
+        defaults |= {a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
+        frame = Frame(FunctionInfo(info.file, info.file.tree, key=info.file.body.key), self.locals_of(info.file.tree))
+        for name in info.parameters():
+            value = bound.get(name)
+            if value is None:
+                default = defaults.get(name)
+                value = UNKNOWN if default is None else self.evaluate(default, State({}), frame)
+                if is_root:
+                    value = join(value, one(Unknown("user")))
+            self.write(("parameter", info.key, name), value)
+        for extra, kind in ((spec.vararg, "rest"), (spec.kwarg, "options")):
+            if extra is None:
+                continue
+            more = [v for v in given[len(names) :]] if kind == "rest" else []
+            options = [(values.Const(k, str), v) for k, v in named.items() if k not in info.parameters()]
+            whole = one(values.Items(tuple(more))) if kind == "rest" else one(values.Table(tuple(options)))
+            self.write(("parameter", info.key, extra.arg), whole if not is_root else UNKNOWN)
+
+    def _run(self, info: FunctionInfo, path: Edits) -> Value | None:
+        """Return what a function returns, or None if it never does."""
+        assert not isinstance(info.node, ast.Module)
+        frame = Frame(info, self.locals_of(info.node))
+        names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
+        state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path)
+        state = self._decorated(info, state, frame)
+        if state is None:
+            return NOTHING
+        if isinstance(info.node, ast.Lambda):
+            try:
+                return self.evaluate(info.node.body, state, frame).of(state.path - path)
+            except Dead:
+                return None
+        end = self.block(info.node.body, state, frame)
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(info.node)):
+            result: Value | None = UNKNOWN
+        elif end is not None:
+            result = join(*frame.returns, const(None, end.path - path))
+        else:
+            result = join(*frame.returns) if frame.returns else None
+        if result is not None and _names_cuda(info.name) and not info.name.startswith("test"):
+            self.seen.add(ANSWER, self.place(info.node, frame), result, NONE, info.name)
+        return result
+
+    def _decorated(self, info: FunctionInfo, state: State | None, frame: Frame) -> State | None:
+        """Return the state in which a test's body runs, after its skips and parameters."""
+        outer = Frame(info.file.body, self.locals_of(info.file.tree))
+        for node in getattr(info.node, "decorator_list", ()):
+            if state is None or not isinstance(node, ast.Call):
+                continue
+            name = (chain_of(node.func) or "").rpartition(".")[2]
+            if name in ("skipif", "skipIf", "skipUnless") and node.args:
+                state = self.refine(node.args[0], state, outer, name == "skipUnless")
+            elif name == "parametrize" and len(node.args) > 1:
+                self._parametrize(node, state, outer)
+        return state
+
+    def _parametrize(self, node: ast.Call, state: State, frame: Frame) -> None:
+        names = self.evaluate(node.args[0], state, frame)
+        words = [str(a.value) for a in names if isinstance(a, values.Const)]
+        parts = [part.strip() for word in words for part in word.split(",")]
+        given = node.args[1].elts if isinstance(node.args[1], (ast.List, ast.Tuple)) else None
+        items = [self._parameter(item, state, frame) for item in given] if given else [
+            item for item, _ in self.elements(self.evaluate(node.args[1], state, frame))
+        ]
+        if len(parts) == 1:
+            state.env[parts[0]] = join(*items)
+
+    def _parameter(self, node: ast.expr, state: State, frame: Frame) -> Value:
+        """Return a parameter of a test; of `pytest.param(x, marks=skipif(...))` only where it is not skipped."""
+        if not (isinstance(node, ast.Call) and (chain_of(node.func) or "").endswith(".param") and node.args):
+            return self.evaluate(node, state, frame)
+        inner: State | None = state
+        for keyword in node.keywords:
+            for mark in ast.walk(keyword.value):
+                is_skip = isinstance(mark, ast.Call) and (chain_of(mark.func) or "").endswith("skipif")
+                if is_skip and inner is not None and isinstance(mark, ast.Call) and mark.args:
+                    inner = self.refine(mark.args[0], inner, frame, False)
+        return self.evaluate(node.args[0], inner, frame).of(inner.path - state.path) if inner is not None else NOTHING
+
+    def body_of(self, file: File) -> None:
+        key = file.body.key
+        if key in self.begun:
+            return
+        self.begun.add(key)
+        frame = Frame(file.body, self.locals_of(file.tree))
+        stack, self.stack = self.stack, []
+        if self.block(file.tree.body, State({}), frame) is None:
+            self.died.add(key)
+        self.stack = stack
+
+    # classes
+
+    def construct(self, info: ClassInfo, args: Sequence[Value], named: dict[str, Value], state: State) -> Value:
+        made = one(Instance(info))
+        for kind in self.ancestors(info):
+            if (start := kind.methods.get("__init__")) is not None:
+                self.call_function(start, made, args, named, state)
+                return made
+        fields = [n.target.id for n in info.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+        for name, value in (*zip(fields, args, strict=False), *named.items()):
+            self.write(("attribute", info.key, name), value)
+        return made
+
+    def prepare(self, info: ClassInfo) -> None:
+        for kind in self.ancestors(info):
+            start = kind.methods.get("__init__")
+            if start is not None:
+                if start.key not in self.begun:
+                    self.root(start)
+                return
+
+    # statements
+
+    def block(self, body: Sequence[ast.stmt], state: State | None, frame: Frame) -> State | None:
+        """Run statements; return the state after them, or None if no way leads there."""
+        for statement in body:
+            if state is None:
+                return None
+            try:
+                state = self.statement(statement, state, frame)
+            except Dead:
+                return None
+        return state
+
+    def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    self.evaluate(child, state, frame)
+            return state
+        return handler(self, node, state, frame)
+
+    def _expression(self, node: ast.Expr, state: State, frame: Frame) -> State | None:
+        self.evaluate(node.value, state, frame)
+        return state
+
+    def _assign(self, node: ast.Assign, state: State, frame: Frame) -> State | None:
+        value = self.evaluate(node.value, state, frame)
+        for target in node.targets:
+            self.assign(target, value, state, frame)
+        return state
+
+    def _annotated(self, node: ast.AnnAssign, state: State, frame: Frame) -> State | None:
+        if node.value is not None:
+            value = self.evaluate(node.value, state, frame)
+            if isinstance(node.value, ast.Call) and (chain_of(node.value.func) or "").endswith("field"):
+                value = self._field(node.value, state, frame)
+            self.assign(node.target, value, state, frame)
+        return state
+
+    def _field(self, call: ast.Call, state: State, frame: Frame) -> Value:
+        """Return the default of a field of a dataclass."""
+        for keyword in call.keywords:
+            if keyword.arg == "default":
+                return self.evaluate(keyword.value, state, frame)
+            if keyword.arg == "default_factory":
+                return self.apply(self.evaluate(keyword.value, state, frame), call, [], {}, state, frame)
+        return UNKNOWN
+
+    def _augmented(self, node: ast.AugAssign, state: State, frame: Frame) -> State | None:
+        load = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
+        self.assign(node.target, self.evaluate(load, state, frame), state, frame)
+        return state
+
+    def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:
+        frame.returns.append(self.evaluate(node.value, state, frame).of(state.path - self.reached.get(frame.info.key, NONE)))
+        self.publish(state, frame)
+        return None
+
+    def _raise(self, node: ast.Raise, state: State, frame: Frame) -> State | None:
+        words = ast.unparse(node.exc) if node.exc else ""
+        self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, words)
+        raise Dead
+
+    def _assert(self, node: ast.Assert, state: State, frame: Frame) -> State | None:
+        failing = self.refine(node.test, state, frame, False)
+        if failing is not None:
+            words = ast.unparse(node.msg) if node.msg else ""
+            self.seen.add(REFUSAL, self.place(node.test, frame), const(True), failing.path, words)
+        passing = self.refine(node.test, state, frame, True)
+        if passing is None:
+            raise Dead
+        return passing
+
+    def _if(self, node: ast.If, state: State, frame: Frame) -> State | None:
+        ways: list[State | None] = []
+        outcomes: dict[bool, Edits] = {}
+        test_edits = NONE
+        for wanted, body in ((True, node.body), (False, node.orelse)):
+            inner = self.refine(node.test, state, frame, wanted)
+            if inner is None:
+                continue
+            outcomes[wanted] = inner.path - state.path
+            test_edits |= inner.path - state.path
+            ways.append(self.block(body, inner.copy(), frame))
+        place = self.place(node.test, frame)
+        self.seen.add(BRANCH, place, Value({values.Const(b, bool): e for b, e in outcomes.items()}), NONE, _refusal_of(node))
+        after = merged(ways)
+        if after is None:
+            return None
+        if all(way is not None for way in ways) and len(ways) == len(outcomes):
+            after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
+        if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
+            for name in _bound_in(node):
+                if name in after.env:
+                    after.env[name] = after.env[name].of(test_edits)
+        return after
+
+    def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
+        inner = self.refine(node.test, state, frame, True)
+        if inner is None:
+            return self.block(node.orelse, state, frame)
+        end = self._loop(node.body, inner, frame, lambda s: None)
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if endless and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
+            return None
+        return merged([state, end]) if not endless else merged([end, inner])
+
+    def _for(self, node: ast.For | ast.AsyncFor, state: State, frame: Frame) -> State | None:
+        items = self.elements(self.evaluate(node.iter, state, frame))
+        if not items:
+            return self.block(node.orelse, state, frame)
+        value = join(*(item for item, _ in items))
+        end = self._loop(node.body, state.copy(), frame, lambda s: self.assign(node.target, value, s, frame))
+        after = merged([state, end])
+        return self.block(node.orelse, after, frame) if after is not None else None
+
+    def _loop(self, body: Sequence[ast.stmt], state: State, frame: Frame, start: Callable[[State], None]) -> State | None:
+        """Run a loop's body twice, so that what one pass binds reaches the next; inner loops once."""
+        frame.depth += 1
+        end: State | None = state
+        for _ in range(2 if frame.depth == 1 else 1):
+            here = merged([state, end])
+            assert here is not None
+            here = here.copy()
+            start(here)
+            end = self.block(body, here, frame)
+        frame.depth -= 1
+        return merged([end, here])  # `continue` and `break` leave early
+
+    def _with(self, node: ast.With | ast.AsyncWith, state: State, frame: Frame) -> State | None:
+        suppresses = False
+        for item in node.items:
+            value = self.evaluate(item.context_expr, state, frame)
+            suppresses = suppresses or "suppress" in ast.dump(item.context_expr) or "raises" in ast.dump(item.context_expr)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value, state, frame)
+        end = self.block(node.body, state.copy(), frame)
+        return merged([state, end]) if suppresses else end
+
+    def _try(self, node: ast.Try, state: State, frame: Frame) -> State | None:
+        """Run a body and its handlers. What dies in a body that has handlers is caught."""
+        mark = set(self.seen.found)
+        end = self.block(node.body, state.copy(), frame)
+        caught = [k for k in self.seen.found if k not in mark and k[0] in (DEATH, REFUSAL)] if node.handlers else []
+        edits: Edits = NONE
+        for key in caught:
+            edits |= self.seen.edits(*key)
+            self.seen.forget(key)
+        ways = [self.block(node.orelse, end, frame) if end is not None else None]
+        start = merged([state, end]) if end is not None else state.copy()
+        assert start is not None
+        if caught or end is None or self._may_raise(node):
+            for handler in node.handlers:
+                inner = start.copy()
+                inner.path |= edits
+                if handler.name:
+                    inner.env[handler.name] = UNKNOWN
+                ways.append(self.block(handler.body, inner, frame))
+        after = merged(ways)
+        if after is not None and edits:
+            for name in _bound_in(node):
+                if name in after.env:
+                    after.env[name] = after.env[name].of(edits)
+        if node.finalbody:
+            final = self.block(node.finalbody, after if after is not None else start, frame)
+            after = final if after is not None else None
+        return after
+
+    def _may_raise(self, node: ast.Try) -> bool:
+        """Return whether a body holds anything whose outcome is not known: an import, a call."""
+        return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in node.body for n in ast.walk(s))
+
+    def _match(self, node: ast.Match, state: State, frame: Frame) -> State | None:
+        ways: list[State | None] = []
+        rest: State | None = state
+        for case in node.cases:
+            if rest is None:
+                break
+            test = _test_of(case.pattern, node.subject)
+            taken = rest if test is None else self.refine(test, rest, frame, True)
+            if taken is not None and case.guard is not None:
+                taken = self.refine(case.guard, taken, frame, True)
+            if taken is not None:
+                ways.append(self.block(case.body, taken.copy(), frame))
+            if test is not None and case.guard is None:
+                rest = self.refine(test, rest, frame, False)
+            elif case.guard is None and _is_wildcard(case.pattern):
+                rest = None
+        return merged([*ways, rest])
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, state: State, frame: Frame) -> State | None:
+        info = frame.file.by_node.get(node)
+        if isinstance(info, FunctionInfo):
+            if frame.owner is None:
+                self.assign(ast.Name(node.name, ast.Store()), one(Routine(info)), state, frame)
+            self.publish(state, frame)
+        return state
+
+    def _class(self, node: ast.ClassDef, state: State, frame: Frame) -> State | None:
+        info = frame.file.by_node.get(node)
+        if isinstance(info, ClassInfo):
+            inner = Frame(frame.info, self.locals_of(node), owner=info)
+            self.block(node.body, State(dict(state.env), state.path), inner)
+            self.assign(ast.Name(node.name, ast.Store()), one(Type(info)), state, frame)
+        return state
+
+    def _import(self, node: ast.Import, state: State, frame: Frame) -> State | None:
+        for alias in node.names:
+            target = self.program.located(frame.file, 0, alias.name)
+            if alias.name.rpartition(".")[2] == self.helper or alias.name == "torchmigrate.runtime":
+                value = one(Named(HELPER))
+            elif target is not None:
+                top = target if alias.asname else self.program.located(frame.file, 0, alias.name.partition(".")[0])
+                value = one(Module(top)) if top is not None else UNKNOWN
+            else:
+                value = one(Named(alias.name if alias.asname else alias.name.partition(".")[0]))
+            self.assign(ast.Name(alias.asname or alias.name.partition(".")[0], ast.Store()), value, state, frame)
+        return state
+
+    def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
+        home = self.program.located(frame.file, node.level, node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                if home is not None and home is not frame.file:
+                    self.body_of(home)
+                    for name in self.locals_of(home.tree).names:
+                        if (found := self.store.get(("global", home.path, name))) is not None:
+                            self.assign(ast.Name(name, ast.Store()), found, state, frame)
+                continue
+            value = self._imported(node, alias.name, home, frame)
+            self.assign(ast.Name(alias.asname or alias.name, ast.Store()), value, state, frame)
+        return state
+
+    def _imported(self, node: ast.ImportFrom, name: str, home: File | None, frame: Frame) -> Value:
+        if name == self.helper or node.module == "torchmigrate.runtime":
+            return one(Named(HELPER))
+        if (node.module or "").rpartition(".")[2] == self.helper:
+            return one(Named(f"{HELPER}.{name}"))
+        module = ".".join(part for part in (node.module or "", name) if part)
+        sub = self.program.located(frame.file, node.level, module)
+        if home is not None:
+            found = self.global_of(home, name)
+            return one(Module(sub)) if sub is not None and found is UNKNOWN else found
+        if sub is not None:
+            return one(Module(sub))
+        return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
+
+    def _stop(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+        return None
+
+    def _delete(self, node: ast.Delete, state: State, frame: Frame) -> State | None:
+        for target in node.targets:
+            if (chain := chain_of(target)) is not None:
+                state.env.pop(chain, None)
+        return state
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """Return a target of an assignment as it is read."""
+    copy = ast.parse(ast.unparse(target), mode="eval").body
+    return ast.copy_location(copy, target)
+
+
+def _names_cuda(name: str) -> bool:
+    return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
+
+
+def _leaves(node: ast.If) -> bool:
+    """Return whether a way through an `if` ends the block."""
+    return any(isinstance(n, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for s in (*node.body, *node.orelse) for n in ast.walk(s))
+
+
+def _refusal_of(node: ast.If) -> str:
+    """Return the words with which a branch refuses to run, or ""."""
+    for statement in node.body:
+        if isinstance(statement, ast.Raise):
+            return ast.unparse(statement)
+    return ""
+
+
+def _bound_in(node: ast.stmt) -> Iterator[str]:
+    """Yield the chains that a statement's blocks bind, those of functions in it excepted."""
+    stack: list[ast.AST] = list(ast.iter_child_nodes(node))
+    while stack:
+        inner = stack.pop()
+        if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
+            continue
+        if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
+            if (chain := chain_of(inner)) is not None:
+                yield chain
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _CHANGES:
+            if (chain := chain_of(inner.func.value)) is not None:
+                yield chain
+        stack += ast.iter_child_nodes(inner)
+
+
+_CHANGES = {"append", "add", "insert", "extend", "update"}
+
+
+def _is_wildcard(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+
+
+def _test_of(pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
+    """Return a pattern of constants as a comparison, or None if it is another one."""
+    match pattern:
+        case ast.MatchValue(value):
+            test: ast.expr = ast.Compare(subject, [ast.Eq()], [value])
+        case ast.MatchOr(patterns):
+            tests = [_test_of(p, subject) for p in patterns]
+            if None in tests:
+                return None
+            test = ast.BoolOp(ast.Or(), [t for t in tests if t is not None])
+        case ast.MatchAs(inner, _) if inner is not None:
+            return _test_of(inner, subject)
+        case _:
+            return None
+    return ast.copy_location(test, subject)
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
+    ast.Expr: Statements._expression,
+    ast.Assign: Statements._assign,
+    ast.AnnAssign: Statements._annotated,
+    ast.AugAssign: Statements._augmented,
+    ast.Return: Statements._return,
+    ast.Raise: Statements._raise,
+    ast.Assert: Statements._assert,
+    ast.If: Statements._if,
+    ast.While: Statements._while,
+    ast.For: Statements._for,
+    ast.AsyncFor: Statements._for,
+    ast.With: Statements._with,
+    ast.AsyncWith: Statements._with,
+    ast.Try: Statements._try,
+    ast.Match: Statements._match,
+    ast.FunctionDef: Statements._function,
+    ast.AsyncFunctionDef: Statements._function,
+    ast.ClassDef: Statements._class,
+    ast.Import: Statements._import,
+    ast.ImportFrom: Statements._from,
+    ast.Break: Statements._stop,
+    ast.Continue: Statements._stop,
+    ast.Delete: Statements._delete,
+}
+if hasattr(ast, "TryStar"):
+    _HANDLERS[ast.TryStar] = Statements._try

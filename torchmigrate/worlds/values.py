@@ -1,0 +1,299 @@
+"""Abstract values: sets of what an expression may be, each with the edits that it comes from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchmigrate.worlds.program import ClassInfo, File, FunctionInfo
+
+Edits = frozenset[int]  # numbers of edits
+NONE: Edits = frozenset()
+WIDEST = 12  # a value of more atoms is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant of Python; the type keeps 1 and True apart."""
+
+    value: Any
+    type: type
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A torch.device; the index None is the current device."""
+
+    type: str
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list, tuple or set with its elements in order."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A dict with constant keys."""
+
+    items: tuple[tuple[Const, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Something outside the project, by its qualified name: `torch.cuda.is_available`, `ctranslate2.Translator`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A function of the project, bound to `owner` where it is a method."""
+
+    info: FunctionInfo
+    owner: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A class of the project."""
+
+    info: ClassInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An object of a class of the project."""
+
+    info: ClassInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A file of the project, imported."""
+
+    file: File
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What the analysis cannot follow. `of` is a word on what is known of it: "tensor", "user"."""
+
+    of: str = ""
+
+
+Atom = Const | Device | Items | Table | Named | Routine | Type | Instance | Module | Unknown
+
+
+class Value:
+    """A set of atoms, each with the edits that let it be there. The empty value belongs to code that never runs."""
+
+    __slots__ = ("_hash", "atoms")
+
+    def __init__(self, atoms: Mapping[Atom, Edits]) -> None:
+        self.atoms = atoms
+        self._hash: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.atoms == other.atoms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.atoms))
+        return self._hash
+
+    def __bool__(self) -> bool:
+        return bool(self.atoms)
+
+    def __iter__(self) -> Iterator[Atom]:
+        return iter(self.atoms)
+
+    def __len__(self) -> int:
+        return len(self.atoms)
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{a}{sorted(e) if e else ''}" for a, e in self.atoms.items()) + "}"
+
+    @property
+    def edits(self) -> Edits:
+        """Return all edits that some atom comes from, those of elements too."""
+        found: set[int] = set()
+        for atom, edits in self.atoms.items():
+            found |= edits
+            if isinstance(atom, Items):
+                for item in atom.items:
+                    found |= item.edits
+            elif isinstance(atom, Table):
+                for _, item in atom.items:
+                    found |= item.edits
+        return frozenset(found)
+
+    def of(self, edits: Edits) -> Value:
+        """Return the same atoms, which come from `edits` too."""
+        return Value({atom: own | edits for atom, own in self.atoms.items()}) if edits else self
+
+    def only(self, atoms: Iterable[Atom]) -> Value:
+        return Value({atom: self.atoms[atom] for atom in atoms if atom in self.atoms})
+
+    @property
+    def certain(self) -> bool:
+        """Return whether all atoms are known."""
+        return not any(isinstance(atom, Unknown) for atom in self.atoms)
+
+
+NOTHING = Value({})
+UNKNOWN = Value({Unknown(): NONE})
+TENSOR = Value({Unknown("tensor"): NONE})
+
+
+def one(atom: Atom, edits: Edits = NONE) -> Value:
+    return Value({atom: edits})
+
+
+def const(value: object, edits: Edits = NONE) -> Value:
+    return Value({Const(value, type(value)): edits})
+
+
+def join(*values: Value) -> Value:
+    """Return the union; a set that grows too large is unknown, from the same edits."""
+    given = [v for v in values if v.atoms]
+    if len(given) == 1:
+        return given[0]
+    found: dict[Atom, Edits] = {}
+    for value in given:
+        for atom, edits in value.atoms.items():
+            found[atom] = found.get(atom, NONE) | edits
+    if len(found) > WIDEST:
+        return Value({Unknown(): Value(found).edits})
+    return Value(found)
+
+
+_COMPARE = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+    ast.Is: lambda a, b: a is b,
+    ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_ARITHMETIC = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mod: lambda a, b: a % b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Div: lambda a, b: a / b,
+}
+
+
+def compared(op: ast.cmpop, left: Atom, right: Atom) -> bool | None:
+    """Return how a comparison of two atoms comes out, or None if that is unknown."""
+    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (Items, Table)):
+        inside = _is_member(left, right)
+        return None if inside is None else inside is isinstance(op, ast.In)
+    if isinstance(left, Device) and isinstance(right, Device) and isinstance(op, (ast.Eq, ast.NotEq)):
+        if left.type == right.type and (left.index is None) != (right.index is None):
+            return isinstance(op, ast.NotEq)
+        return (left == right) is isinstance(op, ast.Eq)
+    if isinstance(left, Const) and isinstance(right, Const):
+        try:
+            return bool(_COMPARE[type(op)](left.value, right.value))
+        except TypeError:
+            return None
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return None
+    if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):  # of different kinds: a device is not None, no text
+        return isinstance(op, (ast.IsNot, ast.NotEq))
+    return None
+
+
+def _is_member(left: Atom, right: Items | Table) -> bool | None:
+    keys = [item for value in right.items for item in value] if isinstance(right, Items) else [k for k, _ in right.items]
+    answers = [compared(ast.Eq(), left, key) for key in keys]
+    if True in answers and (isinstance(right, Table) or all(len(v) == 1 for v in right.items)):
+        return True
+    return None if True in answers or None in answers else False
+
+
+def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
+    """Return the atom of `left op right`: texts, numbers and lists are computed, the rest is unknown."""
+    if isinstance(left, Items) and isinstance(right, Items) and isinstance(op, ast.Add):
+        return Items(left.items + right.items)
+    if isinstance(left, Const) and isinstance(op, ast.Mod) and isinstance(left.value, str):
+        given = _plain(right)
+        if given is None:
+            return _cut(left.value.partition("%")[0])
+        try:
+            text = left.value % given
+        except (TypeError, ValueError):
+            return Unknown()
+        return Const(text, str)
+    if isinstance(left, Const) and isinstance(right, Const) and type(op) in _ARITHMETIC:
+        try:
+            found = _ARITHMETIC[type(op)](left.value, right.value)
+        except (TypeError, ValueError, ArithmeticError):
+            return Unknown()
+        return Const(found, type(found)) if len(str(found)) < 1000 else Unknown()
+    if isinstance(left, Const) and isinstance(left.value, str) and isinstance(op, ast.Add):
+        return _cut(left.value)
+    return Unknown()
+
+
+def _plain(atom: Atom) -> Any:
+    """Return the constant or tuple of constants, or None if a part is unknown."""
+    if isinstance(atom, Const):
+        return atom.value
+    if isinstance(atom, Items) and all(len(v) == 1 for v in atom.items):
+        inner = [next(iter(v)) for v in atom.items]
+        if all(isinstance(a, Const) for a in inner):
+            return tuple(a.value for a in inner if isinstance(a, Const))
+    return None
+
+
+def _cut(start: str) -> Atom:
+    """Return a text of which only the start is known: "cuda:" with any index is a device of CUDA."""
+    kind = start.partition(":")[0]
+    return Const(f"{kind}:0", str) if start == f"{kind}:" and kind.isidentifier() else Unknown()
+
+
+def joined_text(parts: list[Atom]) -> Atom:
+    """Return the text of an f-string."""
+    text = ""
+    for part in parts:
+        if isinstance(part, Const):
+            text += str(part.value)
+        elif isinstance(part, Device):
+            text += device_text(part)
+        else:
+            return _cut(text)
+    return Const(text, str)
+
+
+def device_text(device: Device) -> str:
+    return device.type if device.index is None else f"{device.type}:{device.index}"
+
+
+def truth(atom: Atom) -> bool | None:
+    """Return whether an atom is true, or None if that is unknown."""
+    match atom:
+        case Const(value):
+            return bool(value)
+        case Items(items) | Table(items):
+            return bool(items)
+        case Unknown():
+            return None
+        case Named():
+            return True
+    return True
