@@ -48,7 +48,7 @@ PROMISES = {
     "surveys": {"catalog_command"},
     "syntax": {"unparsable_files"},
     "textcheck": {"build_files"},
-    "worlds": {"oracle"},
+    "worlds": {"decisions", "oracle"},
     "verify": {"broken_ports", "fixtures_simulated", "printed_numbers", "process_end"},
 }
 

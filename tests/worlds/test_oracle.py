@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from six_worlds import constructs, oracle
+from six_worlds import constructs, cross_check, oracle
 from six_worlds.fake_torch import no_torch
 from six_worlds.judge import faults
 from six_worlds.migrating import migrated, rules_read_once
@@ -36,6 +36,12 @@ def test_random_programs_keep_their_decisions() -> None:
 @HALVES
 def test_plain_programs_keep_their_decisions_and_reach_mps() -> None:
     assert broken(12, 120, plain=True) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", ["cpu", "xpu"])
+def test_the_fake_torch_answers_as_the_real_one(world: str) -> None:
+    assert list(cross_check.differences(40, 13, world)) == []
 
 
 # ---- the judge
@@ -102,6 +108,21 @@ def test_a_cuda_literal_behind_a_portable_guard_breaks_w4() -> None:
     before = REFUSES.format("needs CUDA")
     after = before.replace("torch.cuda.is_available()", "True")
     assert rules(before, after) == {f"W4 {world}" for world in ("nogpu", "cpu", "mps", "xpu", "npu")}
+
+
+def test_a_cuda_literal_that_a_portable_choice_lets_through_breaks_w4() -> None:
+    before = TWIN + 'print("s2", torch.zeros(2, device=device).device)\nprint("s3", torch.zeros(2).cuda().device)\n'
+    after = before.replace("torch.cuda.is_available()", "torch.accelerator.is_available()")
+    assert rules(before, after) == {f"W4 {world}" for world in ("mps", "xpu", "npu")}
+
+
+def test_a_second_place_that_needs_cuda_breaks_nothing() -> None:
+    """The migrated program gets further than the original, up to what stays."""
+    before = 'import torch\nprint("s1", torch.zeros(2).cuda().device)\nprint("s2", torch.ones(2).cuda().device)\n'
+    after = before.replace("import torch", "import accel\nimport torch", 1).replace(
+        "2).cuda()", "2).to(accel.device())", 1
+    )
+    assert rules(before, after) == set()
 
 
 def test_dying_where_the_original_died_breaks_nothing() -> None:

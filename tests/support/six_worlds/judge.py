@@ -52,7 +52,8 @@ def may_differ(old: Outcome) -> bool:
     death = old.death
     if death is None:
         return False
-    message = death.message.lower()
+    said = old.said.splitlines()
+    message = (said[-1] if said and death.kind == "SystemExit" and death.message.isdigit() else death.message).lower()
     return bool(death.lacks) or (death.refused and "cuda" in message and "cpu" not in message)
 
 
@@ -71,20 +72,32 @@ def broken(world: str, old: Outcome, new: Outcome) -> str:
     return "" if all(kept) else "W3"
 
 
-def lets_cuda_through(before: Project, after: Project, world: str, old: Outcome, new: Outcome) -> bool:
-    """Whether a migrated program dies of CUDA, as the original did not at this place, which it never reached."""
-    death = new.death
-    if old.death is None or death is None or death.lacks != "cuda" or not death.file:
-        return False
-    was = texts(before.files).get(death.file, "").splitlines()
-    now = texts(after.files)[death.file].splitlines()
-    lines = {death.line}
+def lines_before(before: Project, after: Project, file: str, line: int) -> set[int]:
+    """Return the lines of the original that a line of the migrated program was made of."""
+    was, now = texts(before.files).get(file, "").splitlines(), texts(after.files)[file].splitlines()
     for _, start, end, first, last in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
-        if first < death.line <= last:
+        if first < line <= last:
             same = end - start == last - first
-            lines = {start + death.line - first} if same else set(range(start + 1, end + 1))
-    reached = lines_reached(before, world)
-    return not any((death.file, line) in reached for line in lines)
+            return {start + line - first} if same else set(range(start + 1, end + 1))
+    return set()
+
+
+def lets_cuda_through(before: Project, after: Project, world: str, old: Outcome, new: Outcome) -> bool:
+    """Whether a migrated program dies of CUDA where the original did not.
+
+    That is a place that the original passed alive, or one that it would not have reached, had it lived on.
+    """
+    death = new.death
+    if old.death is None or death is None or death.lacks != "cuda":
+        return False
+    trail = [place for place in death.trail if place[0] in texts(before.files)]  # the helper's lines are no guard's
+    if not trail:
+        return False
+    file, number = trail[-1]
+    places = {(file, line) for line in lines_before(before, after, file, number)}
+    if old.death.trail and old.death.trail[-1] in places:
+        return False
+    return bool(places & lines_reached(before, world)) or not places & lines_reached(before, world, lenient=True)
 
 
 def faults(before: Project, after: Project, plain: bool = False) -> Iterator[Fault]:

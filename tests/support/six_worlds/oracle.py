@@ -12,7 +12,9 @@ import argparse
 import gc
 import json
 import os
+import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from six_worlds.fake_torch import no_torch
 from six_worlds.judge import Fault, faults
 from six_worlds.migrating import MigrationFailed, migrated, rules_read_once
 from six_worlds.running import Project
-from six_worlds.sketch import CONSTRUCTS, program
+from six_worlds.sketch import CONSTRUCTS, NOTHING, program
 
 assert constructs
 BATCH = 250
@@ -40,8 +42,7 @@ def judged(project: Project, plain: bool = False) -> tuple[bool, list[Fault]]:
 
 def judge_seed(seed: int, plain: bool, must: str = "") -> dict[str, Any]:
     """Judge the program of a seed; the result can be sent between processes."""
-    among = [c.name for c in CONSTRUCTS.values() if c.plain] if must else []
-    project, used = program(seed, plain, among=among, must=must)
+    project, used = program(seed, plain, must=must)
     changed, found = judged(project, plain)
     return {
         "seed": seed,
@@ -56,18 +57,18 @@ def judge_batch(seeds: Sequence[int], plain: bool, must: str = "") -> Iterator[d
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        status = 1
+        status, now = 1, seeds[0]
         try:
             os.close(reader)
             gc.disable()
             with os.fdopen(writer, "w") as pipe:
                 for seed in seeds:
+                    now = seed
                     pipe.write(json.dumps(judge_seed(seed, plain, must)) + "\n")
             status = 0
         except BaseException:
-            import traceback
-
             traceback.print_exc()
+            print(f"at seed {now}", file=sys.stderr)
         finally:
             os._exit(status)
     os.close(writer)
@@ -116,6 +117,8 @@ def survey(options: argparse.Namespace) -> int:
     count, started = Counter[str](), time.process_time()
     rules, had, bad_with = Counter[str](), Counter[str](), Counter[str]()
     for seeds in batches(numbered(options.seed, options.n)):
+        if count["programs"] and count["programs"] % (20 * BATCH) == 0:
+            print(f"{count['broken']} of {count['programs']} broken so far", file=sys.stderr, flush=True)
         for result in judge_batch(seeds, options.plain):
             count["programs"] += 1
             count["changed"] += result["changed"]
@@ -142,20 +145,25 @@ def survey(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Print, for each construct, how many programs are broken that have it and else plain ones only."""
+    """Print, for each construct, how many programs are broken that have it and else two plain ones.
+
+    Programs that are broken without it as well do not count.
+    """
     names = options.only or sorted(c.name for c in CONSTRUCTS.values() if c.plain or not options.plain)
     worst = 0
+    seeds = numbered(options.seed, options.n)
+    base = {r["seed"] for part in batches(seeds) for r in judge_batch(part, options.plain, NOTHING) if r["faults"]}
+    print(f"{len(base)} of {options.n} broken without any of them", flush=True)
     for name in names:
-        seeds = numbered(options.seed, options.n)
-        results = [r for part in batches(seeds) for r in judge_batch(part, options.plain, name)]
+        good = [seed for seed in seeds if seed not in base]
+        results = [r for part in batches(good) for r in judge_batch(part, options.plain, name)]
         broken = [r for r in results if r["faults"]]
         rules = Counter(f"{rule} {world}" for r in broken for rule, world, *_ in r["faults"])
         changed = sum(r["changed"] for r in results)
         worst = max(worst, len(broken))
         print(f"{name:24} {len(broken):4} of {len(results)} broken, {changed:4} changed  {dict(rules)}", flush=True)
         for result in broken[: options.show]:
-            among = [c.name for c in CONSTRUCTS.values() if c.plain]
-            project, _ = program(result["seed"], options.plain, among=among, must=name)
+            project, _ = program(result["seed"], options.plain, must=name)
             show(project, result["faults"][0][0], options.plain, not options.whole, options.keep, str(result["seed"]))
     return int(bool(worst))
 

@@ -47,10 +47,19 @@ def _simpler(project: Project) -> Iterator[Project]:
 
 
 def shrunk(project: Project, is_broken: Callable[[Project], bool]) -> Project:
-    """Return a smaller program that is broken as well; a program that dies on CUDA is none."""
+    """Return a smaller program that is broken as well, and ends on CUDA and on the CPU as before."""
+
+    def ends(candidate: Project) -> list[bool]:
+        cuda = run(candidate, "cuda")
+        if cuda.death and cuda.death.kind == "Hangs":
+            return []
+        cpu = run(candidate, "cpu")
+        return [cuda.death is None, cpu.death is None, "cuda" in cpu.said]
+
+    wanted = ends(project)
 
     def holds(candidate: Project) -> bool:
-        return run(candidate, "cuda").death is None and is_broken(candidate)
+        return ends(candidate) == wanted and is_broken(candidate)
 
     if not holds(project):
         return project

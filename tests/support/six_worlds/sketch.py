@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from six_worlds.running import Project
@@ -47,9 +47,9 @@ class Module:
 class Sketch:
     """What a program has so far; expressions are true in the main module, after all of its chunks."""
 
-    def __init__(self, seed: int, plain: bool = False, real: bool = False) -> None:
+    def __init__(self, seed: int, plain: bool = False, real: str = "nowhere") -> None:
         self.random = random.Random(seed)
-        self.plain, self.real = plain, real  # real: nothing that the real torch cannot do without the device
+        self.plain, self.real = plain, real  # real: in which worlds the real torch of a CPU can run it
         self.main = Module("main", [*HEAD])
         self.main.add('NO_CUDA = False\nINDEX = 0\nOPT_IN = os.environ.get("ENABLE_MPS", "") == "1"')
         self.modules: dict[str, Module] = {}
@@ -62,7 +62,6 @@ class Sketch:
         self.functions: list[str] = []  # of no argument, that return a text
         self.parsers: list[str] = []
         self.tail: list[str] = []  # what comes last, as it may end the program
-        self.used: set[str] = set()
         self.may_be_function = True
         self._count = 0
 
@@ -155,13 +154,13 @@ class Sketch:
     def show(self, expression: str) -> None:
         """Print where a device text leads."""
         where = [f"torch.device({expression})", f"torch.device({expression})"]
-        if not self.real:
+        if self.real != "everywhere":
             where += [f"torch.zeros(2, device={expression}).device", f"torch.ones(2).to({expression}).device"]
         self.add(f"print({self.label()}, {self.random.choice(where)})")
 
     def show_place(self, expression: str) -> None:
         where = [expression, f"{expression}.type"]
-        if not self.real:
+        if self.real != "everywhere":
             where += [
                 f"torch.zeros(2, device={expression}).device",
                 f"torch.nn.Linear(2, 2).to({expression}).weight.device",
@@ -191,7 +190,7 @@ class Sketch:
     def _main(self) -> dict[str, str]:
         imports, chunks = self.main.imports, self.main.chunks
         form = self.random.random()
-        if form < 0.06 and not self.real:
+        if form < 0.06:
             return {"main.ipynb": notebook(["\n".join(imports), *chunks])}
         if form < 0.25 and self.may_be_function:
             body = textwrap.indent("\n".join(chunks), "    ")
@@ -232,20 +231,26 @@ def notebook(sources: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Construct:
-    """Something that programs do; `plain` if nothing in it holds a decision back, `real` if real torch can run it."""
+    """Something that programs do; `plain` if nothing in it holds a decision back.
+
+    `real` says in which worlds the real torch of a CPU can run it: `everywhere`, where it asks only; `cpu`, where it
+    moves tensors; `nowhere`.
+    """
 
     name: str
     add: Callable[[Sketch], None]
     plain: bool
-    real: bool
+    real: str
     weight: int
 
 
 CONSTRUCTS: dict[str, Construct] = {}
+NOTHING = "nothing"
+REAL = ("everywhere", "cpu", "nowhere")
 
 
 def construct(
-    plain: bool = False, real: bool = True, weight: int = 1
+    plain: bool = False, real: str = "everywhere", weight: int = 1
 ) -> Callable[[Callable[[Sketch], None]], Callable[[Sketch], None]]:
     """Register a function that adds a construct to a sketch."""
 
@@ -258,21 +263,23 @@ def construct(
     return register
 
 
-def program(
-    seed: int, plain: bool = False, real: bool = False, among: Collection[str] = (), must: str = ""
-) -> tuple[Project, frozenset[str]]:
-    """Return the random program of a seed, and which constructs it has; `must` is one that it has to have."""
+def program(seed: int, plain: bool = False, real: str = "nowhere", must: str = "") -> tuple[Project, frozenset[str]]:
+    """Return the random program of a seed, and which constructs it has.
+
+    `must` is a construct that it has to have, behind two plain ones, or NOTHING behind them.
+    """
+    plain, wanted = plain or bool(must), plain
     sketch = Sketch(seed, plain, real)
-    kinds = [
-        c
-        for c in CONSTRUCTS.values()
-        if (c.plain or not plain) and (c.real or not real) and (not among or c.name in among)
-    ]
+    kinds = [c for c in CONSTRUCTS.values() if (c.plain or not plain) and REAL.index(c.real) <= REAL.index(real)]
     weights = [c.weight for c in kinds]
     chosen = sketch.random.choices(kinds, weights, k=sketch.random.randint(2, 6))
     if must:
-        chosen = [*chosen[:2], CONSTRUCTS[must]]
+        del chosen[2:]
     for kind in chosen:
-        sketch.used.add(kind.name)
         kind.add(sketch)
-    return sketch.finish(), frozenset(sketch.used)
+    if must:
+        sketch.plain = wanted
+    if must in CONSTRUCTS:
+        chosen.append(CONSTRUCTS[must])
+        chosen[-1].add(sketch)
+    return sketch.finish(), frozenset(kind.name for kind in chosen)

@@ -93,7 +93,7 @@ def own_cuda_method(p: Sketch) -> None:
     p.add(f"{m} = {p.refer('lib2.model', model)}()\nif {p.flag()}:\n    {m}.cuda()\nprint({p.label()}, {m}.place)")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def batch_with_cuda(p: Sketch) -> None:
     """A class of the project that moves its own fields."""
     batch, b = p.name("Batch"), p.name("b")
@@ -110,7 +110,7 @@ def batch_with_cuda(p: Sketch) -> None:
     p.add(f"{b} = {batch}()\n{call}\nprint({p.label()}, {b}.x.device)")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def loss_inherits_cuda(p: Sketch) -> None:
     loss, nll, name = p.name("Loss"), p.name("NLL"), p.name("loss")
     p.module("lib4.losses").add(
@@ -125,7 +125,7 @@ def loss_inherits_cuda(p: Sketch) -> None:
     )
 
 
-@construct(real=False)
+@construct(real="cpu")
 def guarded_module_of_a_package(p: Sketch) -> None:
     """The script guards, the package moves."""
     net, m = p.name("Net"), p.name("net")
@@ -194,7 +194,7 @@ def parametrised(p: Sketch) -> None:
     p.main.need("import pytest")
     test, skip = p.name("test_on"), f'pytest.mark.skipif(not {p.flag()}, reason="no CUDA")'
     show = f"print({p.label()}, torch.device(device))"
-    if not p.real:
+    if p.real != "everywhere":
         show = p.one(show, f"print({p.label()}, torch.zeros(2, device=device).device)")
     p.add(
         p.one(

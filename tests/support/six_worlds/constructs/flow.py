@@ -43,7 +43,7 @@ def while_loop(p: Sketch) -> None:
     p.devices.append(f"{order}[{name}]")
 
 
-@construct(plain=True, real=False)
+@construct(plain=True, real="cpu")
 def with_device(p: Sketch) -> None:
     p.add(f"with torch.device({p.device()}):\n    print({p.label()}, torch.zeros(2).device)")
 
@@ -61,7 +61,7 @@ def with_context(p: Sketch) -> None:
         )
 
 
-@construct(real=False)
+@construct(real="cpu")
 def with_guard(p: Sketch) -> None:
     p.main.need("import contextlib")
     p.add(
@@ -231,7 +231,7 @@ def property_of_class(p: Sketch) -> None:
 def partial(p: Sketch) -> None:
     p.main.need("import functools")
     name = p.name("placed")
-    if p.chance(0.5) and not p.real:
+    if p.chance(0.5) and p.real != "everywhere":
         p.add(f"{name} = functools.partial(torch.zeros, 2, device={p.device()})\nprint({p.label()}, {name}().device)")
     else:
         p.add(f"{name} = functools.partial(torch.device, {p.device()})")
@@ -276,7 +276,7 @@ def try_question(p: Sketch) -> None:
     p.devices.append(name)
 
 
-@construct(real=False)
+@construct(real="cpu")
 def try_tensor(p: Sketch) -> None:
     name = p.name("probed")
     p.add(

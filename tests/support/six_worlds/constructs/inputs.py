@@ -134,7 +134,7 @@ def data_class_literal(p: Sketch) -> None:
     p.flags.append(f"{name}().gpu")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def refusal(p: Sketch) -> None:
     flag = p.flag()
     message = p.one(
@@ -152,7 +152,7 @@ def refusal(p: Sketch) -> None:
     p.last(f"print({p.label()}, torch.zeros(2, device={p.literal()}).device)")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def refused_request(p: Sketch) -> None:
     name, flag = p.name("select_device"), p.flag()
     p.asked("DEVICE", p.one("0", "cpu", "cuda:1", "cuda"))

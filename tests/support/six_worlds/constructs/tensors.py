@@ -5,7 +5,7 @@ from __future__ import annotations
 from six_worlds.sketch import Sketch, construct
 
 
-@construct(plain=True, real=False, weight=2)
+@construct(plain=True, real="cpu", weight=2)
 def moved_tensor(p: Sketch) -> None:
     x = p.name("x")
     move = p.one(
@@ -17,7 +17,7 @@ def moved_tensor(p: Sketch) -> None:
     p.add(f"{x} = torch.zeros(2)\n{move}\nprint({p.label()}, {x}.device)")
 
 
-@construct(plain=True, real=False, weight=2)
+@construct(plain=True, real="cpu", weight=2)
 def model_and_data(p: Sketch) -> None:
     """Both are moved, by flags or devices that are the same; an error says if they part."""
     model, x = p.name("model"), p.name("x")
@@ -33,7 +33,7 @@ def model_and_data(p: Sketch) -> None:
     p.add(f"print({p.label()}, {model}({x}).device)")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def two_ways(p: Sketch) -> None:
     """A ladder for the model, a flag for the data: imagenet before its port."""
     model, x = p.name("model"), p.name("x")
@@ -43,13 +43,13 @@ def two_ways(p: Sketch) -> None:
     )
 
 
-@construct(plain=True, real=False)
+@construct(plain=True, real="cpu")
 def unguarded(p: Sketch) -> None:
     x = p.one("torch.zeros(2).cuda()", 'torch.zeros(2, device="cuda")', 'torch.nn.Linear(2, 2).to("cuda").weight')
     p.last(f"print({p.label()}, {x}.device)")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def is_cuda(p: Sketch) -> None:
     x, label = p.name("x"), p.label()
     test = p.one(f"{x}.is_cuda", f'{x}.device.type == "cuda"', f"{x}.get_device() >= 0", f'"cuda" in str({x}.device)')
@@ -63,7 +63,7 @@ def is_cuda(p: Sketch) -> None:
     )
 
 
-@construct(real=False)
+@construct(real="nowhere")
 def loaded(p: Sketch) -> None:
     where = p.one(
         p.device(),
@@ -75,7 +75,7 @@ def loaded(p: Sketch) -> None:
     p.add(f'print({p.label()}, torch.load("cuda.pt", map_location={where})["w"].device)')
 
 
-@construct(real=False)
+@construct(real="nowhere")
 def loaded_by_branches(p: Sketch) -> None:
     state = p.name("state")
     p.add(
@@ -84,12 +84,12 @@ def loaded_by_branches(p: Sketch) -> None:
     )
 
 
-@construct(plain=True, real=False)
+@construct(plain=True, real="cpu")
 def generator(p: Sketch) -> None:
     p.add(f"print({p.label()}, torch.Generator(device={p.device()}).device)")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def data_parallel(p: Sketch) -> None:
     model = p.name("model")
     p.add(
@@ -98,7 +98,7 @@ def data_parallel(p: Sketch) -> None:
     )
 
 
-@construct(real=False)
+@construct(real="cpu")
 def scaler(p: Sketch) -> None:
     p.add(
         p.one(
@@ -109,7 +109,7 @@ def scaler(p: Sketch) -> None:
     )
 
 
-@construct(real=False)
+@construct(real="cpu")
 def stream(p: Sketch) -> None:
     s = p.name("stream")
     p.add(
@@ -118,12 +118,12 @@ def stream(p: Sketch) -> None:
     )
 
 
-@construct(real=False)
+@construct(real="cpu")
 def set_device(p: Sketch) -> None:
     p.add(f"if {p.flag()}:\n    torch.cuda.set_device({p.one('0', 'INDEX', p.literal())})\nprint({p.label()}, 'set')")
 
 
-@construct(real=False)
+@construct(real="cpu")
 def half_precision(p: Sketch) -> None:
     half, x = p.name("half"), p.name("x")
     p.add(
@@ -146,7 +146,7 @@ def memory(p: Sketch) -> None:
     p.add(f"print({p.label()}, {total} > 1 << 30)")
 
 
-@construct(real=False, weight=2)
+@construct(real="nowhere", weight=2)
 def distributed(p: Sketch) -> None:
     p.main.need("import torch.distributed as dist")
     backend = p.name("backend")
@@ -171,7 +171,7 @@ def distributed(p: Sketch) -> None:
     )
 
 
-@construct(real=False)
+@construct(real="cpu")
 def distributed_by_question(p: Sketch) -> None:
     p.main.need("import torch.distributed as dist")
     p.add(f'print({p.label()}, "nccl" if dist.is_nccl_available() and {p.flag()} else "gloo")')

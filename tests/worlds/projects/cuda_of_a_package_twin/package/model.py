@@ -1,0 +1,5 @@
+from package.base import Base
+
+
+class Model(Base):
+    """A module of torch."""

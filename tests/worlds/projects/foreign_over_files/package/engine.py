@@ -1,0 +1,6 @@
+import acme_engine
+from package.settings import DEVICE
+
+
+def start():
+    return acme_engine.run(DEVICE)

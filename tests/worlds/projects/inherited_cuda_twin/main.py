@@ -1,0 +1,6 @@
+# wants: mps
+from package.losses import NLL
+
+loss = NLL()
+loss.cuda()
+print("weight", loss.weight.device)

@@ -1,0 +1,5 @@
+import torch
+
+
+def has_gpu():
+    return torch.cuda.is_available()
