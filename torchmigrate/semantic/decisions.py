@@ -55,7 +55,9 @@ def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
             return not isinstance(op, (ast.Is, ast.IsNot))
         case ast.If(test) | ast.While(test) | ast.IfExp(test) | ast.Assert(test):
             return node is test
-        case ast.BoolOp() | ast.UnaryOp(ast.Not()):
+        case ast.BoolOp(ast.And(), values):
+            return node is not values[-1]
+        case ast.UnaryOp(ast.Not()):
             return True
         case ast.Subscript(_, inside):
             return node is inside
@@ -81,7 +83,7 @@ def _onward(module: SemanticModel, node: ast.AST) -> Iterator[ast.AST]:
     match up:
         case ast.BinOp() | ast.UnaryOp() | ast.Attribute() | ast.Starred() | ast.List() | ast.Tuple() | ast.Set():
             yield up
-        case ast.Subscript() | ast.IfExp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
+        case ast.BoolOp() | ast.Subscript() | ast.IfExp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
             yield up
         case ast.Call(func, arguments):
             name = func.id if isinstance(func, ast.Name) else ""
