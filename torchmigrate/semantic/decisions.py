@@ -23,6 +23,7 @@ _SAME = {
     "sum",
     "tuple",
 }  # of numbers a number
+_SIZE = "multi_processor_count"  # nobody calculates with it but for the sizes of grids and kernels
 _TARGETS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)
 
 
@@ -33,18 +34,20 @@ def decided_by(module: SemanticModel, value: ast.expr, told: Collection[str] = (
     `told` are attributes of the value that decide nothing.
     """
     know_parents(module)
-    todo: list[ast.AST] = [value]
+    todo: list[tuple[ast.AST, bool]] = [(value, False)]
     seen: set[ast.AST] = set()
     while todo:
-        node = todo.pop()
+        node, is_size = todo.pop()
         if node in seen:
             continue
         seen.add(node)
         up = module.parent(node)
-        if up is not None and _decides(module, node, up):
+        is_size = is_size or (isinstance(node, ast.Attribute) and node.attr == _SIZE)
+        calculates = isinstance(up, ast.BinOp) and not isinstance(up.op, ast.Mod)  # `"%d" % count` tells
+        if up is not None and (_decides(module, node, up) or (is_size and calculates)):
             return up
         if not (isinstance(up, ast.Attribute) and up.attr in told):
-            todo += _onward(module, node)
+            todo += [(onward, is_size) for onward in _onward(module, node)]
     return None
 
 
