@@ -146,3 +146,47 @@ def test_each_library_is_advised_upon_and_no_namespace_is() -> None:
     assert torch_api.facts("libraries")["packages"].keys() <= libraries.CUDA_ONLY.keys()
     assert libraries.of_library("GPUtil") == libraries.of_library("gputil") == libraries.CUDA_ONLY["GPUtil"]
     assert libraries.of_library("numpy") is None
+
+
+@pytest.mark.parametrize(
+    ("library", "devices"),
+    [
+        ("faster_whisper", {"cpu", "cuda", "auto"}),
+        ("faster_whisper.WhisperModel", {"cpu", "cuda", "auto"}),
+        ("numba", {"cpu", "cuda", "parallel"}),
+        ("numba.cuda.to_device", {"cuda"}),
+        ("cv2.cuda.GpuMat", {"cuda"}),
+        ("cupy", {"cuda"}),
+        ("ultralytics.YOLO", {"cpu", "cuda", "mps"}),
+        ("cv2", None),
+        ("cv2.imread", None),
+        ("numpy.asarray", None),
+        ("faiss_utils", None),
+    ],
+)
+def test_libraries_take_devices(library: str, devices: set[str] | None) -> None:
+    assert libraries.takes(library) == devices
+
+
+def test_what_is_built_on_torch_takes_every_device() -> None:
+    every = libraries.takes("sentence_transformers.SentenceTransformer")
+    assert every == {"cpu", *backends.types_of("helper")}
+    assert every == libraries.takes("torch.nn")
+    assert "sentence_transformers" not in libraries.FOREIGN
+    assert "ultralytics" not in libraries.FOREIGN
+    assert {"os", "ctranslate2", "jax"} <= libraries.FOREIGN
+
+
+def test_devices_of_libraries_are_spelled_alike() -> None:
+    data = torch_api.facts("libraries")
+    known = {"cpu", *backends.types_of("helper")}
+    for library, devices in data["takes"].items():
+        of_torch, _, own = devices.partition("+")
+        assert {*of_torch.split()} <= known, library
+        assert not {*own.split()} & known, library
+    assert data["arguments"].keys() <= {*data["takes"], *libraries.BUILT_ON_TORCH}
+    assert {kind for kinds in data["arguments"].values() for kind in kinds} == {"name", "number", "flag"}
+    assert libraries.arguments("faiss.Kmeans") == {
+        "device": "number", "gpus": "number", "ngpu": "number", "gpu": "flag",
+    }  # fmt: skip
+    assert libraries.arguments("torch") == {}

@@ -52,3 +52,13 @@ def test_a_fix_is_unsafe_in_a_file_that_does_not_mention_cuda(tmp_path: Path) ->
     assert found["device/data-parallel"].status is Status.HELD
     assert "does not mention CUDA" in found["device/data-parallel"].message
     assert found["device/map-location"].status is Status.OPEN
+
+
+def test_a_device_of_another_library_stays(tmp_path: Path) -> None:
+    files = {
+        "other.py": "import whisperx\nmodel = whisperx.load_model('small', device='cuda')\n",
+        "torchs.py": "import sentence_transformers as st\nmodel = st.SentenceTransformer('small', device='cuda')\n",
+    }
+    plans = planned(write_tree(tmp_path, files), "check")
+    assert [f.rule for f in plans["torchs.py"].findings if f.fix] == ["device/device-string"]  # type: ignore[union-attr]
+    assert not any(f.fix for f in getattr(plans.get("other.py"), "findings", ()))

@@ -15,6 +15,7 @@ from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, process_facts
+from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import MARKER, NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
@@ -51,6 +52,11 @@ class ProjectContext:
     def index(self) -> ImportIndex:
         """Return the import graph, which is built on first use."""
         return ImportIndex(self.root, self.files, self.texts)
+
+    @cached_property
+    def hierarchy(self) -> ClassHierarchy:
+        """Return the classes of the project, which are followed over its files on demand."""
+        return ClassHierarchy(self.index)
 
     @cached_property
     def under_default(self) -> UnderDefault:

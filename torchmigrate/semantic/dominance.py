@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_function
 from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.resolver import chain_of
@@ -20,6 +20,7 @@ _ASKS = {"is_available", "is_accelerated", "is_nvidia"}  # functions of the help
 _DEEP = 5  # flags of flags
 
 
+@query
 def know_parents(module: SemanticModel) -> None:
     """Fill in the parent of each expression of the module."""
     for node in module.nodes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import lru_cache
 
+from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
@@ -43,6 +44,8 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
         kinds = _followed(module, [(node, scope)], set())
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return next(iter(kinds))
+    if Kind.USER in kinds:
+        return Kind.MAYBE_USER
     called = " ".join(_last_words(node)[0]).lower() if _user_classes(module) else ""
     return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
 
@@ -116,9 +119,23 @@ def _could_be_user(module: SemanticModel, called: str) -> bool:
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
         if any(word in called for word in words):
             return True
-        if name in module.source.text and name in words_in(module, module.tree):  # cheap first
+        if name in module.source.text and name in words_in(module, module.tree) and not _is_torchs(module, name):
             return True
-    return False
+    return any(_of_instance(module, name, module.scopes.module) is Kind.USER for name in _imported(module))
+
+
+def _is_torchs(module: SemanticModel, name: str) -> bool:
+    """Whether a name that a class with `cuda()` has elsewhere is in this file that of a class without."""
+    home = module.scopes.module
+    meanings = module.facts.hierarchy.meanings(Place(str(module.path), home), name) if name in home.names else ()
+    return _kind(module, meanings, name) is Kind.TORCH
+
+
+def _imported(module: SemanticModel) -> Iterator[str]:
+    """Yield the names that the file imports from files that may be the project's, if they are called like classes."""
+    for name, bindings in module.scopes.module.names.items():
+        if name[:1].isupper() and any(b.local for b in bindings):
+            yield name
 
 
 def _kinds(module: SemanticModel, node: ast.expr, scope: Scope, seen: Seen) -> Iterator[Answer]:
@@ -127,7 +144,7 @@ def _kinds(module: SemanticModel, node: ast.expr, scope: Scope, seen: Seen) -> I
             yield from _call(module, node, scope, seen)
         case ast.Name("self"):
             owner = scope.enclosing_class()
-            yield Kind.USER if owner and getattr(owner.node, "name", "") in _user_classes(module) else Kind.TORCH
+            yield Kind.USER if owner and _has_own_cuda(module, owner) else Kind.TORCH
         case ast.Name(name):
             home, bindings = scope.find(name) or (scope, [])
             if _is_new((home, name), seen):
@@ -162,7 +179,8 @@ def _variable(module: SemanticModel, name: str, bindings: list[Binding], scope: 
         elif isinstance(binding.node, ast.arg):
             yield Kind.STORAGE if name in ("storage", "loc_storage") else _annotated(module, binding.node, scope)
         else:
-            yield _named(module, name) if isinstance(binding.node, (ast.ClassDef, ast.ImportFrom)) else Kind.UNKNOWN
+            imported = isinstance(binding.node, (ast.ClassDef, ast.ImportFrom))
+            yield _of_instance(module, name, scope) if imported else Kind.UNKNOWN
 
 
 def _annotated(module: SemanticModel, arg: ast.arg, scope: Scope) -> Kind:
@@ -171,11 +189,31 @@ def _annotated(module: SemanticModel, arg: ast.arg, scope: Scope) -> Kind:
         return Kind.UNKNOWN
     name = note.value if isinstance(note, ast.Constant) else module.resolve(note, scope) or chain_of(note)
     name = str(name)
-    return Kind.TORCH if name.startswith("torch.") else _named(module, name.rpartition(".")[2])
+    if name.startswith("torch."):
+        return Kind.TORCH
+    chain = chain_of(note) or name
+    kind = _kind(module, module.facts.hierarchy.meanings(Place(str(module.path), scope), chain), chain)
+    return kind if kind is Kind.USER else Kind.UNKNOWN  # an heir of an annotated class may have what it has not
 
 
-def _named(module: SemanticModel, name: str) -> Kind:
-    return Kind.USER if name in _user_classes(module) else Kind.UNKNOWN
+def _of_instance(module: SemanticModel, name: str, scope: Scope) -> Kind:
+    """Return the kind of an imported object or class: `from losses import criterion`."""
+    if not _user_classes(module):
+        return Kind.UNKNOWN
+    place, hierarchy = Place(str(module.path), scope), module.facts.hierarchy
+    found = [*hierarchy.meanings(place, name), *hierarchy.instances(place, ast.Name(name))]
+    return _kind(module, (m for m in found if m is not None), name)
+
+
+def _kind(module: SemanticModel, meanings: Iterable[Meaning], name: str) -> Kind:
+    """Return the kind of what these classes make; what no class is known of counts by its name alone."""
+    found = list(meanings)
+    known = [m for m in found if isinstance(m, Definition)]
+    if any(module.facts.hierarchy.is_own(m) for m in known):
+        return Kind.USER
+    if found and len(known) == len(found):
+        return Kind.TORCH
+    return Kind.USER if not known and name.rpartition(".")[2] in _user_classes(module) else Kind.UNKNOWN
 
 
 def _attribute(module: SemanticModel, attribute: str, owner: Scope | None) -> Iterator[Answer]:
@@ -202,10 +240,10 @@ def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> It
         yield Kind.STORAGE
     elif name.split(".")[0] in ("torch", "torchvision"):
         yield Kind.UNKNOWN if name == "torch.load" else Kind.TORCH
-    elif last in _user_classes(module):
-        yield Kind.USER
     elif last == "super":
         yield Kind.USER if _has_user_base(module, scope) else Kind.TORCH
+    elif last and (kind := _made(module, node, scope)) is not Kind.UNKNOWN:
+        yield kind
     elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
         yield node.func.value, scope
     elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
@@ -240,9 +278,28 @@ def _returns(module: SemanticModel) -> dict[Function, list[Answer]]:
     return found
 
 
+def _made(module: SemanticModel, call: ast.Call, scope: Scope) -> Kind:
+    """Return the kind of what a class of the project, or a function of another file, makes."""
+    if not _user_classes(module):
+        return Kind.UNKNOWN
+    meanings = module.facts.hierarchy.instances(Place(str(module.path), scope), call)
+    return _kind(module, meanings, chain_of(call.func) or "")
+
+
+def _definition(module: SemanticModel, owner: Scope) -> Definition | None:
+    node = owner.node
+    return Definition(node, Place(str(module.path), owner.parent or owner)) if isinstance(node, ast.ClassDef) else None
+
+
+def _has_own_cuda(module: SemanticModel, owner: Scope) -> bool:
+    found = _definition(module, owner) if _user_classes(module) else None
+    return found is not None and module.facts.hierarchy.is_own(found)
+
+
 def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
     owner = scope.enclosing_class()
-    return owner is not None and any(_base_name(b) in _user_classes(module) for b in getattr(owner.node, "bases", ()))
+    found = _definition(module, owner) if owner and _user_classes(module) else None
+    return found is not None and module.facts.hierarchy.inherits_own(found)
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""Facts about libraries: which need NVIDIA's software, what people use in their place, which are built on torch."""
+"""Facts about libraries: which devices they take, which need NVIDIA's software and what people use in their place."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import re
 from collections.abc import Mapping
 
 from torchmigrate.torch_api import facts
+from torchmigrate.torch_api.backends import types_of
 
 _DATA = facts("libraries")
 # by the name that is imported: what to use in place of a library that needs NVIDIA's software
 CUDA_ONLY: Mapping[str, str] = _DATA["cuda-only"]
 BUILT_ON_TORCH = frozenset(_DATA["built-on-torch"])
+_TAKES: Mapping[str, frozenset[str]] = {
+    name: frozenset(devices.replace("+", "").split()) for name, devices in _DATA["takes"].items()
+}
+_EVERY = frozenset(types_of("helper")) | {"cpu"}
 # "cuda" in a call of such a library means no device of torch
-FOREIGN = frozenset(_DATA["foreign"])
+FOREIGN = frozenset({*_DATA["foreign"], *(name for name in _TAKES if "." not in name)}) - BUILT_ON_TORCH
 # top-level names that NVIDIA's packages share
 NAMESPACES = frozenset(_DATA["namespaces"])
 # by the name that is imported: what pip calls the library, in lower case with `_`; "" where there is no package
@@ -37,3 +42,33 @@ VARIABLES = {
 def of_library(name: str) -> str | None:
     """Return what to use in place of a library, by the name that is imported or installed: `flash-attn`, `GPUtil`."""
     return _BY_NAME.get(re.sub(r"[-_.]+", "_", name).lower())
+
+
+def takes(library: str) -> frozenset[str] | None:
+    """Return the devices that a library takes, by the name that is imported: `faiss`, `cv2.cuda.GpuMat`.
+
+    They are those that it runs on, as torch calls them ("cuda" for faiss, which takes numbers), and its own names
+    ("gpu"). What is built on torch takes every device; None stands for a library that nothing is known of.
+    """
+    name = _known(library, _TAKES)
+    if name is not None:
+        return _TAKES[name]
+    root = library.partition(".")[0]
+    if root in CUDA_ONLY:
+        return frozenset({"cuda"})
+    return _EVERY if root in BUILT_ON_TORCH else None
+
+
+def arguments(library: str) -> Mapping[str, str]:
+    """Return how the arguments of a library speak of devices, by keyword: by "name", by "number" or as a "flag"."""
+    kinds: Mapping[str, str] = _DATA["arguments"].get(_known(library, _DATA["arguments"]), {})
+    return {argument: kind for kind, named in kinds.items() for argument in named.split()}
+
+
+def _known(library: str, table: Mapping[str, object]) -> str | None:
+    """Return the row for a library or for the part of it that a dotted name belongs to; None if there is none."""
+    while library not in table:
+        library, dot, _ = library.rpartition(".")
+        if not dot:
+            return None
+    return library

@@ -12,13 +12,16 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
-from torchmigrate.syntax.blocks import ends_program
+from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of, last_name
-from torchmigrate.syntax.scope import Binding
+from torchmigrate.syntax.scope import FUNCTIONS, Binding
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
 _CAPABILITY = re.compile(r"get_device_capability|^capability$|compute_capability")
 _FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
+_CUDA = re.compile(r"cuda|nvidia", re.I)
+_CPU = re.compile(r"(?<![a-z])cpu", re.I)
+_SKIP = re.compile(r"^skip|Skip")
 _VENDOR = re.compile(r"^hip$|rocm|nvidia", re.I)
 
 
@@ -37,10 +40,10 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
     if _is_flag_of_library(context):
         yield context.left("another library's flag: what that does with another accelerator is not known")
         return
-    refusal = _refuses(context)
-    asked = "is_usable" if refusal else "is_available"
+    lifted = _is_lifted(context)
+    asked = "is_usable" if lifted else "is_available"
     found = context.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or context.note()
-    backends = ("cpu", *found.backends) if refusal else found.backends
+    backends = ("cpu", *found.backends) if lifted else found.backends
     yield replace(found, blocks=found.blocks or _asks_capability(context), backends=backends)
 
 
@@ -105,19 +108,58 @@ def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:
     return of_properties or any(map(_CAPABILITY.search, words))
 
 
-def _refuses(context: RuleContext) -> bool:
-    """Whether the program ends without CUDA. The test then means whether there is a device to run on at all."""
+def _is_lifted(context: RuleContext) -> bool:
+    """Whether the program ends without CUDA for want of CUDA alone: on a machine without an accelerator it then runs.
+
+    It goes on refusing the CPU if it does not say that CUDA is what it lacks, if it speaks of the CPU, if somebody may
+    have chosen the device that is not there (the refusal depends on a test, or tells a value), and if it skips a test.
+    """
+    refusal, said = _refusal(context)
+    if refusal is None or _depends(context.module, refusal):
+        return False
+    inside = [node for part in said for node in ast.walk(part)]
+    if any(isinstance(node, ast.FormattedValue) or _SKIP.search(last_name(node)) for node in inside):
+        return False
+    text = " ".join(n.value for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return bool(_CUDA.search(text)) and not _CPU.search(text)
+
+
+def _refusal(context: RuleContext) -> tuple[ast.stmt | None, list[ast.AST]]:
+    """Return the statement that ends the program where the test fails, and what it says; None if none does."""
     node: ast.AST = context.node
     up = context.parent
     negated = isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)
     if negated:
         node, up = up, context.module.parent(up)  # type: ignore[assignment, arg-type]
     match up:
-        case ast.Assert():
-            return up.test is node and not negated
-        case ast.If() if up.test is node:
-            return ends_program(up.body if negated else up.orelse)
+        case ast.Assert() if up.test is node and not negated:
+            return up, [up.msg] if up.msg else []
+        case ast.If() if up.test is node and ends_program(ends := up.body if negated else up.orelse):
+            return up, [*ends]
+    return None, []
+
+
+def _depends(module: SemanticModel, statement: ast.stmt) -> bool:
+    """Whether a statement runs only if some other test holds, or if none ended its function: somebody may choose."""
+    for up in (statement, *module.ancestors(statement)):
+        if isinstance(up, ast.stmt) and not isinstance(up, FUNCTIONS):
+            block, at = module.blocks.place(up)
+            if any(isinstance(s, ast.If) and _returns(s) for s in block[:at]):
+                return True
+        if isinstance(up, FUNCTIONS):
+            return False
+        if up is statement:
+            continue
+        asked = up.subject if isinstance(up, ast.Match) else up.test if isinstance(up, (ast.If, ast.While)) else None
+        words = words_in(module, asked) if asked else ()
+        if words and "__name__" not in words:
+            return True
     return False
+
+
+def _returns(branch: ast.If) -> bool:
+    """Whether an arm of a branch leaves its block, but neither the program nor with an exception."""
+    return any(leaves_block(arm) and not ends_program(arm) for arm in (branch.body, branch.orelse))
 
 
 def _told(context: RuleContext) -> bool:

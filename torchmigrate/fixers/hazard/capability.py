@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.decisions import decided_by, reads
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import mentions
+from torchmigrate.torch_api.backends import having
 
 _MORE = (ast.GtE, ast.Gt)
 
@@ -67,24 +70,42 @@ def _is_written(node: ast.expr) -> bool:
     return all(isinstance(item, ast.Constant) for item in items)
 
 
-_GATES = {"major", "minor", "multi_processor_count", "gcnArchName"}
+_KNOWN = {"name", "total_memory", "major", "minor", "multi_processor_count"}  # what the helper's properties have
+_UNKNOWN = "off CUDA the helper does not know this, and says 0, which would decide {what} (line {line}): {advice}"
+_RAISES = ("cpu", *having("reported"))
+_ADVICE = {
+    "mem_get_info": "keep it behind a test for CUDA, or let people set the limit",
+    "get_device_properties": "keep it behind `accel.is_nvidia()`, or let people set the limit",
+    "get_device_capability": "keep it behind `accel.is_nvidia()`, or ask for what it stands for",
+}
 
 
 def properties(context: RuleContext) -> Iterator[Finding]:
+    """Rewrite what is told of a device; leave what decides something, as 0 off CUDA means unknown."""
     assert context.qualified is not None
     name = context.qualified.rpartition(".")[2]
-    if _is_gate(context, name):
-        yield context.note(
-            "a capability is NVIDIA's: keep it behind `accel.is_nvidia()`, or ask for what it stands for"
-        )
-        return
-    yield context.rewrite(context.qualified, f"accel.{name}", context.ref) or context.note()
+    if context.call is not None:
+        place = decided_by(context.module, context.call, told=("name",))
+        if place is None and name == "get_device_properties":
+            place = _lacking(context.module, context.call)
+        if place is not None:
+            kind = "a comparison" if isinstance(place, ast.Compare) else "what follows"
+            line = context.module.source.position(context.module.span(_spanned(place))[0])[0]
+            yield context.note(_UNKNOWN.format(what=kind, line=line, advice=_ADVICE[name]), backends=_RAISES)
+            return
+    found = context.rewrite(context.qualified, f"accel.{name}", context.ref) or context.note()
+    yield replace(found, backends=_RAISES)
 
 
-def _is_gate(context: RuleContext, name: str) -> bool:
-    if any(isinstance(up, ast.Compare) for up in context.module.ancestors(context.node)):
-        return True
-    owner = context.module.function(context.node) or context.module.statement(context.node)
-    return name == "get_device_properties" and any(
-        isinstance(node, ast.Attribute) and node.attr in _GATES for node in ast.walk(owner)
-    )
+def _spanned(node: ast.AST) -> ast.AST:
+    """Return the node itself, or the test of a comprehension, which has no place of its own."""
+    return node.ifs[0] if isinstance(node, ast.comprehension) else node
+
+
+def _lacking(module: SemanticModel, call: ast.Call) -> ast.AST | None:
+    """Return where an attribute is read that the helper's properties lack."""
+    up = module.parent(call)
+    read: list[ast.AST] = [up] if isinstance(up, ast.Attribute) else []
+    for target in up.targets if isinstance(up, ast.Assign) and up.value is call else ():
+        read += [place for node in reads(module, target) if isinstance(place := module.parent(node), ast.Attribute)]
+    return next((node for node in read if getattr(node, "attr", "") not in _KNOWN), None)

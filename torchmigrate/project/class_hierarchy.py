@@ -1,0 +1,207 @@
+"""The classes of a project and what they inherit over files: whose `cuda()` an object has, torch's or the project's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torchmigrate.project.helper_file import MARKER
+from torchmigrate.source import encoding
+from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, Scopes, build_scopes
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+
+if TYPE_CHECKING:
+    from torchmigrate.project.import_graph import ImportIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A scope of a file, in which names are looked up."""
+
+    path: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A class or function of the project, with the place that defines it."""
+
+    node: ast.ClassDef | Function
+    place: Place
+
+
+Meaning = Definition | str | None  # a definition, the qualified name of another library's, or something unknown
+
+
+class ClassHierarchy:
+    """Follows names to the classes of a project over imports, aliases, star imports and bases; parses on demand."""
+
+    def __init__(self, index: ImportIndex) -> None:
+        self._index = index
+        self._files: dict[str, Scopes | None] = {}
+        self._own: dict[ast.ClassDef, bool] = {}
+
+    def meanings(self, place: Place, chain: str) -> Iterator[Meaning]:
+        """Yield all that a dotted name may mean in a place."""
+        todo, seen = [(place, chain)], {(place, chain)}
+        while todo:
+            for found in self._step(*todo.pop()):
+                if not isinstance(found, tuple):
+                    yield found
+                elif found not in seen:
+                    seen.add(found)
+                    todo.append(found)
+
+    def instances(self, place: Place, value: ast.expr) -> Iterator[Meaning]:
+        """Yield the classes that a value may be an instance of: `NLL()`, or `make_loss()`, which returns one."""
+        todo: list[tuple[Place, ast.expr]] = [(place, value)]
+        seen: set[ast.AST] = set()
+        while todo:
+            here, node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            chain = chain_of(node.func if isinstance(node, ast.Call) else node)
+            if isinstance(node, ast.IfExp):
+                todo += [(here, node.body), (here, node.orelse)]
+            elif not chain:
+                yield None
+            elif isinstance(node, ast.Call):
+                for found in self.meanings(here, chain):
+                    if not isinstance(found, Definition) or isinstance(found.node, ast.ClassDef):
+                        yield found
+                    elif returned := list(self._returned(found)):
+                        todo += returned
+                    else:
+                        yield None
+            elif values := list(self._values(here, chain)):
+                todo += values
+            else:
+                yield None
+
+    def is_own(self, found: Definition) -> bool:
+        """Whether an instance of a class has a `cuda()` of the project's, its own or an inherited one."""
+        node = found.node
+        if not isinstance(node, ast.ClassDef):
+            return False
+        if node not in self._own:
+            self._own[node] = False  # a class that is its own base
+            self._own[node] = self._has_own(self._ancestors(found))
+        return self._own[node]
+
+    def inherits_own(self, found: Definition) -> bool:
+        """Whether `super().cuda()` in a class calls a method of the project's."""
+        return self._has_own(self._ancestors(found)[1:])
+
+    def _has_own(self, ancestors: list[Definition | str]) -> bool:
+        for found in ancestors:
+            if isinstance(found, str):
+                if found.partition(".")[0] in BUILT_ON_TORCH:
+                    return False
+            elif any(isinstance(f, FUNCTIONS) and f.name == "cuda" for f in found.node.body):
+                return True
+        return False
+
+    def _ancestors(self, found: Definition) -> list[Definition | str]:
+        """Return a class and all that it inherits from, in the order in which Python asks them for a method."""
+        order: list[Definition | str] = []
+        todo: list[tuple[Definition | str, tuple[ast.AST, ...]]] = [(found, ())]
+        while todo:
+            item, below = todo.pop()
+            order.append(item)
+            if isinstance(item, Definition) and isinstance(item.node, ast.ClassDef) and item.node not in below:
+                bases = [
+                    m for b in item.node.bases for chain in _named(b) for m in self.meanings(item.place, chain) if m
+                ]
+                todo += [(base, (*below, item.node)) for base in reversed(bases)]
+        last = {_key(item): at for at, item in enumerate(order)}  # a class that several inherit comes after them all
+        return [item for at, item in enumerate(order) if last[_key(item)] == at]
+
+    def _step(self, place: Place, chain: str) -> Iterator[Meaning | tuple[Place, str]]:
+        """Yield what a name means where it is bound, or the place and name to look for next."""
+        head, _, rest = chain.partition(".")
+        found = place.scope.find(head)
+        if found is None:
+            for level, module in place.scope.root().stars:
+                yield from self._imported(place.path, level, module, chain)
+        for binding in found[1] if found else ():
+            if isinstance(binding.node, (ast.ClassDef, *FUNCTIONS)):
+                yield Definition(binding.node, Place(place.path, found[0])) if found and not rest else None
+            elif binding.local:
+                level, module, name = binding.local
+                yield from self._imported(place.path, level, module, f"{name}.{rest}" if rest else name)
+            elif binding.qualified:
+                yield from self._imported(
+                    place.path, 0, "", f"{binding.qualified}.{rest}" if rest else binding.qualified
+                )
+            elif (alias := _alias(binding)) and found:
+                yield Place(place.path, found[0]), f"{alias}.{rest}" if rest else alias
+            else:
+                yield None
+
+    def _imported(self, path: str, level: int, module: str, chain: str) -> Iterator[Meaning | tuple[Place, str]]:
+        """Yield what `chain` of a module means: its names come from the longest part of it that is a file."""
+        parts = [p for p in module.split(".") if p]
+        names = chain.split(".")
+        for taken in range(len(names) - 1, -1, -1):
+            dotted = (*parts, *names[:taken])
+            target = self._index.locate(path, level, dotted) if dotted or level else None
+            if target:
+                scopes = self._scopes(target[0])
+                yield (Place(target[0], scopes.module), ".".join(names[taken:])) if scopes else None
+                return
+        yield None if level else ".".join((*parts, *names))
+
+    def _scopes(self, path: str) -> Scopes | None:
+        if path not in self._files:
+            try:
+                raw = self._index.read(path)
+                text = "" if raw.startswith(MARKER) else encoding.decode(raw).text
+                self._files[path] = build_scopes(ast.parse(text), ":=" in text)
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, encoding.UnreadableSource):
+                self._files[path] = None
+        return self._files[path]
+
+    def _returned(self, found: Definition) -> Iterator[tuple[Place, ast.expr]]:
+        """Yield the values that a function returns, with the scope of each."""
+        scopes = self._files.get(found.place.path)
+        for statement in scopes.statements if scopes else ():
+            scope = scopes.scope_of[statement] if scopes else None
+            if isinstance(statement, ast.Return) and statement.value and scope and scope.node is found.node:
+                yield Place(found.place.path, scope), statement.value
+
+    def _values(self, place: Place, chain: str) -> Iterator[tuple[Place, ast.expr]]:
+        """Yield the values that a name is bound to, here or in the module that it is imported from."""
+        todo, seen = [(place, chain)], {(place, chain)}
+        while todo:
+            here, name = todo.pop()
+            found = here.scope.find(name)
+            for binding in found[1] if found else ():
+                if binding.value is not None and found:
+                    yield Place(here.path, found[0]), binding.value
+            for step in self._step(here, name):
+                if isinstance(step, tuple) and step not in seen:
+                    seen.add(step)
+                    todo.append(step)
+
+
+def _key(item: Definition | str) -> object:
+    return item.node if isinstance(item, Definition) else item
+
+
+def _alias(binding: Binding) -> str | None:
+    return chain_of(binding.value) if binding.value is not None else None
+
+
+def _named(base: ast.expr) -> Iterator[str]:
+    """Yield the names that a base may mean: `Loss`, `base.Loss`, `Loss[int]`, those of `with_metaclass(Meta, Loss)`."""
+    if chain := chain_of(base):
+        yield chain
+    elif isinstance(base, ast.Subscript):
+        yield from _named(base.value)
+    elif isinstance(base, ast.Call):
+        for argument in base.args:
+            yield from _named(argument)
