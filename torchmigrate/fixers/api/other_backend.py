@@ -19,7 +19,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
-from torchmigrate.syntax.blocks import leaves_block, skips_test
+from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import OTHERS, TITLES
 from torchmigrate.torch_api.names import BACKEND
@@ -131,7 +131,7 @@ def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str])
             return _asks(module, test, named)
         case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
             return _asks(module, test, named) or _names(module, test, _CHOICE)
-        case ast.If(test, body) if leaves_block(body) or skips_test(body):
+        case ast.If(test, body) if leaves_block(body):
             return _asks(module, test, named)
     return False
 
