@@ -53,7 +53,7 @@ def nccl(context: RuleContext) -> Iterator[Finding]:
         return
     found = list(_given_or_asked(context, node))
     yield from found
-    if not found and not isinstance(node, ast.Attribute):
+    if not found:
         yield from _left(context)
 
 

@@ -186,7 +186,8 @@ def left(context: RuleContext, whole: ast.AST, outer: ast.AST, up: ast.AST | Non
         yield context.note(_BUILT)
     elif reason := _reason(context.module, outer, up):
         # a test above it chooses what the string stands for, and must not say yes to another device
-        yield replace(context.left(reason), blocks=isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield)))
+        kept = isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield)) and parse(context.module, whole) is not None
+        yield replace(context.left(reason), blocks=kept)
 
 
 def _may_be_device(up: ast.AST, outer: ast.AST) -> bool:
@@ -218,6 +219,8 @@ def _reason(module: SemanticModel, outer: ast.AST, up: ast.AST | None) -> str | 
             call = module.parent(up)
             named = f"`{last_name(call.func)}`" if isinstance(call, ast.Call) else "this"
             return f"nothing shows that `{up.arg}=` of {named} is a device"
-        case ast.Call(func) if last_name(func) not in ("print", "getattr", "hasattr"):
+        case ast.Call(func) if last_name(func) in ("getattr", "hasattr"):
+            return "an attribute by that name, of what is not known"
+        case ast.Call(func) if last_name(func) != "print":
             return "text: nothing shows that the call takes a device"
     return None

@@ -68,7 +68,7 @@ def version(context: RuleContext) -> Iterator[Finding]:
     up = context.module.parent(node)
     while isinstance(up, (ast.Attribute, ast.Subscript)) and up.value is node:
         node, up = up, context.module.parent(up)
-    if node is not context.ref or _needs_str(up, node):
+    if context.call is None and (node is not context.ref or _needs_str(up, node)):
         yield context.note()
     else:
         yield context.left("it says what this build of torch was made for, and code that asks means that")
@@ -122,6 +122,8 @@ def _module(context: RuleContext) -> Iterator[Finding]:
             "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead",
             backends=_CHOSEN,
         )
+    elif not isinstance(up, ast.Expr):
+        yield context.left("the module itself: what is taken from it is not known here")
 
 
 def _two_modules(context: RuleContext, node: ast.Import) -> Iterator[Finding]:
