@@ -45,14 +45,20 @@ _CUDA = re.compile("cuda|accelerator", re.I)
 
 
 def other_backend(context: RuleContext) -> Iterator[Finding]:
+    if (context.qualified or "").startswith("torch.backends."):
+        yield context.left("a question about MPS alone: the project chooses among machines itself")
+        return
     kind = _kind(context)
-    if kind and uses_torch(context.module) and not _is_asked_for(context.module, context.node, kind):
-        if isinstance(context.node, ast.Constant):
-            yield from _string(context, kind)
-        elif context.qualified:
-            yield from _function(context, kind, context.qualified.split(".", 2)[2])
-        else:
-            yield from _method(context, kind)
+    if not kind or not uses_torch(context.module):
+        return
+    if _is_asked_for(context.module, context.node, kind):
+        yield context.left("a test, a name or a fallback around it says that it is about this machine")
+    elif isinstance(context.node, ast.Constant):
+        yield from _string(context, kind)
+    elif context.qualified:
+        yield from _function(context, kind, context.qualified.split(".", 2)[2])
+    else:
+        yield from _method(context, kind)
 
 
 def _kind(context: RuleContext) -> str:

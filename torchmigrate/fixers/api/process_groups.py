@@ -166,7 +166,9 @@ def _listed(context: RuleContext, node: ast.AST, items: ast.List | ast.Tuple | a
     if _others(module, items) or any(_is_helper(module, e) for e in items.elts):
         yield context.left(_OTHERS)
     elif isinstance(up, ast.keyword) and up.arg == "choices":
-        yield context.note(_CHOICES, blocks=False)
+        call = module.parent(up)
+        is_backend = isinstance(call, ast.Call) and _speaks_of_backend(module, call)
+        yield context.note(_CHOICES, blocks=False) if is_backend else context.left("no option for a backend")
     elif not isinstance(up, ast.Compare) or up.comparators != [items] or not _is_backend(up.left):
         return
     elif "gloo" not in values or not isinstance(node, ast.Constant):

@@ -48,7 +48,7 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
     if any(getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
         yield context.left("the list names other accelerators, too")
     elif isinstance(taker, ast.keyword) and taker.arg == "choices":
-        yield context.note(_CHOICES, blocks=False) if _is_first(module, whole, items) else context.left("see above")
+        yield _choice(context, whole, items, module.parent(taker))
     elif isinstance(taker, ast.Compare):
         yield _member(context, whole, items, taker)
     elif isinstance(taker, ast.arguments):
@@ -59,6 +59,15 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
         yield context.note(_spelled(context, _BESIDE_CPU), blocks=False)
     else:
         yield device_defaults.at_import_checked(context, whole, device.as_type)
+
+
+def _choice(context: RuleContext, whole: ast.AST, items: ast.AST, call: ast.AST | None) -> Finding:
+    """Return the finding for `choices=["cuda", "cpu"]`, once for an option that is a device."""
+    if not isinstance(call, ast.Call) or not device_defaults.speaks_of_device(context.module, call):
+        return context.left("nothing shows that the option is a device")
+    if not _is_first(context.module, whole, items):
+        return context.left("another item of the list is reported")
+    return context.note(_CHOICES, blocks=False)
 
 
 def _member(context: RuleContext, whole: ast.AST, items: ast.AST, compared: ast.Compare) -> Finding:
