@@ -13,7 +13,7 @@ ASKS = "import torch.distributed as dist\n\n\ndef fast(group):\n    return {}\n"
 TEST = 'dist.get_backend(group) == "nccl"'
 LIST = 'dist.get_backend(group) in ["gloo", "nccl"]'
 ASKED = {
-    TEST: 'dist.get_backend(group) == accel.dist_backend() != "gloo"',
+    TEST: 'dist.get_backend(group) in ("nccl", "xccl", "hccl")',
     LIST: 'dist.get_backend(group) in ["gloo", "nccl", accel.dist_backend()]',
 }
 

@@ -17,7 +17,7 @@ from torchmigrate.semantic.spelling import helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, function_scope
-from torchmigrate.torch_api.backends import COLLECTIVES
+from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
 _STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
@@ -247,8 +247,14 @@ def _option(context: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Fin
         yield device_defaults.at_import_checked(context, node, _HELPER)
 
 
+_LIKE_NCCL = "({})".format(", ".join(f'"{name}"' for name in ("nccl", *OF_HELPER)))
+
+
 def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
-    """Replace `backend == "nccl"` where the project starts nccl. With gloo, which is the CPU's, the answer stays no."""
+    """Replace `backend == "nccl"` where the project starts nccl: this machine's backend may be xccl or hccl then.
+
+    Whoever names nccl gets the same answer as before, and so does gloo, which is the CPU's and MPS's.
+    """
     module = context.module
     right = up.comparators[0] is context.node
     if not _is_backend(up.left if right else up.comparators[0]) or not _is_chosen(module):
@@ -259,7 +265,7 @@ def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
     equal = isinstance(up.ops[0], ast.Eq)
     sign = "==" if equal else "!="
     match = f"$x {sign} $nccl" if right else f"$nccl {sign} $x"
-    found = context.rewrite(match, f'{"" if equal else "not "}$x == {_HELPER} != "gloo"', up)
+    found = context.rewrite(match, f"$x {'in' if equal else 'not in'} {_LIKE_NCCL}", up)
     if found:
         start, end = module.span(up)
         yield replace(found, start=start, end=end, guards="choice")
