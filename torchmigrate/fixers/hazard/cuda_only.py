@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
@@ -53,13 +54,18 @@ def cuda_namespace(context: RuleContext) -> Iterator[Finding]:
     if context.qualified == "torch.cuda":
         yield from _module(context)
     elif is_annotation(context.module, context.ref) or type_test(context.module, context.ref):
-        yield context.left("a type that is named: nothing of CUDA runs")
+        yield _harmless(context, "a type that is named: nothing of CUDA runs")
     elif named or context.qualified.startswith("torch.cuda.amp."):
-        yield context.left("it is there in every build, and named only")
+        yield _harmless(context, "it is there in every build, and named only")
     elif name in _CALLED:
-        yield context.left("without CUDA its answer is no")
+        yield _harmless(context, "without CUDA its answer is no")
     else:
         yield context.note(f"`{context.qualified}`: {context.rule.message}")
+
+
+def _harmless(context: RuleContext, reason: str) -> Finding:
+    """Return a finding for a name that is right as it is, without the rule's own message, which says the contrary."""
+    return replace(context.left(reason), message=f"`{context.qualified}` names CUDA (left alone: {reason})")
 
 
 def version(context: RuleContext) -> Iterator[Finding]:
@@ -71,7 +77,7 @@ def version(context: RuleContext) -> Iterator[Finding]:
     if context.call is None and (node is not context.ref or _needs_str(up, node)):
         yield context.note()
     else:
-        yield context.left("it says what this build of torch was made for, and code that asks means that")
+        yield _harmless(context, "it says what this build of torch was made for, and code that asks means that")
 
 
 def _needs_str(up: ast.AST | None, node: ast.AST) -> bool:
@@ -123,7 +129,7 @@ def _module(context: RuleContext) -> Iterator[Finding]:
             backends=_CHOSEN,
         )
     elif not isinstance(up, ast.Expr):
-        yield context.left("the module itself: what is taken from it is not known here")
+        yield _harmless(context, "the module itself: what is taken from it is not known here")
 
 
 def _two_modules(context: RuleContext, node: ast.Import) -> Iterator[Finding]:
