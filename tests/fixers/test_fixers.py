@@ -135,7 +135,8 @@ HARMLESS = """amp nvtx memory random streams comm nccl profiler graphs sparse ji
 
 @pytest.mark.parametrize("name", HARMLESS.split())
 def test_what_is_on_every_build_does_no_harm(name: str, rules: DispatchTable) -> None:
-    assert told(f"x = torch.cuda.{name}", "hazard/cuda-namespace", rules) == []
+    found = told(f"x = torch.cuda.{name}", "hazard/cuda-namespace", rules)
+    assert [message for message in found if "left alone" not in message] == []
 
 
 def test_only_a_device_is_an_idiom(rules: DispatchTable) -> None:

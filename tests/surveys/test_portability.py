@@ -118,8 +118,8 @@ else:
     write_tree(here, {"device.py": ladder})
     found = data(cli)
     assert counts(found["score"])["mps"] == (0, 0, 0, 0)
-    assert found["apart"]["left"] == 2
-    assert "2 places left alone" in cli("report").out
+    assert found["apart"]["left"] == 4  # the two rungs, and what asks for MPS there
+    assert "4 places left alone" in cli("report").out
 
 
 def test_what_is_suppressed_is_apart(here: Path, cli: Cli) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from collections.abc import Callable, Iterator
@@ -89,3 +90,6 @@ def rewrite_by_patterns(context: RuleContext) -> Iterator[Finding]:
         if found:
             yield replace(found, backends=rewrite.backends)
             return
+    named = context.call is None and (context.qualified or "").startswith("torch.cuda.")
+    if named and not isinstance(context.parent, ast.alias):
+        yield context.left("it is named here, not called")

@@ -69,6 +69,11 @@ class ProjectContext:
         return process_facts.old_precision_by_file(self.index)
 
     @cached_property
+    def starts_nccl(self) -> bool:
+        """Return whether a file of the project starts nccl, or the helper's backend; this reads all files."""
+        return process_facts.project_starts_nccl(self.index)
+
+    @cached_property
     def of_own_helper(self) -> frozenset[str]:
         """Return the project's own helper and all files that it imports, none of which can import it."""
         found: set[str] = set()

@@ -13,7 +13,9 @@ from pathlib import Path
 from torchmigrate.base import file_io
 
 # words that `process_facts` looks for in all files
-WORDS = SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
+SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
+BACKENDS = b"nccl", b"NCCL", b"dist_backend"
+WORDS = SETTER, *TF32, *BACKENDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
-"""Find files that share a process: those under a CUDA default tensor type, and those with old TF32 switches."""
+"""Find what files do that share a process or a run: CUDA default tensor types, old TF32 switches, nccl."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torchmigrate.project.helper_file import MARKER, NAMES
-from torchmigrate.project.import_graph import SETTER, TF32
-from torchmigrate.syntax.resolver import Resolver, chain_of
+from torchmigrate.project.import_graph import BACKENDS, SETTER, TF32
+from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api.names import TYPE
 
@@ -205,3 +205,70 @@ def first_old(statement: ast.stmt, resolve: Resolve) -> ast.expr | None:
             return node
         todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
     return None
+
+
+def project_starts_nccl(index: ImportIndex) -> bool:
+    """Return whether a file of the project starts process groups with nccl, or with the helper's backend."""
+    return any(
+        _file_starts_nccl(_read(path, index)) for path in sorted(set[str]().union(*map(index.holding, BACKENDS)))
+    )
+
+
+def _file_starts_nccl(raw: bytes) -> bool:
+    try:
+        return starts_nccl(ast.walk(ast.parse(raw)))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+
+
+def starts_nccl(nodes: Iterable[ast.AST]) -> bool:
+    """Return whether code gives "nccl" to something called a backend, or asks the helper for a backend."""
+    return any(
+        _call_starts_nccl(node)
+        if isinstance(node, ast.Call)
+        else any(name.lower().endswith("backend") and _may_be_nccl(value) for name, value in _given(node))
+        for node in nodes
+    )
+
+
+def _call_starts_nccl(call: ast.Call) -> bool:
+    """Return whether a call starts nccl: `dist_backend()`, `init_process_group("nccl")`, or a `--backend` option."""
+    name = last_name(call.func)
+    if name in ("dist_backend", "init_process_group"):
+        return name == "dist_backend" or any(map(_may_be_nccl, call.args[:1]))
+    texts = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
+    default = next((k.value for k in call.keywords if k.arg == "default"), None)
+    return default is not None and _may_be_nccl(default) and any(text.endswith("backend") for text in texts)
+
+
+def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name that a node gives a value to, with the value; not parameters, whose defaults stay."""
+    match node:
+        case ast.Assign(targets, value):
+            yield from ((_target(target), value) for target in targets)
+        case ast.AnnAssign(target, value=ast.expr() as value):
+            yield _target(target), value
+        case ast.keyword(str(name), value):
+            yield name, value
+        case ast.Dict(keys, values):
+            pairs = zip(keys, values, strict=True)
+            yield from ((str(k.value), value) for k, value in pairs if isinstance(k, ast.Constant))
+
+
+def _target(target: ast.expr) -> str:
+    match target:
+        case ast.Subscript(_, ast.Constant(str(name))):
+            return name
+    return last_name(target)
+
+
+def _may_be_nccl(value: ast.expr) -> bool:
+    """Return whether a value is "nccl", on its own or as one of the values of a choice."""
+    match value:
+        case ast.IfExp(_, body, orelse):
+            return _may_be_nccl(body) or _may_be_nccl(orelse)
+        case ast.BoolOp(_, values):
+            return any(map(_may_be_nccl, values))
+        case ast.Attribute(_, "NCCL"):
+            return True
+    return isinstance(value, ast.Constant) and str(value.value).lower().startswith("nccl")

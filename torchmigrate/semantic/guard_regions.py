@@ -11,8 +11,8 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
-from torchmigrate.syntax.blocks import ends_program, leaves_block
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.blocks import ends_program, leaves_block, skips_test
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 from torchmigrate.torch_api.backends import having, types_of
 
@@ -64,6 +64,10 @@ class Tests:
                 found.append(node)
             if isinstance(node, ast.expr):
                 self.nodes.setdefault(module.span(node), node)
+        self.decorated: dict[str, list[ast.stmt]] = {}  # functions and classes by the names that decorate them
+        for statement in module.scopes.statements:
+            for decorator in getattr(statement, "decorator_list", ()):
+                self.decorated.setdefault(chain_of(decorator) or "", []).append(statement)
         for branch in found:
             for flag, place, polarity in _asked(branch.test):
                 self.asking.setdefault(flag, []).append((branch, place, polarity))
@@ -81,6 +85,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 region.covered.append(module.span(up))
             case ast.If() | ast.While() if up.test is node:
                 cover_branch(module, up, negated, region)
+                region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
                 break
             case ast.IfExp() if up.test is node:
                 arm = up.orelse if negated else up.body
@@ -118,8 +123,74 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
     if leaves_block(contrary):
         region.refusal = ends_program(contrary)
         region.covered += _after(module, node)
+        if skips_test(contrary):
+            region.covered += _prepared(module, node)
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
+
+
+def _defaults_of(module: SemanticModel, node: ast.If) -> list[Span]:
+    """Return the defaults that name CUDA for what a ladder asks: `device == "cuda"`, `"cpu"`, and all others refused.
+
+    They change together: a default that the ladder refuses is no default.
+    """
+    top = node
+    while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
+        top = up
+    asked = _refusing_ladder(top)
+    return _cuda_defaults(module).get(asked, []) if asked else []
+
+
+def _refusing_ladder(node: ast.If) -> str | None:
+    """Return the last name of what a ladder compares with strings, if its `else` refuses whatever is left."""
+    asked: set[str] = set()
+    while True:
+        match node.test:
+            case ast.Compare(subject, [ast.Eq()], [_]):
+                asked.add(last_name(subject))
+            case _:
+                return None
+        if len(node.orelse) != 1 or not isinstance(node.orelse[0], ast.If):
+            return asked.pop() if len(asked) == 1 and ends_program(node.orelse) else None
+        node = node.orelse[0]
+
+
+@query
+def _cuda_defaults(module: SemanticModel) -> dict[str, list[Span]]:
+    """Return the defaults of options, parameters and fields that name CUDA, by the name of what they are for."""
+    found: dict[str, list[Span]] = {}
+    for name, value in (pair for node in module.nodes for pair in _defaults(module, node)):
+        for part in ast.walk(value):
+            if isinstance(part, ast.Constant) and str(part.value).startswith("cuda"):
+                found.setdefault(name, []).append(module.span(part))
+    return found
+
+
+def _defaults(module: SemanticModel, node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    match node:
+        case ast.Call(args=args, keywords=keywords):
+            names = [str(a.value) for a in args if isinstance(a, ast.Constant)]
+            for value in (k.value for k in keywords if k.arg == "default"):
+                yield from ((name.lstrip("-").replace("-", "_"), value) for name in names if name.startswith("-"))
+        case ast.arguments():
+            positional = [*node.posonlyargs, *node.args]
+            pairs: list[tuple[ast.arg, ast.expr | None]] = []
+            pairs += zip(reversed(positional), reversed(node.defaults), strict=False)
+            pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            yield from ((parameter.arg, value) for parameter, value in pairs if value is not None)
+        case ast.AnnAssign(target, value=ast.expr() as value) | ast.Assign([target], value):
+            if isinstance(module.parent(node), (ast.ClassDef, ast.Module)):
+                yield last_name(target), value
+
+
+_PREPARES = ("setUp", "setUpClass", "asyncSetUp", "setup_method", "setup_class")  # of unittest and pytest
+
+
+def _prepared(module: SemanticModel, node: ast.stmt) -> list[Span]:
+    """Return the span of the class whose tests a method prepares, and skips."""
+    function = module.function(node)
+    owner = module.parent(function) if function and function.name in _PREPARES else None
+    return [module.span(owner)] if isinstance(owner, ast.ClassDef) else []
 
 
 def _after(module: SemanticModel, node: ast.stmt) -> list[Span]:
@@ -153,6 +224,10 @@ def _covered_by(module: SemanticModel, flag: str, home: Scope | None, tests: Tes
         found = module.scope(place).find(flag) if home else None
         if home is None or (found and found[0] is home):
             asked.setdefault(branch, polarity)
+    # a mark that skips tests: of a function or class, or of all in the file
+    marked = [module.tree.body] if flag == "pytestmark" else [[s] for s in tests.decorated.get(flag, ())]
+    region.covered += [span for body in marked for span in _whole(module, body)]
+    region.refusal = bool(marked)
     for branch, polarity in asked.items():
         if isinstance(branch, ast.IfExp):
             region.covered.append(module.span(branch.body if polarity else branch.orelse))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import Scopes
 
 _FIELDS = ("body", "orelse", "finalbody")
@@ -35,17 +35,20 @@ class Blocks:
 
 
 def leaves_block(body: Sequence[ast.stmt]) -> bool:
-    """Whether the block's end is not reached: its last statement returns, raises, continues, breaks or exits."""
-    return bool(body) and (isinstance(body[-1], _LEAVES) or _exits(body[-1]))
+    """Whether the block's end is not reached: its last statement returns, raises, continues, breaks, exits or skips."""
+    return bool(body) and (isinstance(body[-1], _LEAVES) or _exits(body[-1]) or skips_test(body))
 
 
 def ends_program(body: Sequence[ast.stmt]) -> bool:
-    """Whether the block's last statement ends the program, or the function by an exception."""
-    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1]))
+    """Whether the block's last statement ends the program, or the function by an exception, but skips no test."""
+    return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1])) and not skips_test(body)
 
 
 def skips_test(body: Sequence[ast.stmt]) -> bool:
-    """Whether the block's last statement ends a test: `pytest.skip(...)`, `self.skipTest(...)`."""
+    """Whether the block's last statement ends a test: `pytest.skip(...)`, `self.skipTest(...)`, `raise SkipTest`."""
+    if body and isinstance(body[-1], ast.Raise) and body[-1].exc is not None:
+        raised = body[-1].exc
+        return last_name(raised.func if isinstance(raised, ast.Call) else raised) == "SkipTest"
     return bool(body) and (_called(body[-1]) or "").rpartition(".")[2] in _SKIPS
 
 

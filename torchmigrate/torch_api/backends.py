@@ -30,3 +30,7 @@ TOOLS: Mapping[str, str] = {name: _ALL[name]["tool"] for name in having() if "to
 OTHERS = tuple(name for name in having("helper") if name != "cuda")
 # the place of a backend outside torch, as torch calls its devices
 EXTENSION: str = _ALL["privateuse1"]["type"]
+# what libraries of other accelerators are called that carry tensors between processes, as nccl does for CUDA
+COLLECTIVES = frozenset(name for backend in _ALL.values() for name in backend.get("collectives", ()))
+# and which of them the helper chooses
+OF_HELPER = tuple(dict.fromkeys(_ALL[name]["collectives"][0] for name in OTHERS if "collectives" in _ALL[name]))

@@ -47,7 +47,7 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
     if not isinstance(text, str):
         return None
     if DEVICE.fullmatch(text) or any(p.fullmatch(text) for p in _PARTS):
-        if isinstance(parent, ast.JoinedStr) and (parent.values[0] is not node or len(parent.values) > 2):
+        if isinstance(parent, ast.JoinedStr) and parent.values[0] is not node:
             return None
         return "string:device"
     return next((kind for kind, pattern in _STRINGS.items() if pattern.fullmatch(text)), None)

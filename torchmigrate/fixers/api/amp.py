@@ -104,11 +104,15 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
         return
     if context.node is not context.ref:
         yield context.rewrite(f"{name}($$args)", f"{helper}($$args)") or context.note()
-    elif is_annotation(context.module, context.ref) or isinstance(up, (ast.alias, ast.Expr)) or _is_fallback(up):
+    elif isinstance(up, (ast.alias, ast.Expr)) or _is_fallback(up):
         return
+    elif is_annotation(context.module, context.ref):
+        yield context.left("a type that is named: nothing of CUDA runs")
     elif type_test(context.module, context.ref):
         if made:
             yield _tested(context, made)
+        else:
+            yield context.left("a test for a type of CUDA's")
     elif isinstance(up, ast.ClassDef):
         yield context.note(f"a subclass of `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Compare):

@@ -19,7 +19,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
-from torchmigrate.syntax.blocks import leaves_block, skips_test
+from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import OTHERS, TITLES
 from torchmigrate.torch_api.names import BACKEND
@@ -45,14 +45,20 @@ _CUDA = re.compile("cuda|accelerator", re.I)
 
 
 def other_backend(context: RuleContext) -> Iterator[Finding]:
+    if (context.qualified or "").startswith("torch.backends."):
+        yield context.left("a question about MPS alone: the project chooses among machines itself")
+        return
     kind = _kind(context)
-    if kind and uses_torch(context.module) and not _is_asked_for(context.module, context.node, kind):
-        if isinstance(context.node, ast.Constant):
-            yield from _string(context, kind)
-        elif context.qualified:
-            yield from _function(context, kind, context.qualified.split(".", 2)[2])
-        else:
-            yield from _method(context, kind)
+    if not kind or not uses_torch(context.module):
+        return
+    if _is_asked_for(context.module, context.node, kind):
+        yield context.left("a test, a name or a fallback around it says that it is about this machine")
+    elif isinstance(context.node, ast.Constant):
+        yield from _string(context, kind)
+    elif context.qualified:
+        yield from _function(context, kind, context.qualified.split(".", 2)[2])
+    else:
+        yield from _method(context, kind)
 
 
 def _kind(context: RuleContext) -> str:
@@ -131,7 +137,7 @@ def _refuses(module: SemanticModel, statement: ast.stmt, named: re.Pattern[str])
             return _asks(module, test, named)
         case ast.If(test, [*_, last]) if isinstance(last, ast.Return):
             return _asks(module, test, named) or _names(module, test, _CHOICE)
-        case ast.If(test, body) if leaves_block(body) or skips_test(body):
+        case ast.If(test, body) if leaves_block(body):
             return _asks(module, test, named)
     return False
 

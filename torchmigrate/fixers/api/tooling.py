@@ -124,14 +124,17 @@ def provider(context: RuleContext) -> Iterator[Finding]:
     outer, up = context.node, context.parent
     while isinstance(up, (ast.List, ast.Tuple, ast.BinOp, ast.BoolOp, ast.IfExp)):
         outer, up = up, context.module.parent(up)
-    if _names_other_providers(context.module) or not _is_first(context.node, outer):
+    if not _is_first(context.node, outer):
+        return
+    if _names_other_providers(context.module):
+        yield context.left("the file names other vendors' providers, or asks which are available")
         return
     match up:
         case ast.keyword(arg) if _NAMED.search(arg or ""):
             yield context.note()
-        case ast.Call(func) if _name(func) in _TAKES:
+        case ast.Call(func) if _name(func) in _TAKES or _adds_provider(func):
             yield context.note()
-        case ast.Assign([target]) | ast.AnnAssign(target) if _NAMED.search(_name(target)):
+        case ast.Assign([target]) | ast.AnnAssign(target) | ast.AugAssign(target) if _NAMED.search(_name(target)):
             yield context.note()
         case ast.Dict(keys, values) if any(
             v is outer and isinstance(k, ast.Constant) and _NAMED.search(str(k.value))
@@ -140,6 +143,14 @@ def provider(context: RuleContext) -> Iterator[Finding]:
             yield context.note()
         case ast.arguments() if any(_NAMED.search(a.arg) for a in (*up.args, *up.kwonlyargs)):
             yield context.note()
+        case _:
+            yield context.left("nothing shows that a session takes it")
+
+
+def _adds_provider(func: ast.expr) -> bool:
+    """Return whether a call adds to a list of providers: `providers.append(...)`."""
+    adds = isinstance(func, ast.Attribute) and func.attr in ("append", "insert", "extend")
+    return adds and bool(_NAMED.search(_name(func.value)))  # type: ignore[attr-defined]
 
 
 @query

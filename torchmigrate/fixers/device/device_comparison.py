@@ -26,8 +26,11 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         test = context.ref, "$x.is_cuda", "accel.is_accelerated($x)"
     else:
         return
-    if test is None and _asks_for_a_prefix(context):
+    if test is None and (_asks_for_a_prefix(context) or isinstance(context.parent, ast.Compare)):
         yield context.left("what it asks is not known to be a device")
+    if test and _falls_back(context.module, test[0]):
+        yield replace(context.left("a fallback for who asks for CUDA by name where it is not there"), blocks=True)
+        return
     if test and '"' in test[2] and in_fstring(context.module, context.node):
         return  # before Python 3.12 an f-string cannot hold the quotes
     found = test and context.rewrite(test[1], test[2], test[0])
@@ -41,6 +44,14 @@ def _asks_for_a_prefix(context: RuleContext) -> bool:
     """Whether the string is the argument of a `startswith`, of any object."""
     up = context.parent
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
+
+
+def _falls_back(module: SemanticModel, test: ast.AST) -> bool:
+    """Whether a test is part of `device == "cuda" and not torch.cuda.is_available()`, which is right everywhere."""
+    up = module.parent(test)
+    beside = up.values if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And) else []
+    denied = (v.operand for v in beside if isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.Not))
+    return any(isinstance(n, ast.Call) and module.resolve(n.func) == "torch.cuda.is_available" for n in denied)
 
 
 def _is_flag(context: RuleContext, owner: ast.expr) -> bool:

@@ -74,9 +74,7 @@ def option_default(context: RuleContext, whole: ast.AST, device: Device, call: a
     decorated = isinstance(context.module.parent(call), FUNCTIONS)
     if decorated and device.index is None:
         yield context.replace(whole, "accel.device_type", Safety.SAFE)
-    elif any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args) or _speaks_of_device(
-        context.module, call
-    ):
+    elif speaks_of_device(context.module, call):
         yield at_import_checked(context, whole, device.as_type)
     else:
         yield context.replace(
@@ -84,8 +82,10 @@ def option_default(context: RuleContext, whole: ast.AST, device: Device, call: a
         )
 
 
-def _speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
-    return any("device" in word for word in words_in(module, call))
+def speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
+    """Whether an option is called a device, or a word of its call is about one."""
+    called = any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args)
+    return called or any("device" in word for word in words_in(module, call))
 
 
 def parameter_default(

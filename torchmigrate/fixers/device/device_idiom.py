@@ -15,6 +15,7 @@ from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import having
 
 _FLAGS = ("cuda", "use_cuda", "no_cuda")
+_NAMES_CUDA = {"cuda", "is_cuda"}
 _OTHER = re.compile(rf"^(is_)?({'|'.join(having('idiom'))})$|accelerator")  # a word about another accelerator
 
 
@@ -23,9 +24,10 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
     assert isinstance(node, ast.IfExp)
     arms = _arms(context.module, node)
     if arms is None:
-        names_cuda = (_names_cuda(context.module, side) for side in (node.body, node.orelse))
-        if last_name(_asked(node.test)) in _FLAGS and not any(names_cuda):
-            yield context.left("a choice by a flag of the project's, neither side of which names CUDA")
+        asked = _asked(node.test)
+        flag = last_name(asked.left if isinstance(asked, ast.Compare) else asked)
+        if flag.lower() in _FLAGS and not any(_names_cuda(context.module, side) for side in (node.body, node.orelse)):
+            yield context.left("a choice by a flag of the project's, neither side of which names a device of CUDA's")
         return
     cuda, other = arms
     if _backend(cuda) == "nccl" and _backend(other) == "gloo":
@@ -43,7 +45,8 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
 
 
 def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
-    return any("cuda" in word for word in words_in(module, node))
+    """Whether a side has a name or a string that other rules speak of: `x.cuda()`, "cuda:0", a flag of its own."""
+    return not _NAMES_CUDA.isdisjoint(words_in(module, node))
 
 
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:

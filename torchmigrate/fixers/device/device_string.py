@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.device import device_defaults
+from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_idiom import is_idiom
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
 from torchmigrate.semantic.library_use import uses_torch
@@ -17,7 +17,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
-from torchmigrate.torch_api.backends import having
+from torchmigrate.syntax.scope import Function
 from torchmigrate.torch_api.libraries import FOREIGN
 
 _OWN_RULES = re.compile(
@@ -203,11 +203,29 @@ def _findings(context: RuleContext) -> Iterator[Finding]:
     device = parse(module, whole)
     if "cuda" not in module.text(whole):
         return  # the span is wrong: before Python 3.12 `ast` may misplace nodes inside f-strings
-    if device is None:
-        if isinstance(whole, (ast.JoinedStr, ast.BinOp)) and getattr(context.node, "value", "cuda") != "cuda":
-            yield context.note("a device string built in a way that is not understood")
-        return
     up = module.parent(outer)
+    found = _for_device(context, whole, outer, device, up) if device else iter(())
+    spoken = next(found, None)
+    if spoken is not None:
+        yield spoken
+        yield from found
+    elif not _is_of_another_rule(context, up):
+        yield from device_lists.left(context, whole, outer, up)
+
+
+def _is_of_another_rule(context: RuleContext, up: ast.AST | None) -> bool:
+    """Whether another rule speaks of the string: of an autocast's type, of a comparison, of `.cuda("cuda:0")`."""
+    call = context.module.parent(up) if isinstance(up, ast.keyword) else up
+    if not isinstance(call, ast.Call):
+        return isinstance(up, ast.Compare)
+    callee = context.module.resolve(call.func) or chain_of(call.func) or ""
+    return bool(_OWN_RULES.match(callee)) or last_name(call.func) in ("cuda", "startswith")
+
+
+def _for_device(
+    context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST | None
+) -> Iterator[Finding]:
+    module = context.module
     match up:
         case ast.keyword(arg):
             call = module.parent(up)
@@ -216,18 +234,24 @@ def _findings(context: RuleContext) -> Iterator[Finding]:
                 yield from keyword(context, whole, outer, device, call, arg)
         case ast.Call() if is_default(up, outer):
             yield device_defaults.at_import_checked(context, whole, device.as_type)
+        case ast.Call() if device_lists.is_parameter(module, up):
+            yield from device_lists.element(context, whole, device, up)
+        case ast.Call() if device_lists.added(module, up):
+            yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Call() if not is_foreign(context, up):
             yield from argument(context, whole, outer, device, up)
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
             yield from _assigned(context, whole, device, up)
         case ast.arguments():
             yield from device_defaults.parameter_default(context, whole, outer, device, up)
-        case ast.Return() | ast.Lambda():
+        case ast.Return() | ast.Lambda() | ast.Yield():
             yield from _returned(context, whole, device, up)
         case ast.Dict() if any(v is outer for v in up.values):
             yield from _dict_value(context, whole, outer, device, up)
-        case ast.Tuple() | ast.List() | ast.Starred() | ast.ListComp() | ast.GeneratorExp():
-            yield from _element(context, whole, outer, device, up)
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if up.elt is not outer:
+            return
+        case ast.Tuple() | ast.List() | ast.Set() | ast.Starred() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+            yield from device_lists.element(context, whole, device, up)
 
 
 def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
@@ -238,10 +262,21 @@ def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
         return
     if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(context, up):
         yield from device_defaults.dataclass_default(context, whole, device, up)
-    elif DEVICE_NAME.search(name) or _flows_to_device(context, name):
+    elif DEVICE_NAME.search(name) or _flows_to_device(context, name) or _is_else_cpu(context.module, up, target):
         yield device_defaults.at_import_checked(context, whole, device.as_type)
     elif re.search(r"device|cuda|gpu", name, re.I) or isinstance(context.module.parent(whole), ast.IfExp):
         yield replaced(context, whole, device, False, Safety.UNSAFE, f"`{name}` may not be a device")
+
+
+def _is_else_cpu(module: SemanticModel, node: ast.AST, target: ast.expr) -> bool:
+    """Whether the same function gives the variable "cpu" elsewhere: it holds a device, whatever it is called."""
+    return (chain_of(target), module.function(node)) in _given_cpu(module)
+
+
+@query
+def _given_cpu(module: SemanticModel) -> set[tuple[str | None, Function | None]]:
+    assigned = (s for s in module.scopes.statements if isinstance(s, ast.Assign) and is_cpu(module, s.value))
+    return {(chain, module.function(s)) for s in assigned for t in s.targets if (chain := chain_of(t))}
 
 
 def _target_name(target: ast.expr) -> str:
@@ -306,19 +341,3 @@ def _dict_value(
         yield device_defaults.at_import_checked(context, whole, device.as_type)
     elif outer is not whole:
         yield replaced(context, whole, device, False, Safety.UNSAFE, "this value may not be a device")
-
-
-def _element(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
-    """Yield the finding for an item of a tuple or list. A choice among devices (with "cpu" beside it) is data."""
-    beside = getattr(up, "elts", [])
-    if any(is_cpu(context.module, e) or getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
-        return
-    module = context.module
-    owner: ast.AST | None = module.parent(up)
-    if isinstance(up, (ast.ListComp, ast.GeneratorExp)) and up.elt is not outer:
-        return
-    while isinstance(owner, (ast.BinOp, ast.Tuple, ast.List)):
-        owner = module.parent(owner)
-    handed_on = isinstance(owner, ast.keyword) and owner.arg in ("args", "devices", "device")
-    if handed_on or (isinstance(owner, ast.Assign) and DEVICE_NAME.search(_target_name(owner.targets[0]))):
-        yield replaced(context, whole, device, typed=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
@@ -11,6 +13,7 @@ from torchmigrate.semantic.library_use import first_call, is_imported
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.values import is_annotation, type_test
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import CUDA_ONLY, VARIABLES
@@ -46,18 +49,75 @@ def cuda_namespace(context: RuleContext) -> Iterator[Finding]:
     assert context.qualified is not None
     name = context.qualified.removeprefix("torch.cuda.")
     named = context.call is None and (name in _NAMED or name.endswith("Storage"))
-    if named or name in _CALLED | _LEAKED or context.qualified.startswith("torch.cuda.amp."):
-        return
-    if (
-        isinstance(context.parent, ast.alias)
-        or is_annotation(context.module, context.ref)
-        or type_test(context.module, context.ref)
-    ):
+    if name in _LEAKED or isinstance(context.parent, ast.alias):
         return
     if context.qualified == "torch.cuda":
         yield from _module(context)
+    elif is_annotation(context.module, context.ref) or type_test(context.module, context.ref):
+        yield _harmless(context, "a type that is named: nothing of CUDA runs")
+    elif named or context.qualified.startswith("torch.cuda.amp."):
+        yield _harmless(context, "it is there in every build, and named only")
+    elif name in _CALLED:
+        yield _harmless(context, "without CUDA its answer is no")
     else:
         yield context.note(f"`{context.qualified}`: {context.rule.message}")
+
+
+def _harmless(context: RuleContext, reason: str) -> Finding:
+    """Return a finding for a name that is right as it is, without the rule's own message, which says the contrary."""
+    return replace(context.left(reason), message=f"`{context.qualified}` names CUDA (left alone: {reason})")
+
+
+def version(context: RuleContext) -> Iterator[Finding]:
+    """Report what takes `torch.version.cuda` for a str; it is None elsewhere. What asks for it means CUDA's builds."""
+    node: ast.AST = context.ref
+    up = context.module.parent(node)
+    while isinstance(up, (ast.Attribute, ast.Subscript)) and up.value is node:
+        node, up = up, context.module.parent(up)
+    if context.call is None and (node is not context.ref or _needs_str(up, node)):
+        yield context.note()
+    else:
+        yield _harmless(context, "it says what this build of torch was made for, and code that asks means that")
+
+
+def _needs_str(up: ast.AST | None, node: ast.AST) -> bool:
+    """Whether a value must be a str: it is parsed, added to, or compared with another str by its order."""
+    match up:
+        case ast.Call(func):
+            return node is not func and last_name(func) in _PARSERS
+        case ast.BinOp(left, op):
+            return not (isinstance(op, ast.Mod) and left is not node)
+        case ast.Compare(_, ops):
+            return any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in ops)
+    return False
+
+
+_PARSERS = ("parse", "float", "int", "Version", "LooseVersion", "StrictVersion", "split")
+_ASKS_BY_NAME = re.compile(
+    r"(^|_)(requires?|needs?|only|skip\w*|unless)_?(\w+_)*(gpus?|cuda)($|_)|^(only|skip)\w*CUDA", re.I
+)
+
+
+def required(context: RuleContext) -> Iterator[Finding]:
+    """Report a decorator of another library that skips a test without CUDA, by its name."""
+    node = context.node
+    if not isinstance(node, ast.ImportFrom):
+        return
+    for alias in node.names:
+        name = alias.asname or alias.name
+        if _ASKS_BY_NAME.search(alias.name) and name in _decorating(context.module):
+            if context.module.facts.index.find(str(context.module.path), node.level, node.module or "", ""):
+                yield context.left(f"`{alias.name}` is the project's own: the test in it decides")
+            else:
+                yield context.note(f"`{alias.name}` {context.rule.message}")
+
+
+@query
+def _decorating(module: SemanticModel) -> set[str]:
+    """Return the names that stand in decorators of the file."""
+    decorated = (s for s in module.scopes.statements if isinstance(s, (*FUNCTIONS, ast.ClassDef)))
+    parts = (n for s in decorated for d in s.decorator_list for n in ast.walk(d))
+    return {n.id for n in parts if isinstance(n, ast.Name)}
 
 
 def _module(context: RuleContext) -> Iterator[Finding]:
@@ -68,6 +128,8 @@ def _module(context: RuleContext) -> Iterator[Finding]:
             "a choice between the modules torch.cuda and torch: name the dtype and the device of each tensor instead",
             backends=_CHOSEN,
         )
+    elif not isinstance(up, ast.Expr):
+        yield _harmless(context, "the module itself: what is taken from it is not known here")
 
 
 def _two_modules(context: RuleContext, node: ast.Import) -> Iterator[Finding]:

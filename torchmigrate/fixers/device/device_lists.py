@@ -1,0 +1,235 @@
+"""Device strings in lists, loops, tables and text: what is a list of devices, and what is said of all the others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.device import device_defaults
+from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, is_cpu, parse
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import strings_in
+from torchmigrate.semantic.spelling import helper_function, spell, spelled
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.blocks import ends_program
+from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.scope import FUNCTIONS
+from torchmigrate.torch_api.backends import having
+
+_LISTS = (ast.List, ast.Tuple, ast.Set, ast.Starred, ast.BinOp)
+_MAPPED = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_ADDS = ("append", "extend", "insert", "add")
+_ASKS = ("torch.cuda.is_available", "torch.cuda.device_count")
+_ASKS_HELPER = ("is_available", "device_count", "is_usable")
+
+_BESIDE_CPU = (
+    '"cuda" stands in a list of devices beside "cpu", and nothing here asks whether it is there: what runs with it '
+    "fails on other machines; people list `{accel}.device_type()` in its place, or skip it where it is not there"
+)
+_CHOICES = (
+    "the option takes CUDA and the CPU alone, so `mps`, `xpu` and `npu` are refused on machines that have them: people "
+    "add those names, or leave `choices` out and let torch.device judge"
+)
+_DEFAULT = (
+    "a parameter's default lists CUDA: give it None, and list `{accel}.device_type()` inside the function, which asks "
+    "for the device late"
+)
+_BUILT = "a device string built in a way that is not understood"
+
+
+def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
+    """Yield the finding for an item of a list. A choice among devices, with "cpu" beside it, needs a test around it."""
+    module = context.module
+    items, taker = _list_around(module, up)
+    beside = [e for e in getattr(up, "elts", []) if e is not whole]
+    if any(getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
+        yield context.left("the list names other accelerators, too")
+    elif isinstance(taker, ast.keyword) and taker.arg == "choices":
+        yield _choice(context, whole, items, module.parent(taker))
+    elif isinstance(taker, ast.Compare):
+        yield _member(context, whole, items, taker)
+    elif isinstance(taker, ast.arguments):
+        yield context.note(_spelled(context, _DEFAULT), blocks=False)
+    elif not (asked := _is_asked_for(module, whole)) and not _holds_devices(module, items, taker):
+        yield context.left("nothing shows that it is a list of devices to use")
+    elif any(is_cpu(module, e) for e in beside) and not asked:
+        yield context.note(_spelled(context, _BESIDE_CPU), blocks=False)
+    else:
+        yield device_defaults.at_import_checked(context, whole, device.as_type)
+
+
+def _choice(context: RuleContext, whole: ast.AST, items: ast.AST, call: ast.AST | None) -> Finding:
+    """Return the finding for `choices=["cuda", "cpu"]`, once for an option that is a device."""
+    if not isinstance(call, ast.Call) or not device_defaults.speaks_of_device(context.module, call):
+        return context.left("nothing shows that the option is a device")
+    if not _is_first(context.module, whole, items):
+        return context.left("another item of the list is reported")
+    return context.note(_CHOICES, blocks=False)
+
+
+def _member(context: RuleContext, whole: ast.AST, items: ast.AST, compared: ast.Compare) -> Finding:
+    """Return the finding for `assert device in ("cuda", "cpu")`: what refuses all others takes this machine's, too."""
+    module = context.module
+    listed = items.elts if isinstance(items, (ast.List, ast.Tuple, ast.Set)) else []
+    if any(helper_function(module, e.func) == "device_type" for e in listed if isinstance(e, ast.Call)):
+        return context.left("this machine's device is in the list")
+    if not _refuses(module, compared) or compared.comparators != [items]:
+        return context.left("what it is compared with is a list of names")
+    if (
+        not _is_device(compared.left)
+        or not any(is_cpu(module, e) for e in listed)
+        or not _is_first(module, whole, items)
+    ):
+        return context.left("nothing shows that a device is refused")
+    if device_defaults.runs_at_import(context, compared) and not device_defaults.probes_already(context):
+        return context.note("refused when the module is imported: other machines' devices are not in the list")
+    end = module.span(listed[-1])[1]
+    found = context.fix([Edit(end, end, spell(", accel.device_type()", spelled(module)))])
+    start, end = module.span(compared)
+    return replace(found, start=start, end=end, guards="choice", follows=True)
+
+
+def _refuses(module: SemanticModel, compared: ast.Compare) -> bool:
+    """Whether the program ends where a membership does not hold."""
+    match module.parent(compared), compared.ops:
+        case ast.Assert(test), [ast.In()]:
+            return test is compared
+        case ast.If(test, body), [ast.NotIn()]:
+            return test is compared and ends_program(body)
+        case ast.If(test, _, orelse), [ast.In()]:
+            return test is compared and ends_program(orelse)
+    return False
+
+
+def _is_device(subject: ast.expr) -> bool:
+    inner = subject.value if isinstance(subject, ast.Attribute) and subject.attr == "type" else subject
+    return bool(DEVICE_NAME.search(last_name(inner)))
+
+
+def is_parameter(module: SemanticModel, node: ast.AST | None) -> bool:
+    """Whether a node is `pytest.param("cuda", ...)`, an item of `parametrize`."""
+    return isinstance(node, ast.Call) and (module.resolve(node.func) or chain_of(node.func)) == "pytest.param"
+
+
+def added(module: SemanticModel, call: ast.Call) -> bool:
+    """Whether a call adds to a list of devices: `devices.append("cuda")`."""
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr in _ADDS and bool(DEVICE_NAME.search(last_name(func.value)))
+
+
+def _spelled(context: RuleContext, message: str) -> str:
+    return message.format(accel=spelled(context.module)["accel"])
+
+
+def _list_around(module: SemanticModel, items: ast.AST) -> tuple[ast.AST, ast.AST | None]:
+    """Return the outermost list that holds the items, also by `+`, `if ... else` and `pytest.param`, and its taker."""
+    up = module.parent(items)
+    while up is not None:
+        chosen = isinstance(up, ast.IfExp) and up.test is not items
+        if not (isinstance(up, _LISTS) or chosen or is_parameter(module, up)):
+            break
+        items, up = up, module.parent(up)
+    return items, up
+
+
+def _holds_devices(module: SemanticModel, items: ast.AST, taker: ast.AST | None) -> bool:
+    """Whether what takes a list takes devices: a variable, a loop, an argument or a parameter that is named so."""
+    match taker:
+        case ast.keyword(arg):
+            return arg in ("args", "devices", "device") or _is_argvalues(module, taker, items)
+        case ast.Assign(targets):
+            return any(DEVICE_NAME.search(last_name(target)) for target in targets)
+        case ast.AnnAssign(target) | ast.AugAssign(target):
+            return bool(DEVICE_NAME.search(last_name(target)))
+        case ast.For(target, iterated) | ast.comprehension(target, iterated) if iterated is items:
+            return bool(DEVICE_NAME.search(last_name(target)))
+        case ast.Call():
+            return added(module, taker) or _is_argvalues(module, taker, items)
+        case ast.Return():
+            function = module.function(taker)
+            return function is not None and bool(DEVICE_NAME.search(function.name))
+    return False
+
+
+def _is_argvalues(module: SemanticModel, taker: ast.AST, items: ast.AST) -> bool:
+    """Whether a list is that of `pytest.mark.parametrize("device", [...])`."""
+    call = module.parent(taker) if isinstance(taker, ast.keyword) else taker
+    if not isinstance(call, ast.Call) or last_name(call.func) != "parametrize" or not call.args:
+        return False
+    given = call.args[1:2] or [k.value for k in call.keywords if k.arg == "argvalues"]
+    names = {name.strip() for text in strings_in(module, call.args[0]) for name in text.split(",")}
+    return given == [items] and any(map(DEVICE_NAME.search, names))
+
+
+def _is_asked_for(module: SemanticModel, whole: ast.AST) -> bool:
+    """Whether the item is there only if a test holds: in an arm, under an `if`, or in a test that is skipped."""
+    node = whole
+    for up in module.ancestors(whole):
+        if isinstance(up, (ast.If, ast.IfExp)) and node is not up.test and asks(module, up.test):
+            return True
+        if is_parameter(module, up) and asks(module, up):
+            return True
+        if isinstance(up, (*FUNCTIONS, ast.ClassDef)) and node in up.decorator_list:
+            return any(asks(module, d) for d in up.decorator_list)
+        node = up
+    return False
+
+
+def asks(module: SemanticModel, tree: ast.AST) -> bool:
+    """Whether an expression asks for CUDA, or by the helper for any accelerator."""
+    calls = (n.func for n in ast.walk(tree) if isinstance(n, ast.Call))
+    return any(module.resolve(f) in _ASKS or helper_function(module, f) in _ASKS_HELPER for f in calls)
+
+
+def _is_first(module: SemanticModel, node: ast.AST, items: ast.AST) -> bool:
+    named = (n for n in ast.walk(items) if isinstance(n, ast.expr) and parse(module, n) is not None)
+    return min(named, key=module.span, default=node) is node
+
+
+def left(context: RuleContext, whole: ast.AST, outer: ast.AST, up: ast.AST | None) -> Iterator[Finding]:
+    """Yield what is said of a device string that no rule takes for a device."""
+    if up is not None and parse(context.module, whole) is None and _may_be_device(up, outer):
+        yield context.note(_BUILT)
+    elif reason := _reason(context.module, outer, up):
+        # a test above it chooses what the string stands for, and must not say yes to another device
+        kept = isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield)) and parse(context.module, whole) is not None
+        yield replace(context.left(reason), blocks=kept)
+
+
+def _may_be_device(up: ast.AST, outer: ast.AST) -> bool:
+    """Whether what takes a value is named for a device."""
+    match up:
+        case ast.keyword(arg):
+            return bool(DEVICE_NAME.search(arg or ""))
+        case ast.Assign([target]):
+            return bool(DEVICE_NAME.search(last_name(target)))
+        case ast.Call(func, [first, *_]):
+            return first is outer and last_name(func) in ("to", "device")
+    return False
+
+
+def _reason(module: SemanticModel, outer: ast.AST, up: ast.AST | None) -> str | None:
+    """Return why a string is left, or None for text that nobody takes for a device."""
+    match up:
+        case ast.Dict(keys) if outer in keys:
+            return "a key of a table"
+        case ast.Dict():
+            return "nothing shows that this value of a table is a device to use"
+        case ast.match_case() | ast.MatchValue() | ast.MatchOr():
+            return "what it is matched with is not known to be a device"
+        case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() | ast.AugAssign():
+            return "nothing shows that the variable holds a device"
+        case ast.Yield():
+            return "nothing shows that a device is yielded"
+        case ast.keyword():
+            call = module.parent(up)
+            named = f"`{last_name(call.func)}`" if isinstance(call, ast.Call) else "this"
+            return f"nothing shows that `{up.arg}=` of {named} is a device"
+        case ast.Call(func) if last_name(func) in ("getattr", "hasattr"):
+            return "an attribute by that name, of what is not known"
+        case ast.Call(func) if last_name(func) != "print":
+            return "text: nothing shows that the call takes a device"
+    return None
