@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import ROOT, Ran, git, write_tree
 
-from torchmigrate.apply import journal, writer
+from torchmigrate.apply import writer
 from torchmigrate.base import file_io, limits, lock
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.config.settings import Settings
@@ -272,25 +272,18 @@ with lock.held(journal.places([Path({str(here / "a.py")!r})])):
 
 @posix
 def test_undo_leaves_the_tree_by_no_link(here: Path, cli: Cli) -> None:
-    """`.git` may come with the project: a planted journal must not reach what lies outside."""
-    home = write_tree(here.parent / "home", {"profile": "mine\n"})
-    write_tree(here, {"a.py": CUDA})
+    """A directory that apply wrote to has become a link to somebody else's, with the same bytes in it."""
+    write_tree(here, {"sub/a.py": CUDA})
     git(here, "init", "-q")
-    (here / "out").symlink_to(home)
-    store = here / ".git" / "torchmigrate" / "99999999999999999999"
-    store.mkdir(parents=True)
-    entries = [
-        {"path": name, "new": new, "before": journal.digest(b"evil\n"), "after": journal.digest(b"mine\n"), "start": 0}
-        | {"size": 5}
-        for name, new in (("out/profile", False), ("out/profile", True), ("../home/profile", False))
-    ]
-    (store / "manifest.json").write_text(json.dumps({"version": 1, "base": str(here), "entries": entries}))
-    (store / "originals").write_bytes(b"evil\n")
+    assert cli("apply", "--allow-dirty").status == 0
+    home = here.parent / "home"
+    (here / "sub").rename(home)
+    (here / "sub").symlink_to(home)
+    before = (home / "a.py").read_bytes()
     ran = cli("undo")
     assert ran.status == 2
-    assert ran.err.count("a symbolic link leads there now") == 1
-    assert ran.last == "Put back 0 of 2 files, 2 left as they are."
-    assert (home / "profile").read_text() == "mine\n"
+    assert "sub/a.py: a symbolic link leads there now" in ran.err
+    assert (home / "a.py").read_bytes() == before
 
 
 @posix
@@ -303,17 +296,6 @@ def test_old_journals_are_not_removed_behind_a_link(here: Path, cli: Cli) -> Non
     (here / ".git" / "torchmigrate").symlink_to(years)
     assert cli("apply", "--allow-dirty").status == 0
     assert len(list(years.iterdir())) == 30
-    assert cli("undo").status == 0
-    assert (here / "a.py").read_text() == CUDA
-
-
-@pytest.mark.parametrize("text", ['{"old": 1}', "[]", '{"old": "--x", "new": "--y", "branch": "b"}', "[" * 100_000])
-def test_a_note_of_commits_that_is_none(here: Path, cli: Cli, text: str) -> None:
-    write_tree(here, {"a.py": CUDA})
-    git(here, "init", "-q")
-    assert cli("apply", "--allow-dirty").status == 0
-    (directory,) = (p for p in (here / ".git" / "torchmigrate").iterdir() if p.is_dir())
-    (directory / "commits.json").write_text(text)
     assert cli("undo").status == 0
     assert (here / "a.py").read_text() == CUDA
 

@@ -60,8 +60,8 @@ class Worker:
     def __call__(self, job: Job) -> Done:
         """Process one file; an exception becomes a Failed result, so that one file's bug does not stop the run."""
         path = Path(job.path)
-        if len(job.raw) > limits.LARGEST and path.suffix != ".ipynb":
-            return Skipped(path, f"larger than {limits.LARGEST:,} bytes"), None
+        if len(job.raw) > (most := limits.largest(job.path)):  # an overlay: a file is not even read
+            return Skipped(path, f"larger than {most:,} bytes"), None
         try:
             with limits.bounded():
                 return self._process(path, job)

@@ -111,7 +111,7 @@ def _ourselves() -> str:
     code, rules = Path(__file__).parents[1], packs.builtin()
     for top, paths in ((code, map(Path, sources())), (rules, sorted(rules.glob("*/*.toml")))):
         for path in paths:
-            data = path.read_bytes()
+            data = file_io.read(path)
             digest.update(f"{path.relative_to(top).as_posix()} {len(data)}\n".encode())
             digest.update(data)
     return digest.hexdigest()
@@ -151,13 +151,13 @@ class Store:
         if not (self.top / _MARK).exists():
             if any(self.top.iterdir()):
                 raise UserError(f"{self.top} has other things in it", "name a new folder: --output DIR")
-            (self.top / _MARK).write_bytes(b"")
+            file_io.put(self.top / _MARK, b"")
         file_io.sweep(self.top)
 
     def summary(self, name: str) -> Summary | None:
         """Return the stored summary of a repository, or None if it is missing or damaged."""
         try:
-            data = json.loads((self.top / name / "summary.json").read_bytes())
+            data = json.loads(file_io.read(self.top / name / "summary.json"))
         except (OSError, ValueError):
             return None
         return data if isinstance(data, dict) and data.get("format") == 1 and data.get("name") == name else None
@@ -183,7 +183,7 @@ class Store:
             for name in set(FILES) - outcome.files.keys():
                 (folder / name).unlink(missing_ok=True)
             self._write(folder, outcome.files)
-            file_io.replace(folder / "summary.json", json.dumps(summary, indent=2).encode() + b"\n")
+            file_io.put(folder / "summary.json", json.dumps(summary, indent=2).encode() + b"\n")
         except OSError as error:
             what = f"cannot write to {folder}: {(error.strerror or str(error)).lower()}"
             raise UserError(what, "make room there, and run the same command again: what is done stays done") from None
@@ -192,12 +192,12 @@ class Store:
     def _write(self, folder: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             if name in FILES:  # a worker cannot choose other paths
-                file_io.replace(folder / name, data)
+                file_io.put(folder / name, data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write reports about the whole fleet; raises UserError."""
         try:
             for name, data in files.items():
-                file_io.replace(self.top / name, data)
+                file_io.put(self.top / name, data)
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchmigrate import __version__
+from torchmigrate.base import file_io
 from torchmigrate.diagnostics.finding import Failed, Status
 from torchmigrate.formats.model import Report, kind
 from torchmigrate.formats.positions import Entry, entries, utf16
@@ -151,7 +152,7 @@ class Fixes:
 
     def _module(self, path: Path) -> SemanticModel:
         if self._last is None or self._last[0] != path:
-            self._last = path, SemanticModel(path, decode(path.read_bytes()), self.facts)
+            self._last = path, SemanticModel(path, decode(file_io.read(path)), self.facts)
         return self._last[1]
 
     def _edits(self, entry: Entry, module: SemanticModel) -> list[Edit]:

@@ -59,10 +59,7 @@ class PackError(ValueError):
 def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
     """Read a TOML file of the kind `what`, without what `but` matches; return text and data; raises PackError."""
     try:
-        raw = file_io.read(path, LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise OSError(f"larger than {LARGEST:,} bytes")
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        text = file_io.read(path, LARGEST).decode("utf-8-sig").replace("\r\n", "\n")
         with limits.bounded(_SECONDS):
             return text, tomllib.loads(but.sub("", text) if but else text)
     except tomllib.TOMLDecodeError as error:

@@ -130,17 +130,23 @@ def check(
     return run.run("check", **given)
 
 
-def undo(path: Annotated[Path, Argument(metavar="PATH", help="Only what was written here.")] = Path()) -> int:
+def undo(
+    path: Annotated[Path, Argument(metavar="PATH", help="Only what was written here.")] = Path(),
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be put back, write nothing.")] = False,
+    list_: Annotated[bool, Option("--list", help="List what can be undone, the last first.")] = False,
+) -> int:
     """Put back what the last `apply` wrote.
 
     \b
     Examples:
-      torchmigrate undo        in this project
-      torchmigrate undo src    below src alone
+      torchmigrate undo              in this project
+      torchmigrate undo src          below src alone
+      torchmigrate undo --dry-run    what it would put back
+      torchmigrate undo --list       each apply that can be undone
     """
     from torchmigrate.cli.migration import run
 
-    return run.put_back(path)
+    return run.list_applies(path) if list_ else run.put_back(path, dry_run)
 
 
 def server(

@@ -88,7 +88,7 @@ def _write(known: Collection[Entry], old: Collection[Entry], request: Request) -
     assert request.baseline is not None
     target, data = request.baseline, baseline.render(known)
     try:
-        if not target.is_file() or target.read_bytes() != data:
+        if not target.is_file() or file_io.head(target, len(data) + 1) != data:
             file_io.alone(target, data)
     except OSError as error:
         what = f"cannot write {request.baseline}: {(error.strerror or str(error)).lower()}"
