@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -337,3 +339,26 @@ class _Smaller:
 
     def __init__(self, status: os.stat_result) -> None:
         self.st_mode, self.st_size = status.st_mode, 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells who has a file open")
+@pytest.mark.parametrize("call", ["before", "after"])
+def test_a_save_that_began_before_and_ends_after_is_kept(
+    file: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor has the old file open; it writes once that has lost its name."""
+    with file.open("ab") as editor:
+
+        def save() -> None:
+            editor.write(b"my work\n")
+            editor.close()
+
+        if call == "before":
+            before_call(file_io._Folder, "settled", lambda: Timer(0.05, save).start(), monkeypatch)
+        else:
+            monkeypatch.setattr(file_io, "_PATIENCE", 0.01)
+        assert "has changed" in errors(change(file))["a.py"]
+        if call == "after":
+            save()
+    assert file.read_bytes() == b"old\nmy work\n"
+    assert not litter(file.parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,14 @@ def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
         if error and change.new:
             lost.append(change.path)
         yield Failed(change.path, error) if error else change
+
+
+def sweep(paths: Sequence[Path]) -> None:
+    """Remove temporary files that the last apply at or below each path left, if it was killed."""
+    for path in paths:
+        for journal, here in itertools.islice(journal_.below(path), 1):
+            for directory in {journal.path(entry).parent for entry in here}:
+                file_io.sweep(directory)
 
 
 def _write_file(change: Changed, lost: Sequence[Path]) -> str | None:

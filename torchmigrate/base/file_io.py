@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,7 @@ def remove(path: Path, content: bytes) -> None:
             raise NotWritten(_CHANGED)
         aside = folder.free_name()
         os.rename(folder.at(target.name), folder.at(aside), src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
-        if folder.content(aside, len(content)) != content:  # it was saved meanwhile
+        if not folder.settled(aside, content):  # it was saved meanwhile
             folder.restore(aside, target.name)
             raise NotWritten(_CHANGED)
         folder.unlink(aside)
@@ -174,6 +175,20 @@ class _Folder:
                 return _read_all(file, most, name)
         except (OSError, NotWritten):
             return None
+
+    def settled(self, name: str, data: bytes) -> bool:
+        """Return whether a file that has lost its name has this content, and no program can write to it any more."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with self.open(name) as file:
+                    if not rename.is_written(file.fileno()):
+                        return _read_all(file, len(data), name) == data
+            except (OSError, NotWritten):
+                return False
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.001)
 
     def free_name(self) -> str:
         return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
@@ -255,7 +270,7 @@ class _Folder:
         if not rename.exchange(self.at(temporary), self.at(name), self.handle):
             self.replace(temporary, name)
             return
-        if self.content(temporary, len(before)) == before:
+        if self.settled(temporary, before):
             self.unlink(temporary)
             return
         self.restore(temporary, name, ours)
@@ -297,6 +312,7 @@ class _Folder:
         return self.path / kept
 
 
+_PATIENCE = 1.0  # seconds for another program to end a save that it began on the old file
 _TRIES = 9  # of saves in a row, each within microseconds of the one before
 
 

@@ -1,4 +1,4 @@
-"""Rename as the system can and Python cannot: exchange two files, or replace none."""
+"""Ask the system what Python has no function for: exchange two files, replace none, who writes to a file."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ def without_replacing(old: str, new: str, directory: int | None) -> bool:
         return False
     os.unlink(old, dir_fd=directory)
     return True
+
+
+def is_written(handle: int) -> bool:
+    """Return whether some program has this file open for writing, as far as the system tells: Linux grants no lease."""
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    try:
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:  # another user's file, or a file system without leases
+        return False
+    return False
 
 
 def _rename(old: str, new: str, directory: int | None, flag: int) -> bool:

@@ -72,11 +72,13 @@ def _target(request: Request) -> Target | None:
 
 def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Write the planned changes; return the results, with a Failed for each file that could not be written."""
+    from torchmigrate.apply import journal, writer
+    from torchmigrate.base import lock
+
+    writer.sweep(request.paths)
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
-    from torchmigrate.apply import journal
-    from torchmigrate.base import lock
 
     with lock.held(journal.places([change.path for change in changes])):
         return _write_guarded(results, changes, request, commits)
