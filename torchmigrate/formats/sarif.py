@@ -13,6 +13,7 @@ from urllib.parse import quote
 from torchmigrate import __version__
 from torchmigrate.base import file_io
 from torchmigrate.diagnostics.finding import Failed, Status
+from torchmigrate.formats.markdown import plain
 from torchmigrate.formats.model import Report, kind
 from torchmigrate.formats.positions import Entry, entries, utf16
 from torchmigrate.helper import import_edits
@@ -71,7 +72,7 @@ def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
         "id": name,
         "shortDescription": {"text": summary},
         "fullDescription": {"text": why},
-        "help": {"text": rule.why if rule else why, "markdown": rule.why if rule else why},
+        "help": {"text": rule.why if rule else why, "markdown": plain(rule.why) if rule else why},
         "defaultConfiguration": {"level": "warning"},
     }
     if rule and rule.see:

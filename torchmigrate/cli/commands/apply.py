@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from typer import Argument, Option
 
@@ -161,6 +161,22 @@ def server(
     return run()
 
 
+_LONGEST = 500_000_000  # bytes of one message
+
+
+class _Bounded:
+    """The editor's messages; one that says it is longer than any can be ends the session."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readline(self) -> bytes:
+        return self._stream.readline(_LONGEST)
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(size) if size <= _LONGEST else b""
+
+
 def run() -> int:
     """Serve one editor; return 0 if it ended the session properly, else 1. Raises UserError without pygls."""
     try:
@@ -180,5 +196,5 @@ def run() -> int:
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
-        server.start_io(sys.stdin.buffer, out)
+        server.start_io(_Bounded(sys.stdin.buffer), out)  # type: ignore[arg-type]
     return 0 if session.ended else 1
