@@ -67,7 +67,7 @@ class Project:
         """What no run should leave: temporary files, half-made journals, locks of git's."""
         patterns = (".torchmigrate-*", "new-*", "*.lock")
         found = [p for top in (self.root, self.cache) for pattern in patterns for p in top.rglob(pattern)]
-        return [p for p in found if not p.parent.name.isdecimal()]  # that goes with its journal
+        return [p for p in found if not p.parent.name[:12].isdecimal()]  # that goes with its journal
 
     def run(self, *arguments: str) -> int:
         return app.run([*arguments, "-q"] if arguments[0] != "undo" else list(arguments))
@@ -91,7 +91,7 @@ def project(request: pytest.FixtureRequest, here: Path, monkeypatch: pytest.Monk
     in_git = request.param == "git"
     write_tree(here, FILES)
     cache_ = here.parent / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_))
+    monkeypatch.setenv("XDG_STATE_HOME", str(cache_))
     if in_git:
         git(here, "init", "-q", "-b", "main", "--template=")
         git(here, "config", "gc.auto", "0")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -57,11 +60,8 @@ def test_everything_comes_back(root: Path) -> None:
     saved = apply([*changes, helper(root)])
     assert saved.in_git == (root / ".git").exists()
     assert (root / "a.py").read_bytes() == b"old a.py\r\nnew\n"
-    if saved.in_git:
-        assert saved.directory.is_relative_to(root / ".git")
-        assert "torchmigrate" not in git(root, "status", "--porcelain", "-uall", "--ignored")
-    else:
-        assert not saved.directory.is_relative_to(root)
+    assert saved.directory.is_relative_to(os.environ["XDG_STATE_HOME"])
+    assert not list(root.rglob("*torchmigrate*"))
     assert outcomes(root) == {"a.py": "restored", "b.py": "restored", "accel.py": "removed"}
     assert [c.path.read_bytes() for c in changes] == [c.before for c in changes]
     assert (root / "a.py").stat().st_mode & 0o777 == 0o755
@@ -77,13 +77,13 @@ def test_what_was_committed_is_git_s_to_take_back(root: Path) -> None:
         git(root, "commit", "-qm", "x")
         new = git(root, "rev-parse", "HEAD").strip()
     saved = apply(changes)
-    (saved.directory / "commits.json").write_text(json.dumps({"old": "0" * 40, "new": new, "branch": "b"}))
+    saved.note({"old": "0" * 40, "new": new, "branch": "b"})
     if not (root / ".git").exists():  # a repository no more
         assert outcomes(root) == {"a.py": "restored"}
         return
     with pytest.raises(UserError, match=rf"committed \(0{{10}}\.\.{new[:10]} on b\)"):
         writer.undo(root)
-    (saved.directory / "commits.json").write_text(json.dumps({"old": "0" * 40, "new": "f" * 40}))
+    saved.note({"old": "0" * 40, "new": "f" * 40, "branch": "b"})
     assert outcomes(root) == {"a.py": "restored"}  # on another branch
 
 
@@ -183,7 +183,7 @@ def test_old_journals_go(root: Path) -> None:
 def test_foreign_files_among_the_journals_are_passed_over(root: Path) -> None:
     saved = apply(planned(root, "a.py"))
     for number, text in enumerate((b"{", b"[]", b'{"entries": [{"x": 1}], "base": "/"}'), 1):
-        other = saved.directory.with_name(f"9999999999999999999{number}")
+        other = saved.directory.with_name(f"99999999999{number}{saved.directory.name[12:]}")
         other.mkdir()
         (other / "manifest.json").write_bytes(text)
     assert outcomes(root) == {"a.py": "restored"}
@@ -197,20 +197,108 @@ def test_a_damaged_original_is_not_put_back(root: Path) -> None:
 
 
 def test_where_nothing_can_be_saved_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").write_text("a file, no directory")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "state").write_text("a file, no directory")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(UserError, match="nothing was written") as caught:
         journal.begin(planned(tmp_path, "a.py"))
-    assert "XDG_CACHE_HOME" in caught.value.help
+    assert "XDG_STATE_HOME" in caught.value.help
 
 
-def test_where_git_cannot_hold_it_the_cache_does(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / ".git" / "torchmigrate").write_text("in the way")
-    saved = apply(planned(tmp_path, "a.py"))
-    assert saved.directory.is_relative_to(os.environ["XDG_CACHE_HOME"])
-    assert json.loads((saved.directory / "manifest.json").read_text())["base"] == str(tmp_path)
-    assert outcomes(tmp_path) == {"a.py": "restored"}
+def test_without_a_state_folder_git_and_a_temporary_one_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q")
+    (tmp_path / "state").write_text("a file, no directory")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    saved = apply(planned(root, "a.py"))
+    assert saved.directory.is_relative_to(tmp_path / "tmp") and not saved.lasts
+    assert outcomes(root) == {"a.py": "restored"}
+
+
+# ---- journals of somebody else's, and a clock that lies
+
+
+def test_a_clock_that_was_set_back_does_no_harm(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1.9e9)
+    for _ in range(journal.KEPT):
+        apply(planned(root, "a.py"))
+    monkeypatch.setattr(time, "time", lambda: 1.7e9)
+    (root / "a.py").write_bytes(b"my work\n")
+    apply(planned(root, "a.py"))
+    assert outcomes(root) == {"a.py": "restored"}
+    assert (root / "a.py").read_bytes() == b"my work\n"
+
+
+def test_journals_that_came_with_the_project_are_never_used(root: Path) -> None:
+    """Ten with high numbers, which must not make a run remove its own journal, and undo must not read."""
+    change = planned(root, "a.py")[0]
+    for number in range(journal.KEPT):
+        directory = root / ".git" / "torchmigrate" / f"{10**19 - 1 - number}"
+        directory.mkdir(parents=True)
+        entry = journal.Entry("a.py", False, journal.digest(b"evil"), journal.digest(change.after), 0, 4)
+        manifest = {"version": 1, "base": "/", "entries": [asdict(entry)]}
+        (directory / "manifest.json").write_text(json.dumps(manifest))
+        (directory / "originals").write_bytes(b"evil")
+    with pytest.raises(UserError, match="nothing to undo"):
+        writer.undo(root)
+    apply([change])
+    assert outcomes(root) == {"a.py": "restored"}
+    assert (root / "a.py").read_bytes() == change.before
+
+
+@pytest.mark.parametrize("forged", ["of another name", "edited", "of another key"])
+def test_a_journal_that_was_not_sealed_here_is_none(root: Path, forged: str) -> None:
+    saved = apply(planned(root, "a.py"))
+    manifest = saved.directory / "manifest.json"
+    if forged == "of another name":
+        shutil.copytree(saved.directory, saved.directory.with_name(f"999999999999{saved.directory.name[12:]}"))
+        shutil.rmtree(saved.directory)
+    elif forged == "edited":
+        manifest.write_bytes(manifest.read_bytes().replace(b'"new": false', b'"new": true '))
+    else:
+        (saved.directory.parent.parent / "key").write_bytes(b"x" * 32)
+    with pytest.raises(UserError, match="nothing to undo"):
+        writer.undo(root)
+    assert (root / "a.py").read_bytes() == b"old a.py\r\nnew\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
+def test_a_folder_that_others_can_write_to_is_not_trusted(root: Path) -> None:
+    saved = apply(planned(root, "a.py"))
+    saved.directory.parent.chmod(0o777)
+    with pytest.raises(UserError, match="nothing to undo"):
+        writer.undo(root)
+    saved.directory.parent.chmod(0o700)
+    assert outcomes(root) == {"a.py": "restored"}
+
+
+def test_many_journals_of_trees_that_are_gone_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MOST", 3)
+    for name in ("one", "two", "three", "four"):
+        saved = apply(planned(root.parent / name, "a.py"))
+        if name != "one":
+            shutil.rmtree(root.parent / name)
+    apply(planned(root, "a.py"))
+    assert len(list(saved.directory.parent.iterdir())) == 4  # the oldest is of a tree that is there
+    assert outcomes(root.parent / "one") == {"a.py": "restored"}
+
+
+def test_undo_says_what_it_would_do(root: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Ran]) -> None:
+    monkeypatch.chdir(root)
+    apply([*planned(root, "a.py"), helper(root)])
+    apply(planned(root, "b.py"))
+    (root / "a.py").write_bytes(b"mine\n")
+    ran = cli("undo", "--list")
+    assert [line.partition("  ")[2] for line in ran.out.splitlines()] == [f"1 file in {root}", f"2 files in {root}"]
+    ran = cli("undo", "--dry-run")
+    assert (ran.out, ran.last) == ("would restore: b.py\n", "Would put back 1 of 1 files.")
+    assert (root / "b.py").read_bytes() == b"old b.py\r\nnew\n"
+    assert cli("undo").out == "restored: b.py\n"
+    ran = cli("undo", "--dry-run")
+    assert ran.status == 2 and "a.py: changed since" in ran.err
+    assert (root / "accel.py").exists()
 
 
 def test_the_helper_stays_while_a_file_that_is_left_may_import_it(here: Path, cli: Callable[..., Ran]) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from torchmigrate.apply import writer
+from torchmigrate.base import file_io, rename
 from torchmigrate.diagnostics.finding import Changed, Failed
 
 
@@ -99,19 +105,19 @@ def test_read_only_means_hands_off(file: Path, monkeypatch: pytest.MonkeyPatch) 
     assert file.read_bytes() == b"old\n"
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_full_disk_costs_one_file(file: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "step"), [(os, "fsync"), (rename, "exchange")])
+def test_a_full_disk_costs_one_file(file: Path, module: object, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = file.with_name("b.py")
     other.write_bytes(b"old\n")
-    real, calls = getattr(os, step), []
+    real, calls = getattr(module, step), []
 
-    def once(*arguments: object) -> None:
+    def once(*arguments: object) -> object:
         calls.append(arguments)
         if len(calls) == 1:
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(*arguments)
+        return real(*arguments)
 
-    monkeypatch.setattr(os, step, once)
+    monkeypatch.setattr(module, step, once)
     assert errors(change(file), change(other)) == {"a.py": "not written: no space left on device"}
     assert (file.read_bytes(), other.read_bytes()) == (b"old\n", b"new\n")
     assert not litter(file.parent)
@@ -145,7 +151,7 @@ def test_ctrl_c_leaves_no_litter(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "replace", interrupt)
+    monkeypatch.setattr(rename, "exchange", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(writer.each([change(file)]))
     assert file.read_bytes() == b"old\n"
@@ -157,3 +163,202 @@ def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
     path.write_bytes(b"old\n")
     assert errors(change(path)) == {}
     assert path.read_bytes() == b"new\n"
+
+
+# ---- somebody saves while a file is written
+
+
+def in_place(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def by_rename(path: Path, data: bytes) -> None:
+    swap = path.with_name("swap")
+    swap.write_bytes(data)
+    swap.replace(path)
+
+
+SAVES = {"in place": in_place, "by rename": by_rename}
+
+
+def before_call(module: object, name: str, save: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save once, at the last moment before a call of the system's."""
+    real, left = getattr(module, name), [save]
+
+    def call(*arguments: object, **options: object) -> object:
+        if left:
+            left.pop()()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(module, name, call)
+
+
+@pytest.mark.parametrize("how", SAVES)
+@pytest.mark.parametrize("call", ["fsync", "exchange"])
+def test_a_save_while_a_file_is_written_is_kept(
+    file: Path, how: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = partial(SAVES[how], file, b"my work\n")
+    before_call(os if call == "fsync" else rename, call, save, monkeypatch)
+    assert errors(change(file)) == {"a.py": "not written: it has changed since it was read"}
+    assert file.read_bytes() == b"my work\n"
+    assert not litter(file.parent)
+
+
+def test_the_last_of_many_saves_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, saves = rename.exchange, [b"third\n", b"second\n", b"first\n"]
+
+    def exchange(*arguments: object) -> object:
+        if saves:
+            by_rename(file, saves.pop())
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rename, "exchange", exchange)
+    assert "has changed" in errors(change(file))["a.py"]
+    assert file.read_bytes() == b"third\n"
+    assert not litter(file.parent)
+
+
+def test_what_cannot_be_put_back_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = rename.exchange, []
+
+    def exchange(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) > 1:
+            return False
+        by_rename(file, b"my work\n")
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rename, "exchange", exchange)
+    told = errors(change(file))["a.py"]
+    (kept,) = litter(file.parent)
+    assert told.endswith(f"what was saved meanwhile is in {kept}")
+    list(writer.each([]))
+    file_io.sweep(file.parent)
+    assert kept.read_bytes() == b"my work\n"
+
+
+def test_ctrl_c_loses_no_save(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = rename.exchange
+
+    def exchange(*arguments: object) -> object:
+        by_rename(file, b"my work\n")
+        real(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rename, "exchange", exchange)
+    with pytest.raises(KeyboardInterrupt):
+        list(writer.each([change(file)]))
+    file_io.sweep(file.parent)
+    assert [kept.read_bytes() for kept in litter(file.parent)] == [b"my work\n"]
+
+
+def test_where_files_cannot_be_exchanged_they_are_compared_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rename, "_system_call", lambda: None)
+    other = file.with_name("b.py")
+    other.write_bytes(b"old\n")
+    before_call(os, "fsync", partial(in_place, file, b"my work\n"), monkeypatch)
+    planned = [change(file), change(other), change(file.with_name("accel.py"), new=True)]
+    assert errors(*planned[:2]) == {"a.py": "not written: it has changed since it was read"}
+    assert errors(planned[2]) == {}
+    assert (file.read_bytes(), other.read_bytes()) == (b"my work\n", b"new\n")
+    assert not litter(file.parent)
+
+
+def test_a_new_file_replaces_none_that_appears_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helper = tmp_path / "accel.py"
+    before_call(rename, "without_replacing", partial(helper.write_bytes, b"mine\n"), monkeypatch)
+    assert "has appeared" in errors(change(helper, new=True))["accel.py"]
+    assert helper.read_bytes() == b"mine\n"
+    assert not litter(tmp_path)
+
+
+def test_a_helper_that_is_saved_while_undo_removes_it_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before_call(os, "rename", partial(by_rename, file, b"my work\n"), monkeypatch)
+    with pytest.raises(file_io.NotWritten):
+        file_io.remove(file, b"old\n")
+    assert file.read_bytes() == b"my work\n"
+    assert not litter(file.parent)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no descriptor of a directory to hold on to")
+def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a race: after all checks, at the last call."""
+    for name in ("sub", "home"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.py").write_bytes(b"old\n")
+
+    def swap() -> None:
+        (tmp_path / "sub").rename(tmp_path / "moved")
+        (tmp_path / "sub").symlink_to(tmp_path / "home")
+
+    before_call(rename, "exchange", swap, monkeypatch)
+    writer_errors = errors(change(tmp_path / "sub" / "a.py"))
+    assert writer_errors == {}
+    assert (tmp_path / "home" / "a.py").read_bytes() == b"old\n"
+    assert (tmp_path / "moved" / "a.py").read_bytes() == b"new\n"
+
+
+# ---- reading
+
+
+def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:
+    for name in ("a.py", "a.ipynb", "requirements.txt"):
+        path = tmp_path / name
+        path.touch()
+        os.truncate(path, 20_000_000_000)  # sparse: it takes no room
+        tracemalloc.start()
+        with pytest.raises(file_io.TooLarge, match="larger than"):
+            file_io.read(path)
+        with pytest.raises(file_io.TooLarge):
+            file_io.read_text(path)
+        assert file_io.head(path, 3) == b"\0\0\0"
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_pipes_and_devices_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        for read in (file_io.read, file_io.read_text, partial(file_io.head, count=3)):
+            with pytest.raises(OSError, match="not a regular file"):
+                read(tmp_path / name)  # type: ignore[operator]
+
+
+def test_a_file_that_grows_while_it_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fstat", lambda handle, real=os.fstat: _Smaller(real(handle)))
+    assert file_io.read(file) == b"old\n"
+    with pytest.raises(file_io.TooLarge):
+        file_io.read(file, 3)
+
+
+class _Smaller:
+    """A status that is out of date."""
+
+    def __init__(self, status: os.stat_result) -> None:
+        self.st_mode, self.st_size = status.st_mode, 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells who has a file open")
+@pytest.mark.parametrize("call", ["before", "after"])
+def test_a_save_that_began_before_and_ends_after_is_kept(
+    file: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor has the old file open; it writes once that has lost its name."""
+    with file.open("ab") as editor:
+
+        def save() -> None:
+            editor.write(b"my work\n")
+            editor.close()
+
+        if call == "before":
+            before_call(file_io._Folder, "settled", lambda: Timer(0.05, save).start(), monkeypatch)
+        else:
+            monkeypatch.setattr(file_io, "_PATIENCE", 0.01)
+        assert "has changed" in errors(change(file))["a.py"]
+        if call == "after":
+            save()
+    assert file.read_bytes() == b"old\nmy work\n"
+    assert not litter(file.parent)

@@ -305,6 +305,15 @@ def test_ctrl_c_between_two_writes(project: Path, cli: Cli, monkeypatch: pytest.
     assert (project / "a.py").read_text() == SAFE
 
 
+def test_too_little_memory_is_no_bug(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("torchmigrate.engine.planner.plan", greedy)
+    ran = cli("check")
+    assert ran.status == 2 and ran.err.startswith("error: there is not enough memory for this\nhelp: "), ran.err
+
+
 def test_a_bug_of_ours_is_no_traceback(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")

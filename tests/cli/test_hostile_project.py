@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import ROOT, Ran, git, write_tree
 
-from torchmigrate.apply import journal, writer
+from torchmigrate.apply import writer
 from torchmigrate.base import file_io, limits, lock
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.config.settings import Settings
@@ -231,6 +231,53 @@ def test_a_file_that_is_asked_for_goes_through_no_link(here: Path, cli: Cli, opt
 
 
 @posix
+@pytest.mark.parametrize("option", ["-o", "--baseline"])
+def test_a_file_that_is_asked_for_goes_through_no_linked_folder(here: Path, cli: Cli, option: str) -> None:
+    write_tree(here, {"a.py": CUDA, "sub/b.py": CUDA})
+    outside = here.parent / "outside"
+    outside.mkdir()
+    (here / "reports").symlink_to(outside)
+    (here / "inside").symlink_to(here / "sub")
+    more = ["--write-baseline"] if option == "--baseline" else []
+    ran = cli("check", "--exit-zero", option, "reports/x.json", *more)
+    assert ran.status == 2 and f"name the folder itself: {outside}" in ran.err
+    assert not list(outside.iterdir())
+    assert cli("check", "--exit-zero", option, "inside/x.json", *more).status == 0
+    assert cli("check", "--exit-zero", option, str(outside / "x.json"), *more).status == 0
+    assert (here / "sub" / "x.json").read_bytes() and (outside / "x.json").read_bytes()
+
+
+@posix
+def test_requirements_that_are_no_file(here: Path, cli: Cli) -> None:
+    """The search for the floor of torch, and the key of cached plans, read them in any project of some size."""
+    write_tree(here, {f"p/m{number}.py": CUDA for number in range(60)})
+    os.mkfifo(here / "requirements.txt")
+    (here / "requirements-zero.txt").symlink_to("/dev/zero")
+    (here / "requirements-sparse.txt").touch()
+    os.truncate(here / "requirements-sparse.txt", 20_000_000_000)
+    assert cli("check", "-q", "--exit-zero").status == 0
+    assert cli("apply", "-q").status == 0
+
+
+@posix
+@pytest.mark.parametrize("name", ["big.py", "big.ipynb", "requirements.txt", "setup.cfg", "Dockerfile"])
+def test_sparse_files(here: Path, cli: Cli, name: str) -> None:
+    write_tree(here, {"a.py": CUDA})
+    (here / name).touch()
+    os.truncate(here / name, 20_000_000_000)
+    ran = cli("check", "-v", "--exit-zero")
+    assert ran.status == 0, ran.err
+    assert "a.py:3" in ran.out
+    if name.startswith("big"):
+        assert f"skipped {name}: larger than " in ran.out + ran.err
+    pyproject = here / "pyproject.toml"
+    pyproject.touch()
+    os.truncate(pyproject, 20_000_000_000)
+    ran = cli("check")
+    assert ran.status == 2 and "larger than 2,000,000 bytes, so it was not read" in ran.err
+
+
+@posix
 def test_a_pipe_that_is_asked_for_is_written_to(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.py": CUDA})
     os.mkfifo(here / "pipe")
@@ -272,25 +319,18 @@ with lock.held(journal.places([Path({str(here / "a.py")!r})])):
 
 @posix
 def test_undo_leaves_the_tree_by_no_link(here: Path, cli: Cli) -> None:
-    """`.git` may come with the project: a planted journal must not reach what lies outside."""
-    home = write_tree(here.parent / "home", {"profile": "mine\n"})
-    write_tree(here, {"a.py": CUDA})
+    """A directory that apply wrote to has become a link to somebody else's, with the same bytes in it."""
+    write_tree(here, {"sub/a.py": CUDA})
     git(here, "init", "-q")
-    (here / "out").symlink_to(home)
-    store = here / ".git" / "torchmigrate" / "99999999999999999999"
-    store.mkdir(parents=True)
-    entries = [
-        {"path": name, "new": new, "before": journal.digest(b"evil\n"), "after": journal.digest(b"mine\n"), "start": 0}
-        | {"size": 5}
-        for name, new in (("out/profile", False), ("out/profile", True), ("../home/profile", False))
-    ]
-    (store / "manifest.json").write_text(json.dumps({"version": 1, "base": str(here), "entries": entries}))
-    (store / "originals").write_bytes(b"evil\n")
+    assert cli("apply", "--allow-dirty").status == 0
+    home = here.parent / "home"
+    (here / "sub").rename(home)
+    (here / "sub").symlink_to(home)
+    before = (home / "a.py").read_bytes()
     ran = cli("undo")
     assert ran.status == 2
-    assert ran.err.count("a symbolic link leads there now") == 1
-    assert ran.last == "Put back 0 of 2 files, 2 left as they are."
-    assert (home / "profile").read_text() == "mine\n"
+    assert "sub/a.py: a symbolic link leads there now" in ran.err
+    assert (home / "a.py").read_bytes() == before
 
 
 @posix
@@ -303,17 +343,6 @@ def test_old_journals_are_not_removed_behind_a_link(here: Path, cli: Cli) -> Non
     (here / ".git" / "torchmigrate").symlink_to(years)
     assert cli("apply", "--allow-dirty").status == 0
     assert len(list(years.iterdir())) == 30
-    assert cli("undo").status == 0
-    assert (here / "a.py").read_text() == CUDA
-
-
-@pytest.mark.parametrize("text", ['{"old": 1}', "[]", '{"old": "--x", "new": "--y", "branch": "b"}', "[" * 100_000])
-def test_a_note_of_commits_that_is_none(here: Path, cli: Cli, text: str) -> None:
-    write_tree(here, {"a.py": CUDA})
-    git(here, "init", "-q")
-    assert cli("apply", "--allow-dirty").status == 0
-    (directory,) = (p for p in (here / ".git" / "torchmigrate").iterdir() if p.is_dir())
-    (directory / "commits.json").write_text(text)
     assert cli("undo").status == 0
     assert (here / "a.py").read_text() == CUDA
 
@@ -623,6 +652,21 @@ def test_a_report_that_cannot_be_printed(here: Path, command: tuple[str, ...]) -
     assert b"o space left on device" in ran.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_messages_that_cannot_be_printed_change_no_status(here: Path) -> None:
+    write_tree(here, {"a.py": CUDA})
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for arguments, status in ((["apply"], 0), (["undo"], 0), (["undo"], 2)):
+        with Path("/dev/full").open("wb") as full:
+            command = [sys.executable, "-m", "torchmigrate", *arguments]
+            assert (
+                subprocess.run(
+                    command, cwd=here, env=environment, stderr=full, stdout=full if status else None, check=False
+                ).returncode
+                == status
+            )
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS")
 def test_too_little_memory_is_said(here: Path) -> None:
     write_tree(here, {"large.py": "import torch\n" + "x = x.cuda()\n" * 150_000, "good.py": CUDA})
@@ -685,6 +729,18 @@ def test_a_worker_that_is_killed_once_costs_nothing(here: Path, cli: Cli, monkey
     assert ran.status == 0, ran.err
     assert killed.exists()
     assert all((here / f"{name}.py").read_text() != CUDA for name in "abcdef")
+
+
+@pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "//host/x", "https://a b", "HTTPS:x"])
+def test_a_link_of_a_pack_is_a_link_to_a_page(here: Path, cli: Cli, link: str) -> None:
+    rule = 'summary = "s"\nsafety = "display"\nwhy = "w"\nsee = ["%s"]\n[[rewrite]]\nmatch = "torch.cuda.nope()"\n'
+    write_tree(here, {"a.py": "import torch\ntorch.cuda.nope()\n", "packs/own/one.toml": rule % link})
+    (here / "pyproject.toml").write_text('[tool.torchmigrate]\nrule-paths = ["packs"]\n')
+    ran = cli("report", "--output-format", "html")
+    assert ran.status == 2 and "one.toml:4: `see` must be a link that begins with https:// or http://" in ran.err
+    write_tree(here, {"packs/own/one.toml": rule % "https://example.org/x"})
+    ran = cli("report", "--output-format", "html")
+    assert ran.status == 0 and 'href="https://example.org/x"' in ran.out
 
 
 def test_the_settings_name_no_backend_of_their_own(here: Path, cli: Cli) -> None:

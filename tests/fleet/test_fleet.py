@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,6 +292,55 @@ def test_a_folder_with_other_things_is_not_written_to(here: Path, cli: Cli) -> N
     assert ran.status == 2
     assert "has other things in it" in ran.err
     assert os.listdir(here / "out") == ["mine"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX links")
+def test_links_in_the_output_folder_lead_nowhere(here: Path, cli: Cli) -> None:
+    repository(here / "one", {"a.py": code()})
+    words = ("fleet", listed(here, "one"), "-o", "out", "--no-score")
+    assert cli(*words).status == 0
+    outside = folder(here / "outside", {"summary.json": b"mine", "changes.patch": b"mine", ".scratch/x": b"mine"})
+    for name, target in (("one", outside), (".scratch", outside / ".scratch")):
+        shutil.rmtree(here / "out" / name, ignore_errors=True)
+        (here / "out" / name).symlink_to(target)
+    ran = cli(*words)
+    assert ran.status == 2 and "it is a link" in ran.err
+    assert {path.read_bytes() for path in outside.rglob("*") if path.is_file()} == {b"mine"}
+    mark = here / "out" / ".torchmigrate-fleet"
+    mark.unlink()
+    mark.symlink_to(outside / "summary.json")
+    ran = cli(*words)
+    assert ran.status == 2 and ("symbolic link" in ran.err.lower() or "not a file of its own" in ran.err), ran.err
+    assert (outside / "summary.json").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"status": 3},
+        {"files": "many"},
+        {"score": {"sites": "x"}},
+        {"score": [1]},
+        {"run": {"seconds": "x"}},
+        {"notes": 7},
+        {"verify": {}},
+        {"outputs": [1]},
+        {"reason": None},
+        {"command": None},
+    ],
+)
+def test_a_damaged_summary_is_none(here: Path, damaged: dict[str, Any]) -> None:
+    """It is done again, and the run goes on."""
+    whole = {"format": 1, "name": "one", "source": "one", "status": "clean", "command": "check", "reason": ""}
+    whole |= dict.fromkeys(("files", "changed", "edits", "findings", "fixable", "unsafe", "dropped"), 0)
+    whole |= dict.fromkeys(("needs_you", "suppressed", "skipped", "errors"), 0)
+    store = Store(here)
+    folder(here / "one", {"summary.json": json.dumps(whole).encode()})
+    assert store.summary("one") == whole
+    folder(here / "one", {"summary.json": json.dumps(whole | damaged).encode()})
+    assert store.summary("one") is None and store.done("one") is None
+    folder(here / "one", {"summary.json": b"[" * 100_000})
+    assert store.summary("one") is None
 
 
 def test_two_runs_at_once(here: Path, cli: Cli) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -171,3 +173,26 @@ def test_many_equal_lines_cost_no_more_than_they_are(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(before)
     subprocess.run(["git", "apply", "-"], input=patch, cwd=tmp_path, check=True)
     assert (tmp_path / "a.py").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda n: "".join(f"def f{i}(x):\n    y = x\n    {{0}}\n    return y\n\n" for i in range(n)),
+        lambda n: "    {0}\n    return y\n\n" * n,
+        lambda n: "a\n{0}\n" * n,
+    ],
+    ids=["functions", "lines that repeat", "two lines"],
+)
+def test_a_diff_takes_time_as_the_text_is_long(shape: Callable[[int], str], tmp_path: Path) -> None:
+    """In processor time, the least of three, with room: comparisons are no calls."""
+
+    def seconds(n: int) -> float:
+        before, after = (shape(n).replace("{0}", text).encode() for text in ("x.cuda()", "x.to(accel.device())"))
+        begun = time.process_time()
+        made = unified(Changed(tmp_path / "a.py", before, after, ()), "a.py")
+        spent = time.process_time() - begun
+        assert made.count(b"\n-") == made.count(b"\n+") - 1 == n  # nothing but what changed
+        return spent
+
+    assert min(seconds(4_000) for _ in range(2)) < 16 * min(seconds(1_000) for _ in range(3)) + 0.1

@@ -178,6 +178,19 @@ def test_what_is_no_python(editor: Editor, project: Path) -> None:
     assert editor.codes(editor.open(project / "tool", TEXT)) == ["device/tensor-cuda"]  # the editor says that it is
 
 
+def test_a_name_that_no_file_can_have(editor: Editor) -> None:
+    documents = Documents()
+    documents.open(types.TextDocumentItem("file:///%00.py", "python", 1, "import torch\n"))
+    assert documents.file("file:///%00.py") is None
+
+
+def test_a_message_that_says_it_is_huge_ends_the_session(home: Path) -> None:
+    command = [sys.executable, "-m", "torchmigrate", "server"]
+    said = b"Content-Length: 99999999999999\r\n\r\n{}"
+    done = subprocess.run(command, input=said, cwd=home, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1 and b"Traceback" not in done.stderr
+
+
 def test_a_text_without_a_file(editor: Editor) -> None:
     uri = editor.open("untitled:Untitled-1", TEXT)
     assert editor.codes(uri) == ["device/tensor-cuda"]

@@ -145,14 +145,14 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 def test_a_rule_is_read(tmp_path: Path) -> None:
     text = (
         HEAD
-        + 'message = "m"\nsee = ["u"]\nbackends = ["mps"]\n'
+        + 'message = "m"\nsee = ["https://u"]\nbackends = ["mps"]\n'
         + REWRITE
         + 'native = "n($$a)"\ntorch = ">=2.9"\n'
         + CASE
     )
     rule = rule_of(text + 'after = "y"\nunsafe = true\nfinding = false\ntogether = true\n', tmp_path)
     assert (rule.id, rule.pack, rule.safety, rule.message, rule.see, rule.backends) == (
-        *("mine/a-rule", "mine", Safety.SAFE, "m", ("u",), ("mps",)),
+        *("mine/a-rule", "mine", Safety.SAFE, "m", ("https://u",), ("mps",)),
     )
     (rewrite,), (case,) = rule.rewrites, rule.cases
     assert (rewrite.match, rewrite.template, rewrite.native, rewrite.torch) == (

@@ -10,10 +10,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from torchmigrate.base import rename
+
 KILLED = 137
 _CALLS = (
     *("fsync", "replace", "rename", "mkdir", "rmdir", "unlink", "remove", "link", "symlink", "chmod", "chown"),
-    *("truncate", "ftruncate", "write", "posix_fallocate", "setxattr"),
+    *("fchmod", "fchown", "truncate", "ftruncate", "write", "posix_fallocate", "setxattr"),
 )
 _FREEING = ("unlink", "remove", "rmdir", "git")  # go on working on a full disk
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -41,6 +43,7 @@ class Points:
         for name in _CALLS:
             setattr(os, name, self._before(name, getattr(os, name)))
         os.open = self._os_open(os.open)
+        rename._rename = self._before("rename", rename._rename)
         io.open = builtins.open = self._open(builtins.open)  # type: ignore[assignment]
         import git
 

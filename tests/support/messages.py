@@ -180,7 +180,7 @@ ROWS = {
     "undo, changed since": Row("undo", {"a.py": GOOD}, first="torchmigrate apply", then="echo >> a.py"),
     "undo, deleted since": Row("undo", {"a.py": GOOD}, first="torchmigrate apply", then="rm a.py"),
     "undo what was committed": Row("undo", {"a.py": GOOD}, GIT, "torchmigrate apply --commit"),
-    "originals that cannot be saved": Row("apply", {"a.py": GOOD}, "rm -rf $XDG_CACHE_HOME; touch $XDG_CACHE_HOME"),
+    "originals that cannot be saved": Row("apply", {"a.py": GOOD}, "rm -rf $XDG_STATE_HOME; touch $XDG_STATE_HOME"),
     # ---- settings
     "TOML with a mistake": _config("select = ["),
     "settings that are no UTF-8": Row("check", setup=r"printf '\xe9' > pyproject.toml"),

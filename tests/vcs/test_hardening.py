@@ -4,14 +4,19 @@ leaves a canary; plain git commands show first that the canaries sing."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 from conftest import Ran, git, write_tree
 
+from torchmigrate.base.text import UserError
+from torchmigrate.fleet.task import Task
+from torchmigrate.fleet.tree import origin, take
 from torchmigrate.vcs import git_tree, hardening
 
 Cli = Callable[..., Ran]
@@ -263,12 +268,190 @@ def test_a_work_tree_that_lies_elsewhere(here: Path, cli: Cli, elsewhere: str) -
     git(here, "init", "-q")
     git(here, "config", "core.worktree", os.path.join("..", elsewhere))
     ran = cli("apply")
+    assert ran.status == 2 and "git tells nothing of" in ran.err and "--allow-dirty" in ran.err
+    assert (here / "a.py").read_text() == CUDA
+    ran = cli("apply", "--allow-dirty")
     assert ran.status == 0, ran.err
     assert "git tells nothing of" in ran.err
     assert (here / "a.py").read_text() != CUDA
     assert (outside / "mine.py").read_text() == CUDA
     assert cli("undo").status == 0
     assert (here / "a.py").read_text() == CUDA
+
+
+# ---- repositories that reach out of themselves
+
+
+def _with_link(top: Path, outside: Path, name: str) -> None:
+    """Put a link in the place of something in `.git`, to a copy of it outside."""
+    inside = top / ".git" / name
+    inside.rename(outside / "moved")
+    inside.symlink_to(outside / "moved")
+
+
+def _with_second_name(top: Path, outside: Path) -> None:
+    (outside / "bashrc").hardlink_to(top / ".git" / "logs" / "HEAD")
+
+
+def _with_fifo(top: Path, outside: Path) -> None:
+    (top / ".git" / "refs" / "heads" / "main").unlink()
+    os.mkfifo(top / ".git" / "refs" / "heads" / "main")
+
+
+def _with_common_directory(top: Path, outside: Path) -> None:
+    """The refs and objects of `.git` are another repository's."""
+    (top / ".git" / "commondir").write_text(str(_other(outside) / ".git"))
+
+
+def _with_file(top: Path, outside: Path) -> None:
+    shutil.rmtree(top / ".git")
+    (top / ".git").write_text(f"gitdir: {_other(outside) / '.git'}\n")
+
+
+def _with_link_for_all(top: Path, outside: Path) -> None:
+    shutil.rmtree(top / ".git")
+    (top / ".git").symlink_to(_other(outside) / ".git")
+
+
+def _with_record(top: Path, outside: Path) -> None:
+    """`.git` names a directory of the project's own, which claims to be a worktree of another repository."""
+    other = _other(outside)
+    shutil.rmtree(top / ".git")
+    write_tree(top, {"record/HEAD": "ref: refs/heads/main\n", "record/commondir": str(other / ".git")})
+    write_tree(top, {"record/gitdir": str(top / ".git"), ".git": f"gitdir: {top / 'record'}\n"})
+
+
+def _other(outside: Path) -> Path:
+    """The user's other repository, with the same files."""
+    other = write_tree(outside / "mine", {"a.py": CUDA})
+    git(other, "init", "-q", "-b", "main")
+    git(other, "add", "-A")
+    git(other, "commit", "-qm", "mine")
+    return other
+
+
+REACHING: Mapping[str, Callable[[Path, Path], None]] = {
+    **{name: partial(_with_link, name=name) for name in ("HEAD", "index", "objects", "refs", "logs/HEAD", "logs")},
+    "refs/heads/main": partial(_with_link, name="refs/heads/main"),
+    "objects/pack": partial(_with_link, name="objects/pack"),
+    "a log with a second name": _with_second_name,
+    "a pipe for a branch": _with_fifo,
+    "commondir": _with_common_directory,
+    ".git is a file": _with_file,
+    ".git is a link": _with_link_for_all,
+    "a record of its own": _with_record,
+}
+
+
+@pytest.mark.parametrize("way", REACHING)
+def test_a_commit_writes_nowhere_else(here: Path, cli: Cli, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _may_commit(monkeypatch)
+    write_tree(here, {"a.py": CUDA})
+    git(here, "init", "-q", "-b", "main")
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "x")
+    outside = here.parent / "outside"
+    outside.mkdir()
+    REACHING[way](here, outside)
+    before = _contents(outside)
+    for arguments in (["--commit"], ["--commit", "--branch", "other"]):
+        ran = cli("apply", *arguments)
+        assert ran.status == 2, ran.err
+        assert "would write outside of this repository" in ran.err or way == "HEAD", ran.err
+        assert _contents(outside) == before
+        assert (here / "a.py").read_text() == CUDA
+    cli("apply", "--allow-dirty")
+    cli("undo")
+    assert _contents(outside) == before
+
+
+def _may_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "t")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "t@example.org")
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("kind", ["worktree", "submodule", "plain", "separate directory that is named back"])
+def test_what_git_makes_itself_takes_commits(here: Path, cli: Cli, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The innocent twins: `.git` files that git wrote."""
+    _may_commit(monkeypatch)
+    other = _other(here.parent)
+    if kind == "worktree":
+        git(other, "worktree", "add", "-q", "-b", "next", str(here / "tree"))
+    elif kind == "submodule":
+        git(here, "init", "-q")
+        git(here, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "tree")
+    elif kind == "plain":
+        git(here, "clone", "-q", str(other), "tree")
+    else:
+        git(here, "clone", "-q", "--separate-git-dir", str(here / "apart"), str(other), "tree")
+        git(here / "tree", "config", "core.worktree", str(here / "tree"))
+    monkeypatch.chdir(here / "tree")
+    ran = cli("apply", "--commit")
+    assert ran.status == 0, ran.err
+    assert git(here / "tree", "status", "--porcelain") == ""
+    assert len(git(here / "tree", "log", "--format=%h").splitlines()) >= 2
+
+
+_BARE = {
+    "ext": ('url = "ext::{program} %S"', ""),
+    "uploadpack": ("url = {clone}/.git", "uploadpack = {program}"),
+    "relative": ("url = ./.git", "uploadpack = ./evil.sh"),
+}
+
+
+@pytest.mark.parametrize("way", _BARE)
+@pytest.mark.parametrize("place", ["", "vendor/inner"])
+def test_a_fleet_takes_no_bare_repository_that_came_with_a_clone(
+    here: Path, canaries: Canaries, way: str, place: str
+) -> None:
+    """Committed files `HEAD objects/ refs/ config`, whose config names a promisor remote with a program."""
+    clone = write_tree(here / "clone", {f"{place}/a.py".lstrip("/"): CUDA})
+    planted = clone / place
+    names = {
+        "HEAD": "1234567890" * 4 + "\n",
+        "refs/heads/.keep": "",
+        "objects/info/.keep": "",
+        "objects/pack/.keep": "",
+    }
+    write_tree(planted, names)
+    program = canaries.program("fetched", "exit 1")
+    shutil.copy(program, planted / "evil.sh")
+    url, more = (text.format(program=program, clone=clone) for text in _BARE[way])
+    settings = "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\npartialClone = origin\n"
+    settings += f'[remote "origin"]\npromisor = true\n{url}\n{more}\n[protocol "ext"]\nallow = always\n'
+    (planted / "config").write_text(settings)
+    git(clone, "init", "-q")
+    git(clone, "-c", "safe.bareRepository=explicit", "add", "-A")
+    git(clone, "-c", "safe.bareRepository=explicit", "commit", "-qm", "x")
+    subprocess.run(["git", "cat-file", "-t", "HEAD"], cwd=planted, env={**os.environ, "GIT_DIR": "."}, check=False)
+    assert canaries.heard() == {"fetched"}  # the control
+    task = Task("n", str(planted), "", False, "n", "apply")
+    found = origin(task)
+    assert canaries.heard() == set()
+    assert found.commit == git(clone, "rev-parse", "HEAD").strip()
+    assert take(found, here, "tree").root.joinpath("a.py").read_text() == CUDA
+    shutil.rmtree(clone / ".git")  # as a plain folder, it is a bare repository, whose programs do not run either
+    with pytest.raises(UserError):
+        origin(task)
+    assert canaries.heard() == set()
+
+
+def test_a_fleet_asks_hosts_without_the_settings_of_the_current_directory(
+    hostile: Path, canaries: Canaries, tmp_path: Path
+) -> None:
+    """`ls-remote` uses the user's credentials and proxies, and none that a clone around names."""
+    other = _other(tmp_path)
+    git(hostile, "config", f"url.ext::{canaries.program('rewritten', 'exit 1')}.insteadOf", "file://")
+    canaries.heard()
+    task = Task("n", f"file://{other}", "", True, "n", "apply")
+    assert origin(task).commit == git(other, "rev-parse", "HEAD").strip()
+    assert canaries.heard() == set()
 
 
 def test_a_bare_repository_in_the_tree_is_a_directory(hostile: Path, canaries: Canaries, cli: Cli) -> None:
@@ -309,6 +492,9 @@ def test_the_settings_that_are_taken_back() -> None:
             *("local", "gpg.ssh.program\nevil"),
             *("local", "user.name\nfilter.x.clean"),
             *("command", "filter.mine.clean\nmine"),
+            *("global", "hook.mine.command\nmine"),
+            *("local", "hook.evil.command\nevil"),
+            *("local", "hook.evil.event\nreference-transaction"),
             "",
         ]
     )
@@ -318,6 +504,7 @@ def test_the_settings_that_are_taken_back() -> None:
         "filter.lfs.clean": "git-lfs clean -- %f",
         "gpg.program": "/usr/bin/gpg2",
         "gpg.ssh.program": "ssh-keygen",
+        "hook.evil.enabled": "false",
     }
 
 

@@ -15,6 +15,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.engine.per_pack import Step
 from torchmigrate.vcs import git_tree
 from torchmigrate.vcs.git_tree import Repository
+from torchmigrate.vcs.hardening import GitError
 
 _STATES = {
     "MERGE_HEAD": "merge",
@@ -57,6 +58,11 @@ def target(directory: Path, branch: str | None) -> Target:
         raise UserError(
             f"--commit needs git, and {where} is in no work tree of it", "leave --commit out, or `git init`"
         )
+    if stray := git_tree.strays(repository):
+        raise UserError(
+            f"--commit would write outside of this repository: {stray}",
+            "leave --commit out; or mend the repository, as with a fresh clone",
+        )
     for name, what in _STATES.items():
         if os.path.lexists(repository.git_dir / name):
             raise UserError(f"git is in the middle of a {what}", "finish or abort it, then run again (`git status`)")
@@ -86,19 +92,15 @@ def _check_new(repository: Repository, branch: str) -> None:
 
 def make(target: Target, steps: Sequence[Step]) -> Made:
     """Make one commit per step on top of HEAD, and change no branch, index or file; raises UserError."""
-    import git
-
     with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
         env = {"GIT_INDEX_FILE": os.path.join(directory, "index")}
         try:
             return _make(target, steps, env)
-        except git.exc.GitError as error:
+        except GitError as error:
             help = (
                 _SIGNING if _signs(target.repository) else "`git commit` would fail in the same way: settle that first"
             )
-            raise UserError(
-                f"git could not make the commits, so nothing was written: {git_tree.complaint(error)}", help
-            ) from None
+            raise UserError(f"git could not make the commits, so nothing was written: {error}", help) from None
 
 
 def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made:
@@ -138,14 +140,12 @@ def _modes(listing: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def publish(made: Made) -> None:
     """Move the branch to the last commit, once the files are written; raises UserError with HEAD unchanged."""
-    import git
-
     with _ignoring_ctrl_c():
         try:
             _publish(made)
-        except git.exc.GitError as error:
+        except GitError as error:
             raise UserError(
-                f"the files are written, but git could not move {made.target.branch}: {git_tree.complaint(error)}",
+                f"the files are written, but git could not move {made.target.branch}: {error}",
                 f"`git reset {made.commits[-1][0][:12]}` takes the commits in once that is settled; or "
                 "`torchmigrate undo`",
             ) from None

@@ -1,4 +1,4 @@
-"""The journal that `undo` reads: the original files, kept in `.git/torchmigrate` or the user's cache."""
+"""The journal that `undo` reads: the original files, kept in the user's state folder, where no project reaches."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import IO
 
-from torchmigrate.base import file_io, user_cache
+from torchmigrate.base import file_io, user_state
 from torchmigrate.base.text import UserError
 from torchmigrate.config.config_file import common_parent
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.vcs import git_tree
 
-KEPT = 10  # journals per project, so that undo can be repeated as often
+KEPT = 10  # journals per tree, so that undo can be repeated as often
+MOST = 500  # journals in all, before those of trees that are gone are removed
+_VERSION = 2
+_LARGEST = 2**31  # bytes of a manifest, which has some 300 for each file
 _INCOMPLETE = "new-"  # prefix of an incomplete journal, followed by the process id
+# A number, which is higher than that of any journal before it whatever the clock says, and a digest of the tree's path.
+_NAME = re.compile(r"(\d{12})-([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +49,35 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The journal of one apply."""
+    """The journal of one apply.
+
+    `tree` identifies the directory `base` (device and number), should it move; `commits` are those of `--commit`.
+    """
 
     directory: Path
     base: Path
     entries: tuple[Entry, ...]
+    tree: tuple[int, int] = (0, 0)
+    made: float = 0.0  # seconds since 1970, for people
+    commits: Mapping[str, str] | None = None
     in_git: bool = False  # all files are in a git repository
+    lasts: bool = True  # until it is used, not until the machine restarts
 
-    def keep(self, entries: Sequence[Entry]) -> None:
-        """Keep only these entries; without any, the journal is removed."""
+    def keep(self, entries: Sequence[Entry]) -> Journal:
+        """Keep only these entries, and return the journal with them; without any, it is removed."""
+        kept = replace(self, entries=tuple(entries))
         if entries:
-            _manifest(self.directory, self.base, entries)
+            kept.store()
         else:
             shutil.rmtree(self.directory, ignore_errors=True)
+        return kept
 
-    def finish(self, written: Sequence[Changed]) -> None:
+    def finish(self, written: Sequence[Changed]) -> Journal:
         """Forget the files that were not written; if the journal cannot be updated, all entries stay."""
         done = {_relative(change.path, self.base) for change in written}
         with contextlib.suppress(OSError):
-            self.keep([entry for entry in self.entries if entry.path in done or self._is_torn(entry)])
+            return self.keep([entry for entry in self.entries if entry.path in done or self._is_torn(entry)])
+        return self
 
     def _is_torn(self, entry: Entry) -> bool:
         """Return whether writing a file in place failed and left it in neither state."""
@@ -68,14 +85,28 @@ class Journal:
             return bool(entry.in_place) and digest(file_io.read(self.path(entry))) != entry.before
         return False
 
-    def note(self, name: str, data: bytes) -> None:
-        """Store data that `undo` needs in the journal. Raises UserError if it cannot be stored."""
+    def note(self, commits: Mapping[str, str]) -> None:
+        """Store which commits the apply makes. Raises UserError if that cannot be stored."""
         try:
             if self.directory.is_dir():
-                file_io.replace(self.directory / name, data)
+                replace(self, commits=commits).store()
         except OSError as error:
             what = f"nothing was committed, for what undo has to know of it could not be saved: {error.strerror}"
             raise UserError(what, "`torchmigrate undo` puts back the files that were written") from None
+
+    def store(self, name: str = "") -> None:
+        """Write the manifest, sealed for a directory of this name (default: the one it has). Raises OSError."""
+        data = {
+            "version": _VERSION,
+            "base": os.fspath(self.base),
+            "tree": self.tree,
+            "made": self.made,
+            "commits": self.commits,
+            "entries": [asdict(entry) for entry in self.entries],
+        }
+        body = json.dumps(data).encode()
+        seal = _seal(self.directory.parent, name or self.directory.name, body)
+        file_io.put(self.directory / "manifest.json", seal.encode() + b"\n" + body)
 
     def path(self, entry: Entry) -> Path:
         """Return the absolute path of an entry's file."""
@@ -99,41 +130,52 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _seal(store: Path, name: str, body: bytes) -> str:
+    return user_state.seal(store.parent, name.encode() + b"\0" + body)
+
+
 def begin(changes: Sequence[Changed]) -> Journal:
-    """Save the original files, and return the journal; raises UserError, and then nothing may be written."""
+    """Save the original files, and return the journal; raises UserError, and then nothing may be written.
+
+    Outside of git the journal is the only way back, so it must last.
+    """
     groups = git_tree.by_repository([change.path for change in changes])
     repository = groups[0][0] if len(groups) == 1 else None
     base = repository.top if repository else common_parent([change.path.parent for change in changes])
-    stores = [found for found in (_store_in_git(repository),) if found]
+    in_git = all(found for found, _ in groups)
     problem: OSError | None = None
-    for store in (*stores, _cache() / digest(os.fsencode(base))[:16]):
+    for number, folder in enumerate(user_state.folders()[: None if in_git else 1]):
         try:
-            return replace(_save(store, base, changes), in_git=all(found for found, _ in groups))
+            return replace(_save(_opened(folder), base, changes), in_git=in_git, lasts=not number)
         except OSError as error:
-            problem = error
-    assert problem is not None
-    what = f"{problem.filename or problem.filename2 or 'there'}: {(problem.strerror or str(problem)).lower()}"
-    help = "free some space there, or point XDG_CACHE_HOME to a directory that can be written"
+            problem = problem or error
+    what = "there is no home directory"
+    if problem is not None:
+        what = f"{problem.filename or problem.filename2 or 'there'}: {(problem.strerror or str(problem)).lower()}"
+    help = "free some space there, or point XDG_STATE_HOME to a directory that can be written"
     raise UserError(f"cannot save the originals, so nothing was written: {what}", help)
 
 
-def _store_in_git(repository: git_tree.Repository | None) -> Path | None:
-    """Return the directory for a repository's journals, or None; a symbolic link is refused, as we delete there."""
-    if repository is None:
-        return None
-    store = repository.git_dir / "torchmigrate"
-    return None if store.is_symlink() else store
+def _opened(folder: Path) -> Path:
+    """Return the directory of journals in a state folder; it is made if need be. Raises OSError."""
+    store = user_state.opened(folder) / "undo"
+    store.mkdir(exist_ok=True, mode=0o700)
+    user_state.check(store)
+    return store
 
 
 def places(paths: Sequence[Path]) -> list[Path]:
-    """Return the directories to lock for these files: one per repository, and one for all files outside of any."""
-    stores = [_store_in_git(repository) for repository, _ in git_tree.by_repository(paths)]
-    return [store or _cache() for store in stores]
+    """Return the lock files for these files: one per repository, and one for all files outside of any."""
+    tops = [str(repository.top) if repository else "" for repository, _ in git_tree.by_repository(paths)]
+    for folder in user_state.folders():
+        with contextlib.suppress(OSError):
+            # some trees share a lock, so that lock files do not pile up
+            return [user_state.opened(folder) / "locks" / digest(os.fsencode(top))[:3] for top in tops]
+    return []
 
 
 def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
-    """Write a journal to the directory `store`, and remove the oldest ones there."""
-    store.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Write a journal to the directory `store`, and remove the oldest ones of its tree."""
     for left in store.glob(f"{_INCOMPLETE}*"):
         if file_io.is_left(left.name.removeprefix(_INCOMPLETE)):
             shutil.rmtree(left, ignore_errors=True)
@@ -143,20 +185,48 @@ def _save(store: Path, base: Path, changes: Sequence[Changed]) -> Journal:
             entries = [_add_original(file, change, base) for change in changes]
             file.flush()
             os.fsync(file.fileno())
-        _manifest(directory, base, entries)
-        final = store / f"{time.time_ns():020d}"
-        os.rename(directory, final)  # from here on the journal is complete, and undo finds it
+        status = os.stat(base)
+        journal = Journal(directory, base, tuple(entries), (status.st_dev, status.st_ino), time.time())
+        final = _put_in_line(journal, digest(os.fsencode(base))[:16])
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    for old in _journals(store)[KEPT:]:
+    _remove_old(store, final)
+    return replace(journal, directory=final)
+
+
+def _put_in_line(journal: Journal, key: str) -> Path:
+    """Give an incomplete journal its name, a number above all others; from then on undo finds it."""
+    store = journal.directory.parent
+    number = max((int(name[1]) for name, _ in _journals(store)), default=0)
+    while True:
+        number += 1
+        final = store / f"{number:012d}-{key}"
+        journal.store(final.name)
+        try:
+            os.rename(journal.directory, final)
+        except OSError:
+            if not final.exists():
+                raise
+        else:
+            return final
+
+
+def _remove_old(store: Path, newest: Path) -> None:
+    """Remove a tree's journals but the last KEPT, and if there are many, the oldest of trees that are gone."""
+    found = [directory for name, directory in _journals(store) if directory.name[13:] == newest.name[13:]]
+    for old in found[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
-    return Journal(final, base, tuple(entries))
+    everything = [directory for _, directory in _journals(store)]
+    for old in everything[MOST:]:
+        journal = _load(old)
+        if journal is None or not journal.base.exists():
+            shutil.rmtree(old, ignore_errors=True)
 
 
-def _add_original(file: object, change: Changed, base: Path) -> Entry:
-    start = file.tell()  # type: ignore[attr-defined]
-    file.write(change.before)  # type: ignore[attr-defined]
+def _add_original(file: IO[bytes], change: Changed, base: Path) -> Entry:
+    start = file.tell()
+    file.write(change.before)
     entry = Entry(
         path=_relative(change.path, base),
         new=change.new,
@@ -166,7 +236,7 @@ def _add_original(file: object, change: Changed, base: Path) -> Entry:
         size=len(change.before),
     )
     if not change.new and change.path.exists() and file_io.has_hard_links(change.path):
-        file.write(change.after)  # type: ignore[attr-defined]
+        file.write(change.after)
         entry = replace(entry, in_place=len(change.after))
     return entry
 
@@ -175,50 +245,50 @@ def _relative(path: Path, base: Path) -> str:
     return os.path.relpath(os.path.realpath(path), base)
 
 
-def _manifest(directory: Path, base: Path, entries: Sequence[Entry]) -> None:
-    data = {"version": 1, "base": os.fspath(base), "entries": [asdict(entry) for entry in entries]}
-    file_io.alone(directory / "manifest.json", json.dumps(data).encode())
-
-
-def newest(path: Path) -> tuple[Journal, list[Entry]] | None:
-    """Return the journal of the last apply that wrote at or below `path`, and its entries there, or None."""
+def below(path: Path) -> Iterator[tuple[Journal, list[Entry]]]:
+    """Yield the journals of applies that wrote at or below `path`, the last first, each with its entries there."""
     target = Path(os.path.realpath(path))
-    found = sorted(_candidates(target), key=lambda item: item[0].name, reverse=True)
-    for directory, base in found:
-        if (journal := _load(directory, base)) is None:
+    stores = [Path(os.path.realpath(folder)) / "undo" for folder in user_state.folders()]
+    found = sorted((item for store in stores for item in _journals(store)), key=lambda item: item[0][0], reverse=True)
+    for _, directory in found:
+        if (journal := _load(directory)) is None:
             continue
+        journal = replace(journal, base=_moved(journal, target))
         if here := [entry for entry in journal.entries if journal.path(entry).is_relative_to(target)]:
-            return journal, here
-    return None
+            yield journal, here
 
 
-def _candidates(target: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Yield the journals (with their base, if it is known) that may contain files at or below `target`."""
-    directory = target if target.is_dir() else target.parent
-    repository = git_tree.repository(directory)
-    if repository and (store := _store_in_git(repository)):
-        # the work tree may have moved; the paths are relative to it
-        yield from ((journal, repository.top) for journal in _journals(store))
-    cache = _cache()
-    for store in cache.iterdir() if cache.is_dir() else ():
-        yield from ((journal, None) for journal in _journals(store))
+def _moved(journal: Journal, target: Path) -> Path:
+    """Return where a journal's tree is now: at its path, or else around `target`, if that is the same directory."""
+    if journal.base.exists():
+        return journal.base
+    for up in (target, *target.parents):
+        with contextlib.suppress(OSError):
+            status = os.stat(up)
+            if journal.tree == (status.st_dev, status.st_ino):
+                return up
+    return journal.base
 
 
-def _journals(store: Path) -> list[Path]:
-    """List the complete journals in a directory, newest first."""
-    if not store.is_dir():
-        return []
-    return sorted((d for d in store.iterdir() if d.name.isdecimal() and not d.is_symlink()), reverse=True)
-
-
-def _load(directory: Path, base: Path | None) -> Journal | None:
+def _journals(store: Path) -> list[tuple[re.Match[str], Path]]:
+    """List the complete journals in a directory that only this user can write to, newest first."""
     try:
-        data = json.loads(file_io.read(directory / "manifest.json"))
+        user_state.check(store)
+        named = [(name, store / name[0]) for name in map(_NAME.fullmatch, os.listdir(store)) if name]
+    except OSError:
+        return []
+    return sorted(named, key=lambda item: item[0][0], reverse=True)
+
+
+def _load(directory: Path) -> Journal | None:
+    try:
+        seal, _, body = file_io.read(directory / "manifest.json", _LARGEST).partition(b"\n")
+        if seal.decode() != _seal(directory.parent, directory.name, body):
+            return None  # not written here, or damaged
+        data = json.loads(body)
+        if data["version"] != _VERSION:
+            return None
         entries = tuple(Entry(**entry) for entry in data["entries"])
-        return Journal(directory, base or Path(data["base"]), entries)
+        return Journal(directory, Path(data["base"]), entries, tuple(data["tree"]), data["made"], data["commits"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # not a journal of torchmigrate, or one of another version
-
-
-def _cache() -> Path:
-    return user_cache.home() / "torchmigrate" / "undo"
+        return None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
+import itertools
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,14 @@ def each(changes: Sequence[Changed]) -> Iterator[Changed | Failed]:
         yield Failed(change.path, error) if error else change
 
 
+def sweep(paths: Sequence[Path]) -> None:
+    """Remove temporary files that the last apply at or below each path left, if it was killed."""
+    for path in paths:
+        for journal, here in itertools.islice(journal_.below(path), 1):
+            for directory in {journal.path(entry).parent for entry in here}:
+                file_io.sweep(directory)
+
+
 def _write_file(change: Changed, lost: Sequence[Path]) -> str | None:
     """Write one file, and return an error message, or None; `lost` are helpers that could not be written."""
     helper = next((h for h in lost if change.path.is_relative_to(h.parent)), None)
@@ -48,9 +55,6 @@ def _write_file(change: Changed, lost: Sequence[Path]) -> str | None:
     return None
 
 
-_HASH = re.compile(r"[0-9a-f]{40,64}")
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of undo for one file: `done` says what was done, else `refused` says why nothing was."""
@@ -60,27 +64,34 @@ class Outcome:
     refused: str = ""
 
 
-def undo(path: Path) -> list[Outcome]:
-    """Undo the last apply at or below `path`; raises UserError if there is none, or if it was committed."""
+def undo(path: Path, dry_run: bool = False) -> list[Outcome]:
+    """Undo the last apply at or below `path`; raises UserError if there is none, or if it was committed.
+
+    With `dry_run`, return what would come of it, and write nothing.
+    """
     journal, here = _newest(path)
     _refuse_committed(journal)
+    if dry_run:
+        return _undo(journal, here, False)
     with lock.held(journal_.places([journal.path(entry) for entry in here])):
         return _undo(*_newest(path))
 
 
 def _newest(path: Path) -> tuple[Journal, list[Entry]]:
-    found = journal_.newest(path)
+    found = next(journal_.below(path), None)
     if found is None:
         where = "this directory" if str(path) == "." else f"`{path}`"
         raise UserError(f"nothing to undo in {where}", "undo puts back what `torchmigrate apply` wrote on this machine")
     return found
 
 
-def _undo(journal: Journal, here: Sequence[Entry]) -> list[Outcome]:
+def _undo(journal: Journal, here: Sequence[Entry], writes: bool = True) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for entry in sorted(here, key=lambda e: e.new):  # helpers last: they stay if a file stays
         left = any(o.refused for o in outcomes)
-        outcomes.append(_keep(journal, entry) if entry.new and left else _restore(journal, entry))
+        outcomes.append(_keep(journal, entry, writes) if entry.new and left else _restore(journal, entry, writes))
+    if not writes:
+        return outcomes
     here = sorted(here, key=lambda e: e.new)
     for directory in {journal.path(entry).parent for entry in here}:
         file_io.sweep(directory)
@@ -93,38 +104,37 @@ def _undo(journal: Journal, here: Sequence[Entry]) -> list[Outcome]:
 
 def _refuse_committed(journal: Journal) -> None:
     """Raise UserError if the apply was committed: git can take it back then."""
-    try:
-        record = json.loads(file_io.read(journal.directory / "commits.json"))
-        old, new = record["old"], record["new"]
-        if not all(map(_HASH.fullmatch, (old, new))):
-            return
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return
-    repository = git_tree.repository(journal.base)
-    if repository is None:
-        return
-    from torchmigrate.apply import commits
-
-    if commits.is_in_head(repository, new):
-        old, new = old[:10], new[:10]
+    if committed := is_committed(journal):
+        old, new, branch = committed
         raise UserError(
-            f"the last apply was committed ({old}..{new} on {record.get('branch')})",
+            f"the last apply was committed ({old}..{new} on {branch})",
             f"`git reset --keep {old}` takes the commits back, `git revert {old}..{new}` takes them back in new ones",
         )
 
 
-def _keep(journal: Journal, entry: Entry) -> Outcome:
+def is_committed(journal: Journal) -> tuple[str, str, str] | None:
+    """Return the commit before an apply's commits, the last of them and the branch, if HEAD has them, or None."""
+    repository = git_tree.repository(journal.base) if journal.commits else None
+    if repository is None or journal.commits is None:
+        return None
+    from torchmigrate.apply import commits
+
+    old, new, branch = (journal.commits[name] for name in ("old", "new", "branch"))
+    return (old[:10], new[:10], branch) if commits.is_in_head(repository, new) else None
+
+
+def _keep(journal: Journal, entry: Entry, writes: bool) -> Outcome:
     """Leave a helper in place that other files may import, unless it was edited or removed since."""
     path = journal.path(entry)
     with contextlib.suppress(OSError):
         if digest(file_io.read(path)) != entry.after:
-            return _restore(journal, entry)
+            return _restore(journal, entry, writes)
     if not os.path.lexists(path):
-        return _restore(journal, entry)
+        return _restore(journal, entry, writes)
     return Outcome(path, refused="a file that was left as it is may import it; undo again once that is settled")
 
 
-def _restore(journal: Journal, entry: Entry) -> Outcome:
+def _restore(journal: Journal, entry: Entry, writes: bool) -> Outcome:
     """Undo one entry if its file is as the apply left it."""
     path = journal.path(entry)
     try:
@@ -132,17 +142,20 @@ def _restore(journal: Journal, entry: Entry) -> Outcome:
             return Outcome(path, done="was not there") if entry.new else Outcome(path, refused="deleted since")
         if os.path.realpath(path) != os.fspath(path):
             return Outcome(path, refused="a symbolic link leads there now")
-        return _put_back(path, journal, entry, file_io.read(path))
+        return _put_back(path, journal, entry, file_io.read(path), writes)
+    except NotWritten as error:
+        return Outcome(path, refused=str(error))
     except OSError as error:
         return Outcome(path, refused=(error.strerror or str(error)).lower())
 
 
-def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Outcome:
+def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes, writes: bool) -> Outcome:
     """Restore the old content of a file, or remove it if the apply created it."""
     if entry.new:
         if digest(current) != entry.after:
             return Outcome(path, refused="changed since")
-        path.unlink()
+        if writes:
+            file_io.remove(path, current)
         return Outcome(path, done="removed")
     if digest(current) == entry.before:
         return Outcome(path, done="was as before")
@@ -151,7 +164,8 @@ def _put_back(path: Path, journal: Journal, entry: Entry, current: bytes) -> Out
         return Outcome(path, refused="the saved original is damaged")
     if digest(current) != entry.after and not _is_partly_written(current, journal, entry, original):
         return Outcome(path, refused="changed since")
-    (file_io.overwrite if file_io.has_hard_links(path) else file_io.replace)(path, original)
+    if writes:
+        file_io.write(path, current, original)
     return Outcome(path, done="restored")
 
 

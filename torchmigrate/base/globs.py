@@ -13,6 +13,7 @@ _WILD = {"**/": "(?:.*?/)??", "**": ".*?", "*": "[^/]*?", "?": "[^/]"}
 _CHOICE = r"\{([^{}]*,[^{}]*)\}"
 _CROSSING = ("**", "**/")
 _CHOICES, _CROSSINGS, _LONGEST = 64, 4, 1_000  # limits against patterns that take too long to match
+_MOST, _MOST_WILD = 10_000, 100_000  # patterns in one list, and characters of those with wildcards
 
 
 class Globs:
@@ -114,6 +115,15 @@ def check(glob: str) -> str:
     except re.error as error:
         raise ValueError(f"has {glob!r}, which is no pattern: {error}") from None
     return glob
+
+
+def check_all(given: Sequence[str]) -> None:
+    """Raise ValueError if globs are too many or too long together; `check` looks at each of them."""
+    short = [glob for glob in given if len(glob) <= _LONGEST]
+    many = sum(1 for _ in islice((one for glob in short for one in alternatives(glob)), _MOST + 1)) > _MOST
+    if many or sum(len(glob) for glob in short if _WILDCARD.search(glob)) > _MOST_WILD:
+        what = f"{_MOST:,} patterns (`{{a,b}}` is two), or {_MOST_WILD:,} characters of patterns with `*`, `?` or `[`"
+        raise ValueError(f"has more than {what}: name folders instead of files")
 
 
 _PLAIN = re.compile(r"\*\.\w+")

@@ -10,6 +10,13 @@ from collections.abc import Iterator
 
 SECONDS = 60.0  # of processor time per file; a file of 12,000 lines takes a tenth of that
 LARGEST = 20_000_000  # bytes of a Python file: a larger one is data, and parsing it would take gigabytes of memory
+LARGEST_NOTEBOOK = 200_000_000  # bytes of a notebook, which has its results in it
+LARGEST_TEXT = 1_000_000  # bytes of another file
+
+
+def largest(path: str) -> int:
+    """Return how many bytes a Python file or a notebook may have."""
+    return LARGEST_NOTEBOOK if path.endswith(".ipynb") else LARGEST
 
 
 class TooSlow(BaseException):

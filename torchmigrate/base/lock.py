@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 
 PATIENCE = 10.0  # seconds to wait for another process; writing takes milliseconds
@@ -15,12 +16,12 @@ _PAUSE = 0.05
 
 
 @contextlib.contextmanager
-def held(directories: Sequence[Path]) -> Iterator[None]:
-    """Hold the lock of each writable directory; raises UserError if it is not free after PATIENCE seconds."""
+def held(files: Sequence[Path]) -> Iterator[None]:
+    """Hold the lock of each file that can be made; raises UserError if it is not free after PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     with contextlib.ExitStack() as stack:
-        for directory in sorted({*directories}):  # always in the same order, so that two processes cannot deadlock
-            handle = _open_lock_file(directory / "lock")
+        for file in sorted({*files}):  # always in the same order, so that two processes cannot deadlock
+            handle = _open_lock_file(file)
             if handle is not None:
                 stack.callback(os.close, handle)
                 _acquire(handle, end)
@@ -30,7 +31,7 @@ def held(directories: Sequence[Path]) -> Iterator[None]:
 def _open_lock_file(file: Path) -> int | None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        return file_io.open_own(file)
     except OSError:
         return None
 

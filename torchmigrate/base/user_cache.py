@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from torchmigrate.base import file_io
 
 FORMAT = b"torchmigrate cache 1\n"
 KEPT = 16  # entries; older ones are removed
@@ -44,8 +45,7 @@ def key(words: Iterable[str], files: Iterable[str]) -> str:
 
 def _read_or_error(path: str) -> bytes:
     try:
-        with open(path, "rb", buffering=0) as stream:
-            return stream.read()
+        return file_io.read(path)
     except OSError as error:
         return f"cannot be read: {error.errno}".encode()
 
@@ -53,8 +53,7 @@ def _read_or_error(path: str) -> bytes:
 def load(name: str) -> bytes | None:
     """Return the bytes that were stored under a key, or None if there are none or they are damaged."""
     try:
-        with open(folder() / name, "rb") as stream:
-            data = stream.read(LIMIT + 200)
+        data = file_io.read(folder() / name, LIMIT + 200)
     except OSError:
         return None
     head = FORMAT + name.encode() + b"\n"
@@ -71,14 +70,9 @@ def store(name: str, body: bytes) -> None:
     try:
         place = folder()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=place, suffix=".tmp")
-        try:
-            with open(handle, "wb") as stream:
-                stream.write(FORMAT + name.encode() + b"\n" + _checksum(body) + b"\n" + body)
-            os.replace(temporary, place / name)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        file_io.put(
+            Path(os.path.realpath(place)) / name, FORMAT + name.encode() + b"\n" + _checksum(body) + b"\n" + body
+        )
         _prune(place)
     except OSError:
         return

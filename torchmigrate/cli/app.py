@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -32,6 +33,8 @@ def explain_error(error: Exception) -> UserError:
         return _explain_usage(error)
     if os.environ.get("TORCHMIGRATE_DEBUG"):
         raise error
+    if isinstance(error, MemoryError):
+        return UserError("there is not enough memory for this", "free some, name fewer files at once, or pass -j 1")
     if isinstance(error, OSError) and error.strerror:
         name = os.fsdecode(error.filename) if error.filename else "the disk, terminal or pipe"
         return UserError(f"{name}: {error.strerror.lower()}", "mend that, and run again: no file is ever half written")
@@ -139,9 +142,30 @@ def _program_for(arguments: Sequence[str]) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; the console script."""
     warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code
+    if sys.stderr is not None:
+        sys.stderr = _Messages(sys.stderr)
     status = run(arguments)
     _silence_closed_stdout()
     sys.exit(status)
+
+
+class _Messages:
+    """Standard error, where a message that cannot be written (a full disk) changes nothing about what was done."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _silence_closed_stdout() -> None:

@@ -201,11 +201,26 @@ def unread(report: Report, verbose: bool) -> Iterator[str]:
         yield f"skipped {report.name(skipped.path)}: {skipped.reason}"
 
 
+def refuse_link_out(file: Path) -> None:
+    """Raise UserError if a link in the project would lead an output file out of it: the project may have planted it."""
+    from torchmigrate.vcs import git_tree
+
+    here = Path(os.path.realpath(os.curdir))
+    top = git_tree.marker(here) or here
+    for folder in Path(os.path.abspath(file)).parents:
+        leads_to = Path(os.path.realpath(folder))
+        inside = Path(os.path.realpath(folder.parent)).is_relative_to(top)
+        if folder.is_symlink() and inside and not leads_to.is_relative_to(top):
+            what = f"cannot write {file}: {folder} is a link out of the project"
+            raise UserError(what, f"if that is meant, name the folder itself: {leads_to}")
+
+
 def emit(parts: Iterable[bytes], file: Path | None, stream: TextIO | None = None) -> None:
     """Write bytes (a diff has its files' encodings) to a stream, or to a file in one step; raises UserError."""
     if file is not None:
         from torchmigrate.base import file_io
 
+        refuse_link_out(file)
         try:
             file_io.alone(file, b"".join(parts))
         except OSError as error:

@@ -88,12 +88,21 @@ def _rules() -> Offer:
 
 def _apis() -> list[str]:
     files = (path for root in _roots() for path in root.glob("catalog/*.toml"))
-    return sorted({name for path in files for name in _NAME.findall(path.read_text("utf-8", errors="replace"))})
+    return sorted({name for path in files for name in _NAME.findall(_text(path))})
 
 
 def _first(pattern: re.Pattern[str], path: Path) -> str:
-    found = pattern.search(path.read_text(encoding="utf-8", errors="replace"))
+    found = pattern.search(_text(path))
     return found[2].replace('\\"', '"').replace("`", "") if found else ""
+
+
+def _text(path: Path) -> str:
+    from torchmigrate.base import file_io
+
+    try:
+        return file_io.read_text(path)
+    except OSError:
+        return ""
 
 
 def _roots() -> list[Path]:

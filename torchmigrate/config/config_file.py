@@ -92,12 +92,12 @@ def _parse(file: Path) -> tuple[str, Any]:
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
-        raw = file_io.read(file, LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise UserError(f"{file}: larger than {LARGEST:,} bytes, so it was not read", without)
+        raw = file_io.read(file, LARGEST)
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig").read()
         with limits.bounded(SECONDS):
             return text, tomllib.loads(text)
+    except file_io.TooLarge as error:
+        raise UserError(f"{file}: {error.strerror}, so it was not read", without) from None
     except OSError as error:
         raise UserError(f"{file}: {(error.strerror or str(error)).lower()}", without) from None
     except UnicodeDecodeError as error:

@@ -37,6 +37,11 @@ def _exclusion(value: object) -> str:
     return globs.check(glob)
 
 
+def _exclusions(value: object) -> tuple[str, ...]:
+    globs.check_all(strings()(value))
+    return tuple(strings(_EXCLUSION)(value))
+
+
 def _module_name(value: object) -> str:
     name = str(STRING(value))
     if not _is_dotted(name):
@@ -55,6 +60,7 @@ def _is_dotted(name: str) -> bool:
 _PATH = r"(?!\.\./)(?!.*/\.\./)(?=.*[^./\s])[^\\]+"
 _GLOB = Kind(_glob, {"type": "string", "pattern": f"^!?{_PATH}$"})
 _EXCLUSION = Kind(_exclusion, {"type": "string", "pattern": f"^(?!!){_PATH}$"})
+_EXCLUSIONS = Kind(_exclusions, strings(_EXCLUSION).schema)
 _LIBRARY = matching(r"[^\W\d]\w*", 'be the name of a top-level module, as "monai"')
 _MODULE = Kind(_module_name, {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"})
 
@@ -71,13 +77,13 @@ KEYS: Mapping[str, Key] = {
         ({"benchmarks/**": ["memory"], "*_cuda.py": ["device", "stream/event"]},),
     ),
     "exclude": Key(
-        strings(_EXCLUSION),
+        _EXCLUSIONS,
         "Files and folders that are never read, in place of the usual ones (`.venv`, `node_modules`, ...).",
         "the usual ones",
         ([".venv", "build"],),
     ),
     "extend-exclude": Key(
-        strings(_EXCLUSION), "More files and folders that are never read.", "none", (["third_party", "docs/**/old_*"],)
+        _EXCLUSIONS, "More files and folders that are never read.", "none", (["third_party", "docs/**/old_*"],)
     ),
     "unsafe-fixes": Key(BOOLEAN, "Apply the unsafe fixes, too.", "false", (True,)),
     "rule-paths": Key(

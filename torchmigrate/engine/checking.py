@@ -61,7 +61,9 @@ def run_checked(
             if result.rewritten:
                 rewrites[path] = result.rewritten
     if mode == "check" and stale:
-        by_path |= {str(d.result.path): d for d in _run([(p, raw[p]) for p in sorted(stale)], mode, ruleset, facts, jobs)}
+        by_path |= {
+            str(d.result.path): d for d in _run([(p, raw[p]) for p in sorted(stale)], mode, ruleset, facts, jobs)
+        }
     held = sum(map(len, facts.held.values()))
     return list(by_path.values()), facts, Checked(total, held)
 
@@ -84,5 +86,3 @@ def _with_held(facts: ProjectContext, fresh: Held) -> ProjectContext:
     new = copy.copy(facts)  # keeps the import graph
     new.held = merged
     return new
-
-

@@ -126,6 +126,9 @@ def _sort(
     if raw is None:
         try:
             raw = file_io.read(path)
+        except file_io.TooLarge as error:
+            results.append(Skipped(path, str(error.strerror)))
+            return
         except OSError as error:
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return

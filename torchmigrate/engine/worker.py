@@ -70,8 +70,8 @@ class Worker:
     def __call__(self, job: Job) -> Done:
         """Process one file; an exception becomes a Failed result, so that one file's bug does not stop the run."""
         path = Path(job.path)
-        if len(job.raw) > limits.LARGEST and path.suffix != ".ipynb":
-            return Done(Skipped(path, f"larger than {limits.LARGEST:,} bytes"))
+        if len(job.raw) > (most := limits.largest(job.path)):  # an overlay: a file is not even read
+            return Done(Skipped(path, f"larger than {most:,} bytes"))
         try:
             with limits.bounded():
                 return self._process(path, job)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed
@@ -94,7 +95,7 @@ def _write(files: Mapping[Path, bytes]) -> None:
     """Write files into our scratch tree, in which links are resolved already."""
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        file_io.put(path, data)
 
 
 def _commit(

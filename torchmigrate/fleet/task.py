@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeGuard
 
 from torchmigrate import __version__
 from torchmigrate.base import file_io, lock, user_cache
@@ -111,7 +111,7 @@ def _ourselves() -> str:
     code, rules = Path(__file__).parents[1], packs.builtin()
     for top, paths in ((code, map(Path, sources())), (rules, sorted(rules.glob("*/*.toml")))):
         for path in paths:
-            data = path.read_bytes()
+            data = file_io.read(path)
             digest.update(f"{path.relative_to(top).as_posix()} {len(data)}\n".encode())
             digest.update(data)
     return digest.hexdigest()
@@ -120,6 +120,43 @@ def _ourselves() -> str:
 FILES = ("changes.patch", "changes.bundle", "findings.json", "verify.json", "log.txt")
 _MARK = ".torchmigrate-fleet"
 _SCRATCH = ".scratch"
+
+
+_WORDS = ("name", "source", "status")
+_NUMBERS = (
+    *("files", "changed", "edits", "findings", "fixable", "unsafe", "dropped", "needs_you", "suppressed", "skipped"),
+    "errors",
+)
+_STAGES = ("before", "after")
+
+
+def is_summary(data: object) -> TypeGuard[Summary]:
+    """Return whether data from a file is a summary that reports can be made of, and not damaged or another's."""
+    if not isinstance(data, dict) or data.get("format") != 1 or not _all(data, _WORDS, str):
+        return False
+    run, notes, score = data.get("run", {}), data.get("notes", []), data.get("score")
+    if not (isinstance(run, dict) and isinstance(run.get("seconds", 0), (int, float)) and _are_words(notes)):
+        return False
+    if data["status"] == FAILED:
+        return isinstance(data.get("reason", ""), str)
+    if not (_all(data, _NUMBERS, int) and _all(data, ("command", "reason"), str)):
+        return False
+    if not (_are_words(data.get("outputs", [])) and isinstance(data.get("verify", ""), str)):
+        return False
+    return score is None or (
+        isinstance(score, dict)
+        and _all(score, ("sites",), int)
+        and isinstance(score.get("everywhere"), dict)
+        and _all(score["everywhere"], _STAGES, int)
+    )
+
+
+def _all(data: Mapping[str, Any], names: Sequence[str], kind: type) -> bool:
+    return all(isinstance(data.get(name), kind) for name in names)
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 class Store:
@@ -135,10 +172,12 @@ class Store:
             self._prepare()
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None
-        with open(self.top / _MARK, "a+b") as mark:
+        with self._marked() as mark:
             if not lock.acquired(mark.fileno()):
                 raise UserError(f"another run is writing to {self.top}", "wait for it, or name another --output")
             scratch = self.top / _SCRATCH
+            if scratch.is_symlink():
+                scratch.unlink()
             shutil.rmtree(scratch, ignore_errors=True)  # left by a run that was killed
             scratch.mkdir()
             try:
@@ -146,21 +185,29 @@ class Store:
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
 
+    def _marked(self) -> IO[bytes]:
+        try:
+            return os.fdopen(file_io.open_own(self.top / _MARK), "r+b")
+        except OSError as error:
+            raise UserError(f"{self.top / _MARK}: {(error.strerror or str(error)).lower()}") from None
+
     def _prepare(self) -> None:
         self.top.mkdir(parents=True, exist_ok=True)
         if not (self.top / _MARK).exists():
             if any(self.top.iterdir()):
                 raise UserError(f"{self.top} has other things in it", "name a new folder: --output DIR")
-            (self.top / _MARK).write_bytes(b"")
+            file_io.put(self.top / _MARK, b"")
         file_io.sweep(self.top)
 
     def summary(self, name: str) -> Summary | None:
         """Return the stored summary of a repository, or None if it is missing or damaged."""
         try:
-            data = json.loads((self.top / name / "summary.json").read_bytes())
-        except (OSError, ValueError):
+            if (self.top / name).is_symlink():
+                return None
+            data = json.loads(file_io.read(self.top / name / "summary.json"))
+        except (OSError, ValueError, RecursionError):
             return None
-        return data if isinstance(data, dict) and data.get("format") == 1 and data.get("name") == name else None
+        return data if is_summary(data) and data["name"] == name else None
 
     def done(self, name: str) -> str | None:
         """Return the digest of a complete result: its summary and all files that belong to it exist; else None."""
@@ -177,13 +224,15 @@ class Store:
         folder = self.top / outcome.name
         summary = outcome.summary | {"outputs": sorted(outcome.files)}
         try:
+            if folder.is_symlink():
+                raise OSError("it is a link")
             folder.mkdir(exist_ok=True)
             (folder / "summary.json").unlink(missing_ok=True)
             file_io.sweep(folder)
             for name in set(FILES) - outcome.files.keys():
                 (folder / name).unlink(missing_ok=True)
             self._write(folder, outcome.files)
-            file_io.replace(folder / "summary.json", json.dumps(summary, indent=2).encode() + b"\n")
+            file_io.put(folder / "summary.json", json.dumps(summary, indent=2).encode() + b"\n")
         except OSError as error:
             what = f"cannot write to {folder}: {(error.strerror or str(error)).lower()}"
             raise UserError(what, "make room there, and run the same command again: what is done stays done") from None
@@ -192,12 +241,12 @@ class Store:
     def _write(self, folder: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             if name in FILES:  # a worker cannot choose other paths
-                file_io.replace(folder / name, data)
+                file_io.put(folder / name, data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write reports about the whole fleet; raises UserError."""
         try:
             for name, data in files.items():
-                file_io.replace(self.top / name, data)
+                file_io.put(self.top / name, data)
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.fleet.listing import masked
 from torchmigrate.fleet.task import Task
 from torchmigrate.vcs import git_tree
 from torchmigrate.vcs.git_tree import Repository
+from torchmigrate.vcs.hardening import Git, GitError
 
 # Git in scratch repositories runs without the user's settings, which could name filters and diff programs.
 APART = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_LFS_SKIP_SMUDGE": "1"}
-_FETCHING = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
-}
-_SAFE = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "gc.auto=0")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -60,7 +54,7 @@ def origin(task: Task) -> Origin:
     if not path.is_dir():
         what = "is no folder" if path.exists() else "no such folder on this machine"
         raise UserError(f"{task.shown}: {what}", "a path must be there for every worker: share the disk, or name a URL")
-    repository = _bare(path) or git_tree.repository(path)
+    repository = git_tree.bare(path) or git_tree.repository(path)
     if repository is None:
         if git_tree.marker(path) == path:
             raise UserError(f"{task.shown}: git cannot read it", f"`git -C {path} status` says why")
@@ -79,30 +73,17 @@ def origin(task: Task) -> Origin:
     return Origin(str(path), commit, objects, "" if inside == "." else inside, _unsaved(repository, task))
 
 
-def _bare(path: Path) -> Repository | None:
-    """Return the repository at a path without a work tree, or None."""
-    if not all((path / name).exists() for name in ("HEAD", "objects", "refs")):
-        return None
-    import git as gitpython
-
-    asked = gitpython.Git(path)
-    asked.update_environment(GIT_DIR=os.fspath(path))  # git may be configured not to find bare repositories
-    return Repository(path, path, asked)
-
-
 def _unsaved(repository: Repository, task: Task) -> str:
     if task.rev or repository.top == repository.git_dir:
         return ""
-    # clear filters, so that no program that the repository names runs
-    named = repository.ask("config", "--local", "--includes", "--name-only", "--get-regexp", r"^filter\..*") or ""
-    plain = [word for name in named.splitlines() for word in ("-c", f"{name}=")]
-    dirty = repository.ask(*plain, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+    dirty = repository.ask("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
     return "changes that are not committed are left out" if dirty else ""
 
 
 def _remote_commit(url: str, rev: str) -> str:
     names = [f"refs/tags/{rev}^{{}}", f"refs/tags/{rev}", f"refs/heads/{rev}", rev] if rev else ["HEAD"]
-    output = _network(Path.cwd(), "ls-remote", "--", url, *names).decode(errors="replace")
+    with tempfile.TemporaryDirectory(prefix="torchmigrate-") as apart:  # no project's settings count there
+        output = _network(Path(apart), "ls-remote", "--", url, *names).decode(errors="replace")
     found = {name: commit for commit, _, name in (line.partition("\t") for line in output.splitlines())}
     commit = next((found[name] for name in names if name in found), None)
     if commit is None:
@@ -118,7 +99,7 @@ def take(origin: Origin, scratch: Path, name: str) -> Tree:
     repository = scratch_repository(scratch, name)
     if origin.objects:
         store = repository.git_dir / "objects" / "info" / "alternates"
-        store.write_bytes(os.fsencode(origin.objects) + b"\n")
+        file_io.put(store, os.fsencode(origin.objects) + b"\n")
     else:
         options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
         _network(repository.top, "fetch", *options, "--", origin.location, origin.commit)
@@ -131,13 +112,10 @@ def take(origin: Origin, scratch: Path, name: str) -> Tree:
 
 def scratch_repository(scratch: Path, name: str) -> Repository:
     """Create a new repository without templates or settings."""
-    import git as gitpython
-
     top = Path(os.path.realpath(scratch)) / name
     top.mkdir()
-    command = ["git", *_SAFE, "init", "--quiet", "--template="]
-    _run(gitpython.Git(top), command, APART)
-    repository = Repository(top, top / ".git", gitpython.Git(top))
+    repository = Repository(top, top / ".git", Git(top, APART))
+    git(repository, "init", "--quiet", "--template=")
     (repository.git_dir / "info").mkdir(exist_ok=True)
     (repository.git_dir / "objects" / "info").mkdir(exist_ok=True)
     return repository
@@ -145,27 +123,15 @@ def scratch_repository(scratch: Path, name: str) -> Repository:
 
 def git(repository: Repository, *arguments: str, stdin: bytes | None = None, **env: str) -> bytes:
     """Run git without the user's settings, and return its output; raises UserError."""
-    import git as gitpython
-
     try:
-        return repository.run(*arguments, env={**APART, **env}, stdin=stdin)
-    except gitpython.exc.GitError as error:
-        raise UserError(f"git {arguments[0]}: {git_tree.complaint(error)}") from None
+        return repository.run(*arguments, env=env, stdin=stdin)
+    except GitError as error:
+        raise UserError(f"git {arguments[0]}: {error}") from None
 
 
 def _network(directory: Path, *arguments: str) -> bytes:
     """Run git over the network, with the user's own proxies and credentials; only these calls leave the machine."""
-    import git as gitpython
-
-    return _run(gitpython.Git(directory), ["git", *_SAFE, *arguments], _FETCHING)
-
-
-def _run(client: Any, command: list[str], env: Mapping[str, str]) -> bytes:
-    import git as gitpython
-
     try:
-        output = client.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, env=dict(env))
-    except gitpython.exc.GitError as error:
-        verb = next(word for word in command[len(_SAFE) + 1 :] if not word.startswith("-"))
-        raise UserError(f"git {verb}: {masked(git_tree.complaint(error))}") from None
-    return bytes(output)
+        return Git(directory, network=True)(*arguments)
+    except GitError as error:
+        raise UserError(f"git {arguments[0]}: {masked(str(error))}") from None

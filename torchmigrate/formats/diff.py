@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import json
+import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +15,8 @@ from torchmigrate.diagnostics.finding import Changed, Finding
 from torchmigrate.source import json_text
 
 _CONTEXT = 3
-_MOST = 20_000_000  # equal pairs of lines that difflib may visit: some seconds
+_SHORT = 400  # lines of both texts together that difflib matches in milliseconds
+_MOST_PER_LINE = 50  # equal pairs of lines, for each line, that difflib may visit in a part of a text
 _WINDOW = 200  # lines that a change may add or remove and still be matched
 Opcode = tuple[str, int, int, int, int]
 
@@ -103,12 +106,63 @@ def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]
     head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
     middle = old[head : len(old) - tail], new[head : len(new) - tail]
     matcher = SequenceMatcher(None, b"", b"", autojunk=False)
-    if _pairs(*middle) > _MOST:
-        matcher.opcodes = list(_nearby(*middle))  # type: ignore[attr-defined]
-    else:
-        matcher.set_seqs(*middle)  # type: ignore[arg-type]
+    matcher.opcodes = list(_joined(_opcodes(*middle)))  # type: ignore[attr-defined]
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in group]
+
+
+def _opcodes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
+    """Yield opcodes: difflib's for a short text, and for those between lines that occur once, which divide a long one.
+
+    difflib alone takes time that grows with the square of the text.
+    """
+    i = j = 0
+    anchors = _anchors(old, new) if len(old) + len(new) > _SHORT else []
+    for a, b in [*anchors, (len(old), len(new))]:
+        one, other = old[i:a], new[j:b]
+        if one or other:
+            few = _pairs(one, other) <= _MOST_PER_LINE * (len(one) + len(other))
+            plain = SequenceMatcher(None, one, other, autojunk=False).get_opcodes if few else None
+            for tag, *span in plain() if plain else _nearby(one, other):
+                yield tag, span[0] + i, span[1] + i, span[2] + j, span[3] + j
+        if a < len(old):
+            yield "equal", a, a + 1, b, b + 1
+        i, j = a + 1, b + 1
+
+
+def _anchors(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Return the places of lines that occur once in each text, as many as have the same order in both."""
+    here, there = Counter(old), Counter(new)
+    places = {line: at for at, line in enumerate(new) if there[line] == 1}
+    once = [(at, places[line]) for at, line in enumerate(old) if here[line] == 1 and line in places]
+    ends: list[int] = []  # for each length, the smallest last place of an increasing sequence, and its index in `once`
+    last: list[int] = []
+    before: list[int] = []
+    for index, (_, place) in enumerate(once):
+        at = bisect.bisect_left(ends, place)
+        before.append(last[at - 1] if at else -1)
+        ends[at : at + 1], last[at : at + 1] = [place], [index]
+    found = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        found.append(once[index])
+        index = before[index]
+    return found[::-1]
+
+
+def _joined(opcodes: Iterator[Opcode]) -> Iterator[Opcode]:
+    """Join neighbours of one kind, and a removal with an addition, as difflib does."""
+    held: Opcode | None = None
+    for code in opcodes:
+        if held and (held[0] == "equal") == (code[0] == "equal"):
+            tag = held[0] if held[0] == code[0] else "replace"
+            held = (tag, held[1], code[2], held[3], code[4])
+            continue
+        if held:
+            yield held
+        held = code
+    if held:
+        yield held
 
 
 def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> int:
@@ -118,7 +172,13 @@ def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> int:
 
 
 def _nearby(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
-    """Yield opcodes line by line; after a difference, continue at the nearest place where both agree again."""
+    """Yield opcodes line by line; after a difference, continue at the nearest place where both agree again.
+
+    Most rewrites keep the number of lines; then each line has its counterpart.
+    """
+    if len(old) == len(new) and 3 * sum(map(operator.eq, old, new)) >= len(old):
+        yield from (("equal" if old[at] == new[at] else "replace", at, at + 1, at, at + 1) for at in range(len(old)))
+        return
     i = j = 0
     while i < len(old) or j < len(new):
         at, other = i, j

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchmigrate import __version__
+from torchmigrate.base import file_io
 from torchmigrate.diagnostics.finding import Failed, Status
+from torchmigrate.formats.markdown import plain
 from torchmigrate.formats.model import Report, kind
 from torchmigrate.formats.positions import Entry, entries, utf16
 from torchmigrate.helper import import_edits
@@ -70,7 +72,7 @@ def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
         "id": name,
         "shortDescription": {"text": summary},
         "fullDescription": {"text": why},
-        "help": {"text": rule.why if rule else why, "markdown": rule.why if rule else why},
+        "help": {"text": rule.why if rule else why, "markdown": plain(rule.why) if rule else why},
         "defaultConfiguration": {"level": "warning"},
     }
     if rule and rule.see:
@@ -151,7 +153,7 @@ class Fixes:
 
     def _module(self, path: Path) -> SemanticModel:
         if self._last is None or self._last[0] != path:
-            self._last = path, SemanticModel(path, decode(path.read_bytes()), self.facts)
+            self._last = path, SemanticModel(path, decode(file_io.read(path)), self.facts)
         return self._last[1]
 
     def _edits(self, entry: Entry, module: SemanticModel) -> list[Edit]:

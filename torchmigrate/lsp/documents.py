@@ -187,6 +187,8 @@ class Documents:
     def _path(self, uri: str, unnamed: str) -> Path | None:
         """Return the real path of a document; one without a file lies in the folder that the editor has open."""
         if (path := uris.to_fs_path(uri)) is not None:
+            if "\0" in path:  # no file can have such a name
+                return None
             return Path(os.path.realpath(path))
         return Path(os.path.realpath(self.root / unnamed)) if uris.uri_scheme(uri) == "untitled" else None
 

@@ -51,7 +51,7 @@ def is_ours(path: Path, text: bytes | None = None) -> bool:
     if text is not None:
         return text.startswith(MARKER)
     try:
-        return file_io.read(path, len(MARKER)) == MARKER
+        return file_io.head(path, len(MARKER)) == MARKER
     except OSError:
         return False
 

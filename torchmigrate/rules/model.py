@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -173,10 +173,11 @@ class Ruleset:
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
         """Return the rules whose pack or id is in `select` (empty: all) and not in `ignore`."""
 
-        def named(rule: Rule, names: Sequence[str]) -> bool:
+        def named(rule: Rule, names: Collection[str]) -> bool:
             return rule.id in names or rule.pack in names
 
-        kept = {i: r for i, r in self.rules.items() if (not select or named(r, select)) and not named(r, ignore)}
+        only, never = frozenset(select), frozenset(ignore)
+        kept = {i: r for i, r in self.rules.items() if (not only or named(r, only)) and not named(r, never)}
         dropped = [rule for rule in self.rules.values() if rule.id not in kept]
         claimed = self.claimed | {key for rule in dropped for key in rule.keys()}  # noqa: SIM118
         names = self.names | {name for rule in dropped for name in (rule.id, rule.pack)}
@@ -184,8 +185,13 @@ class Ruleset:
 
     def unknown(self, names: Sequence[str]) -> dict[str, str | None]:
         """Return the names that are neither a rule nor a pack, each with the closest known name or None."""
-        known = sorted({r.pack for r in self.rules.values()} | set(self.rules))
-        return {n: next(iter(difflib.get_close_matches(n, known, 1)), None) for n in names if n not in known}
+        known = {r.pack for r in self.rules.values()} | set(self.rules)
+        lost = [name for name in dict.fromkeys(names) if name not in known]
+        close = {n: next(iter(difflib.get_close_matches(n, sorted(known), 1)), None) for n in lost[:_HINTS]}
+        return {name: close.get(name) for name in lost}
+
+
+_HINTS = 20  # names that are spelled wrong and get a hint, which takes milliseconds each
 
 
 @cache

@@ -59,10 +59,7 @@ class PackError(ValueError):
 def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
     """Read a TOML file of the kind `what`, without what `but` matches; return text and data; raises PackError."""
     try:
-        raw = file_io.read(path, LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise OSError(f"larger than {LARGEST:,} bytes")
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        text = file_io.read(path, LARGEST).decode("utf-8-sig").replace("\r\n", "\n")
         with limits.bounded(_SECONDS):
             return text, tomllib.loads(but.sub("", text) if but else text)
     except tomllib.TOMLDecodeError as error:
@@ -247,11 +244,12 @@ _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
 _REGEX = elsewhere({"type": "string", "minLength": 1})
 _SAFETY = elsewhere({"enum": [level.value for level in Safety]})
 _NEEDED = elsewhere({"type": "string"})
+_LINK = matching(r"https?://[^\s\x00-\x1f]+", "be a link that begins with https:// or http://")
 _RELEASES = table_of(matching(r"\d+\.\d+", 'be a release of torch such as "2.14"'))
 
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
-        "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(),
+        "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(_LINK),
         "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING, "since": _RELEASES,
         "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,

@@ -78,6 +78,8 @@ def _survey_files(path: Path, settings: Settings, catalog: Catalog) -> Iterator[
         else:
             try:
                 jobs.append(Job(str(item.path), file_io.read(item.path), "check"))
+            except file_io.TooLarge as error:
+                yield Skipped(item.path, str(error.strerror))
             except OSError as error:
                 yield Failed(item.path, f"cannot be read: {error.strerror or error}")
     classes = frozenset().union(*(context.cuda_classes(job.raw) for job in jobs))

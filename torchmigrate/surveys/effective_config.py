@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
@@ -247,7 +248,7 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
     there = [
         Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))
     ]
-    return Helper(VENDORED, name, {path: path.read_bytes() == content for path in there})
+    return Helper(VENDORED, name, {path: file_io.read(path) == content for path in there})
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,10 @@ def describe_file(
     ignores = {glob: (names, places.get(glob, "")) for glob, names in entries.items()}
     rules = dispatch_table(ruleset)
     is_text = not path.name.endswith(discovery.SUFFIXES) and bool(rules.texts.readable.match(path.as_posix()))
-    raw = path.read_bytes()
+    try:
+        raw = file_io.read(path)
+    except OSError as error:
+        return OneFile(path, False, f"no: {(error.strerror or str(error)).lower()}")
     speaking = [*_rules_for(path, rules, ruleset, is_text)]
     on = [name for name in speaking if not {name, name.partition("/")[0]} & set(settings.ignored_in(path))]
     try:

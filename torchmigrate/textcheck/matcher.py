@@ -64,7 +64,7 @@ def _sibling_texts(rule: Rule, path: str) -> Iterator[str]:
     """Yield the text, without comments, of the other files in the directory that the rule reads."""
     for other in map(Path, _siblings(path)):
         if _globs(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
-            yield TextFile(other.name, decode(file_io.read(other, LARGEST)) or "").code
+            yield TextFile(other.name, decode(file_io.head(other, LARGEST)) or "").code
 
 
 def _matching_wheres(rule: Rule, path: str) -> list[Where]:

@@ -109,7 +109,7 @@ class TextRules:
 
 
 def _first_bytes(path: Path) -> bytes:
-    return file_io.read(path, LIMIT + 1)
+    return file_io.head(path, LIMIT + 1)
 
 
 NONE = TextRules((), (), (), Names(()), Names(()))

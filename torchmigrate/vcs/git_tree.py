@@ -1,22 +1,20 @@
-"""Ask git, through GitPython, about a work tree: its files, and which of them git could not restore."""
+"""Ask git about a work tree: its files, and which of them git could not restore."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from torchmigrate.vcs import hardening
+from torchmigrate.base import file_io
+from torchmigrate.vcs.hardening import Git, GitError
 
 # A submodule has its own settings, which `hardening` does not override, so git must not look into it.
 _ALONE = "--ignore-submodules=all"
 # A renamed file counts under its new name; a deleted one is left out.
 _NAMES = ("--name-only", "-z", "--no-renames", "--diff-filter=d", "--no-ext-diff", "--no-textconv", "--no-relative")
-_OLDEST = (2, 31)  # the first git version that reads settings from GIT_CONFIG_COUNT
 _CHUNK = 400  # paths per git command, below the command line limit of every platform
 
 
@@ -34,27 +32,17 @@ class Repository:
 
     top: Path
     git_dir: Path
-    _git: Any
+    git: Git
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
-        """Run a git command at `top` and return its output. Raises git.exc.GitError."""
-        command = ["git", "--literal-pathspecs", *hardening.QUIET, *arguments]
-        with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
-            if stream is not None:
-                stream.write(stdin or b"")
-                stream.seek(0)
-            output = self._git.execute(
-                command, istream=stream, stdout_as_string=False, strip_newline_in_stdout=False, env=env
-            )
-        return bytes(output)
+        """Run a git command at `top` and return its output. Raises GitError."""
+        return self.git("--literal-pathspecs", *arguments, env=env, stdin=stdin)
 
     def ask(self, *arguments: str) -> str | None:
         """Run a git command and return its output as text, or None if it fails."""
-        import git
-
         try:
             return self.run(*arguments).decode(errors="replace").strip()
-        except git.exc.GitError:
+        except GitError:
             return None
 
     def files(self, directory: Path) -> list[str]:
@@ -68,9 +56,11 @@ class Repository:
 
     def ignores(self, directory: Path) -> bool:
         """Return whether git ignores this directory itself, so that `files` lists nothing for it."""
-        command = ["git", *hardening.QUIET, "check-ignore", "-q", "--", os.fspath(directory)]
-        status, _, _ = self._git.execute(command, with_extended_output=True, with_exceptions=False)
-        return bool(status == 0)
+        try:
+            self.git("check-ignore", "-q", "--", os.fspath(directory))
+        except GitError:
+            return False
+        return True
 
     def ignored(self) -> list[str]:
         """List all that git ignores, relative to `top`; a directory ignored as a whole ends with a slash."""
@@ -128,6 +118,69 @@ class Repository:
                 yield Dirty(self.top / name, why)
 
 
+def strays(repository: Repository) -> str:
+    """Return why a write to this repository could land outside of it, as in "`.git/index` is a link", or "".
+
+    What git writes must lie in a directory that belongs to this work tree, and no link may lead out of it.
+    """
+    git_dir, mark = repository.git_dir, repository.top / ".git"
+    common = Path(os.path.realpath(mark.parent / (repository.ask("rev-parse", "--git-common-dir") or "")))
+    if mark.is_symlink() or (mark.is_dir() and not common == git_dir == mark):
+        return f"`{mark}` leads to {common}"
+    if mark.is_file() and not _is_named_back(repository, common, mark):
+        return f"`{mark}` names {git_dir}, which does not name it in turn"
+    return next((told for place in dict.fromkeys((git_dir, common)) for told in _links(place)), "")
+
+
+def _is_named_back(repository: Repository, common: Path, mark: Path) -> bool:
+    """Return whether the directory that a `.git` file names belongs to the file's work tree, as git's own ones do."""
+    git_dir = repository.git_dir
+    try:
+        if git_dir != common:  # a worktree
+            back = os.fsdecode(file_io.read(git_dir / "gitdir", _PATH_BYTES)).strip()
+            return git_dir.parent == common / "worktrees" and Path(os.path.realpath(git_dir / back)) == mark
+        tree = repository.ask("config", "--local", "core.worktree")  # a submodule
+        return tree is not None and Path(os.path.realpath(git_dir / tree)) == mark.parent
+    except (OSError, ValueError):
+        return False
+
+
+def _links(git_dir: Path) -> Iterator[str]:
+    """Yield what is no plain file or directory among what git writes; of the objects, their directories alone."""
+    todo = [git_dir / name for name in _WRITTEN]
+    while todo:
+        path = todo.pop()
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield f"`{path}`: {(error.strerror or str(error)).lower()}"
+            continue
+        inside = path.relative_to(git_dir).parts
+        if stat.S_ISDIR(status.st_mode):
+            with os.scandir(path) as entries:
+                todo += [Path(entry.path) for entry in entries if _is_written(inside, entry)]
+        elif not stat.S_ISREG(status.st_mode):
+            yield f"`{path}` is {'a link' if stat.S_ISLNK(status.st_mode) else 'no regular file'}"
+        elif inside[0] == "logs" and status.st_nlink > 1:  # git appends to it
+            yield f"`{path}` has another name elsewhere"
+
+
+# What git writes for a commit or a worktree; it opens lock files only where there is none.
+_WRITTEN = ("HEAD", "index", "packed-refs", "objects", "refs", "logs", "reftable", "worktrees")
+
+
+def _is_written(inside: tuple[str, ...], entry: os.DirEntry[str]) -> bool:
+    """Return whether git may write to an entry of a directory: objects and worktrees get new files alone."""
+    if inside[0] in ("objects", "worktrees"):
+        return inside == ("objects",) and not entry.is_file(follow_symlinks=False)
+    return True
+
+
+_PATH_BYTES = 10_000
+
+
 def _with_slashes(path: str) -> str:
     return path.replace(os.sep, "/")
 
@@ -154,49 +207,57 @@ def dirty(paths: Sequence[Path]) -> list[Dirty]:
     return sorted(found, key=lambda d: d.path)
 
 
-def unanswered(paths: Sequence[Path]) -> Path | None:
-    """Return a work tree that contains some of these real paths but for which git refuses to answer, or None."""
-    tops = dict.fromkeys(marker(path.parent) for path in paths)
-    return next((top for top in tops if top and repository(top) is None), None)
+def unanswered(paths: Sequence[Path]) -> tuple[Path, str] | None:
+    """Return a work tree around some of these real paths of which git tells nothing, and why it does not; or None."""
+    for top in filter(None, dict.fromkeys(marker(path.parent) for path in paths)):
+        try:
+            if repository(top) is None:
+                opened(top)  # says why
+        except GitError as error:
+            return top, str(error)
+    return None
 
 
 def repository(directory: Path) -> Repository | None:
     """Return the work tree that contains `directory`, or None: no repository, no git, or git refuses."""
+    try:
+        return opened(directory)
+    except GitError:
+        return None
+
+
+def opened(directory: Path) -> Repository | None:
+    """Return the work tree that contains `directory`, or None if there is none. Raises GitError if git refuses."""
     start = marker(directory)
     if start is None:
         return None
     try:
-        import git  # raises ImportError if there is no git executable
-    except ImportError:
+        shell = Git(start)
+        top, git_dir = (_parse_path(shell("rev-parse", which)) for which in ("--show-toplevel", "--absolute-git-dir"))
+        real = Path(os.path.realpath(directory))
+        if not (real.is_relative_to(top) and os.path.lexists(top / ".git")):
+            raise GitError("core.worktree points to another directory")
+        return Repository(top, git_dir, shell.hardened())
+    except (OSError, ValueError) as error:  # a folder that vanished, or a name that no program can be given
+        raise GitError(str(error)) from None
+
+
+def bare(path: Path) -> Repository | None:
+    """Return the repository without a work tree at a path, or None.
+
+    A folder that a work tree has among its files is none: such files come with a clone, settings included.
+    """
+    if not all((path / name).exists() for name in ("HEAD", "objects", "refs")) or marker(path) == path:
         return None
     try:
-        return _open_repository(git.Git(start), directory)  # fails for a work tree of dubious ownership
-    except (git.exc.GitError, OSError, ValueError):
+        around = opened(path)
+        if around and around.run("ls-files", "-z", "--", os.path.relpath(path, around.top)):
+            return None
+        # git may be configured not to find bare repositories
+        return Repository(path, path, Git(path, {"GIT_DIR": os.fspath(path)}).hardened())
+    except GitError:
         return None
-
-
-def _open_repository(shell: Any, directory: Path) -> Repository | None:
-    shell.update_environment(**hardening.environment(os.environ, {}))
-    bare = Repository(Path(), Path(), shell)
-    top, git_dir = (_parse_path(bare.run("rev-parse", which)) for which in ("--show-toplevel", "--absolute-git-dir"))
-    real = Path(os.path.realpath(directory))
-    if not (real.is_relative_to(top) and os.path.lexists(top / ".git")):
-        return None  # core.worktree points to another directory
-    settings = hardening.overridden(bare.run("config", "--list", "--show-scope", "-z"))
-    if settings and shell.version_info[:2] < _OLDEST:
-        return None
-    shell.update_environment(**hardening.environment(os.environ, settings))
-    return Repository(top, git_dir, shell)
 
 
 def _parse_path(output: bytes) -> Path:
     return Path(os.path.realpath(os.fsdecode(output.removesuffix(b"\n"))))
-
-
-def complaint(error: Exception) -> str:
-    """Return the line of a git.exc.GitError's output that says what went wrong, without the advice around it."""
-    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip()
-    text = text.removeprefix("'").removesuffix("'")  # quotes that GitPython adds
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
-    return line.removeprefix("error: ").removeprefix("fatal: ").rstrip(".")

@@ -1,10 +1,17 @@
-"""Settings that override a repository's own, so that git runs no program that the repository names."""
+"""Run git: the only place that starts it, with settings on top that keep it from running what a repository names."""
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+_QUIET = ("--no-optional-locks",)  # of every command: queries need no lock
 # Run no hook, start no daemon, fetch no object, and use no bare repository that lies in the tree.
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -18,13 +25,28 @@ _SETTINGS = {
     "safe.bareRepository": "explicit",
     "submodule.recurse": "false",
 }
-# Options for every git command. Queries need no lock.
-QUIET = ("--no-optional-locks", *(word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")))
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+# For a command that asks another host, in a folder without settings of a project: the user's own proxy, credentials and
+# ssh are meant to be used.
+_NETWORK_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "safe.bareRepository": "explicit",
+}
+_NETWORK_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+}
 # Settings that name programs and whose keys the repository can choose freely.
 _PROGRAMS = re.compile(
     r"filter\..*\.(?:clean|smudge|process|required)|gpg\.(?:.*\.)?program|gpg\.ssh\.defaultkeycommand"
+    r"|hook\..*\.(?:command|event|enabled)"
 )
+_OLDEST = (2, 31)  # the first git version that reads settings from GIT_CONFIG_COUNT
 _DEFAULTS = {
     "gpg.program": "gpg",
     "gpg.openpgp.program": "gpg",
@@ -49,7 +71,10 @@ def overridden(listing: bytes) -> dict[str, str]:
             set_by_repository.add(key)
         else:
             user_values[key] = value
-    return {key: user_values.get(key, _DEFAULTS.get(key, "")) for key in sorted(set_by_repository)}
+    hooks = {key for key in set_by_repository if key.startswith("hook.")}
+    plain = {key: user_values.get(key, _DEFAULTS.get(key, "")) for key in sorted(set_by_repository - hooks)}
+    # newer gits run hooks that settings name
+    return plain | {f"{key.rpartition('.')[0]}.enabled": "false" for key in sorted(hooks)}
 
 
 def _entries(listing: bytes) -> Iterator[tuple[str, str, str]]:
@@ -63,9 +88,80 @@ def environment(variables: Mapping[str, str], settings: Mapping[str, str]) -> di
     """Return variables that make git apply `settings`; `-c` would split a key that contains `=`."""
     count = variables.get("GIT_CONFIG_COUNT", "")
     first = int(count) if count.isdecimal() else 0
-    found = dict(_ENVIRONMENT)
+    found: dict[str, str] = {}
     for number, (key, value) in enumerate(settings.items(), first):
         found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
     if settings:
         found["GIT_CONFIG_COUNT"] = str(first + len(settings))
     return found
+
+
+class GitError(Exception):
+    """A git command failed; the message is git's own line about it, without the advice around it."""
+
+
+class NoGit(GitError):
+    """There is no git on this machine."""
+
+
+@dataclass(frozen=True)
+class Git:
+    """git in one folder. Whatever the repository there says, no program that it names runs and nothing is fetched."""
+
+    directory: Path
+    env: Mapping[str, str] = field(default_factory=dict)  # on top of the user's environment and of the hardening
+    network: bool = False  # may ask other hosts; only in a folder that no project can write settings to
+
+    def __call__(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
+        """Run a git command and return its output; raises GitError."""
+        client = self._client()
+        settings, fixed = (_NETWORK_SETTINGS, self._network()) if self.network else (_SETTINGS, _ENVIRONMENT)
+        options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        import git
+
+        with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
+            if stream is not None:
+                stream.write(stdin or b"")
+                stream.seek(0)
+            try:
+                output = client.execute(
+                    ["git", *_QUIET, *options, *arguments],
+                    istream=stream,
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    env={**self.env, **(env or {}), **fixed},
+                )
+            except git.exc.GitError as error:
+                raise GitError(_complaint(error)) from None
+        return bytes(output)
+
+    def _client(self) -> Any:
+        try:
+            import git  # raises ImportError if there is no git executable
+        except ImportError:
+            raise NoGit("git is not installed") from None
+        return git.Git(self.directory)
+
+    def _network(self) -> dict[str, str]:
+        """Return the environment for a command that asks another host, and looks for no repository further up."""
+        ssh = os.environ.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+        above = os.fspath(Path(os.path.realpath(self.directory)).parent)
+        return {**_NETWORK_ENVIRONMENT, "GIT_SSH_COMMAND": ssh, "GIT_CEILING_DIRECTORIES": above}
+
+    def hardened(self) -> Git:
+        """Return git with the settings on top that take back the programs which this repository names."""
+        settings = overridden(self("config", "--list", "--show-scope", "-z"))
+        if settings and self._client().version_info[:2] < _OLDEST:
+            raise GitError(
+                "this git is older than 2.31, so what the repository's settings name cannot be kept from running"
+            )
+        return replace(self, env={**self.env, **environment({**os.environ, **self.env}, settings)})
+
+
+def _complaint(error: Exception) -> str:
+    """Return the line of a GitPython error's output that says what went wrong, without the advice around it."""
+    text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip()
+    text = text.removeprefix("'").removesuffix("'")  # quotes that GitPython adds
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
+    return line.removeprefix("error: ").removeprefix("fatal: ").rstrip(".")

@@ -8,7 +8,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchmigrate.base import file_io
+from torchmigrate.vcs import git_tree
 from torchmigrate.vcs.git_tree import Repository
+from torchmigrate.vcs.hardening import GitError
 
 VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 
@@ -23,16 +26,16 @@ class Worktree:
 
 def add(repository: Repository, path: Path) -> Worktree | None:
     """Add a worktree at `path` on HEAD, without files; None if git cannot: no commit, or a read-only repository."""
-    import git
-
+    if git_tree.strays(repository):
+        return None
     try:
         repository.run("worktree", "add", "--quiet", "--detach", "--no-checkout", os.fspath(path), "HEAD")
-        marker = (path / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-    except (git.exc.GitError, OSError):
+        marker = file_io.read_text(path / ".git").removeprefix("gitdir:").strip()
+    except (GitError, OSError):
         return None
     made = Worktree(path, Path(marker))
     own = {"GIT_DIR": marker, "GIT_WORK_TREE": os.fspath(path), "GIT_INDEX_FILE": os.path.join(marker, "index")}
-    with contextlib.suppress(git.exc.GitError):
+    with contextlib.suppress(GitError):
         repository.run("read-tree", "HEAD", env=own)  # so that `git status` and `git describe --dirty` make sense there
     return made
 

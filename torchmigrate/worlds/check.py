@@ -150,9 +150,7 @@ class Check:
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault))
         return held
 
-    def _seen(
-        self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool
-    ) -> Observations:
+    def _seen(self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool) -> Observations:
         """Return what one version does in one world, with any options of a user (`asked`) or with the defaults."""
         run = Statements(program, world, self.facts.helper, relevance)
         run.asked = asked

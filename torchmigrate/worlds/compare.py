@@ -50,7 +50,12 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
     for place, value in new.of(ANSWER):
         before = old.get(ANSWER, place)
         if before is not None and set(before) != set(value) and (edits := new.edits(ANSWER, place)):
-            yield Fault(edits, world, place, f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone")
+            yield Fault(
+                edits,
+                world,
+                place,
+                f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
+            )
 
 
 def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -117,8 +122,12 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
         kinds = {kind for _, value in found for kind in (a.type for a in value if isinstance(a, Device))}
         if len(kinds) > 1:
             for place, value in found:
-                if any(isinstance(a, Device) and a.type == world.kind for a in value) and (edits := new.edits(DEVICE, place)):
-                    other = next(p for p, v in found if not any(isinstance(a, Device) and a.type == world.kind for a in v))
+                if any(isinstance(a, Device) and a.type == world.kind for a in value) and (
+                    edits := new.edits(DEVICE, place)
+                ):
+                    other = next(
+                        p for p, v in found if not any(isinstance(a, Device) and a.type == world.kind for a in v)
+                    )
                     yield Fault(edits, world, other, f"this device stays the CPU on {world.title}")
 
 

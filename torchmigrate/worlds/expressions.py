@@ -225,7 +225,9 @@ class Expressions(External):
         for part in node.values:
             inner = part.value if isinstance(part, ast.FormattedValue) else part
             value = self.evaluate(inner, state, frame).of(frame.file.edits_of(part))
-            ways = [([*atoms, atom], e | own) for atoms, e in ways for atom, own in value.atoms.items()][: values.WIDEST]
+            ways = [([*atoms, atom], e | own) for atoms, e in ways for atom, own in value.atoms.items()][
+                : values.WIDEST
+            ]
         return join(*(one(values.joined_text(atoms), edits) for atoms, edits in ways))
 
     def _items(self, node: ast.List | ast.Tuple | ast.Set, state: State, frame: Frame) -> Value:
@@ -275,7 +277,9 @@ class Expressions(External):
             signed = isinstance(node.op, ast.USub)
             return join(
                 *(
-                    const(-a.value if signed else a.value, e) if isinstance(a, Const) and a.type in (int, float) else UNKNOWN
+                    const(-a.value if signed else a.value, e)
+                    if isinstance(a, Const) and a.type in (int, float)
+                    else UNKNOWN
                     for a, e in value.atoms.items()
                 )
             )
@@ -349,11 +353,14 @@ class Expressions(External):
                     found.append((UNKNOWN.of(edits) if edits else UNKNOWN, edits))
         return found
 
-    def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, state: State, frame: Frame
-    ) -> Value:
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, state: State, frame: Frame) -> Value:
         found: list[Value] = []
-        self._each(node.generators, state.copy(), frame, lambda s: found.append(self.evaluate(node.elt, s, frame).of(s.path - state.path)))
+        self._each(
+            node.generators,
+            state.copy(),
+            frame,
+            lambda s: found.append(self.evaluate(node.elt, s, frame).of(s.path - state.path)),
+        )
         return one(Items(tuple(found))) if len(found) <= values.WIDEST else UNKNOWN
 
     def _each(
@@ -567,7 +574,11 @@ class Expressions(External):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 if node.value.partition(":")[0] in _KINDS:
                     return True
-            elif isinstance(node, ast.Attribute) and node.attr in ("is_accelerated", "device_type", "current_accelerator"):
+            elif isinstance(node, ast.Attribute) and node.attr in (
+                "is_accelerated",
+                "device_type",
+                "current_accelerator",
+            ):
                 return True
         return False
 
@@ -639,7 +650,9 @@ class Expressions(External):
                         inner = State(state.env, state.path | edits)
                         result = self.call_external(name, node, args, named, inner, frame)
                     case Instance(info):
-                        call = next((k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None)
+                        call = next(
+                            (k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None
+                        )
                         result = self.call_function(call, one(atom), args, named, state) if call else UNKNOWN
                     case _:
                         self.hand_over("", node, args, named, state, frame)

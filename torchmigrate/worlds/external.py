@@ -140,7 +140,11 @@ class External(ABC):
         """Return the part of a value that tells a device or answers a question."""
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
-            if device_of(atom) is not None or isinstance(atom, Unknown) or (isinstance(atom, Const) and atom.type is bool):
+            if (
+                device_of(atom) is not None
+                or isinstance(atom, Unknown)
+                or (isinstance(atom, Const) and atom.type is bool)
+            ):
                 found[atom] = edits
             elif isinstance(atom, Items):
                 for item in atom.items:
@@ -259,7 +263,12 @@ class External(ABC):
             case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if args:
                 return Value({a if isinstance(a, Items) else Unknown(): e for a, e in first.atoms.items()})
             case "len" if args:
-                return join(*(const(len(a.items), e) if isinstance(a, (Items, Table)) else UNKNOWN for a, e in first.atoms.items()))
+                return join(
+                    *(
+                        const(len(a.items), e) if isinstance(a, (Items, Table)) else UNKNOWN
+                        for a, e in first.atoms.items()
+                    )
+                )
             case "hasattr" if len(args) > 1:
                 return self._has(first, args[1])
             case "getattr" if len(args) > 1:
@@ -295,9 +304,13 @@ class External(ABC):
             answer = values.truth(atom)
             return join(const(True), const(False)) if answer is None else const(answer)
         if name == "str":
-            return one(values.joined_text([atom])) if isinstance(atom, (Const, Device)) else one(atom) if isinstance(
-                atom, Unknown
-            ) else UNKNOWN
+            return (
+                one(values.joined_text([atom]))
+                if isinstance(atom, (Const, Device))
+                else one(atom)
+                if isinstance(atom, Unknown)
+                else UNKNOWN
+            )
         if isinstance(atom, Const):
             try:
                 return const(int(atom.value))
@@ -338,8 +351,10 @@ class External(ABC):
                 answer = values.truth(atom)
                 answers[answer] = answers.get(answer, NONE) | edits
         every = frozenset().union(*answers.values()) if answers else NONE
-        return join(const(True, every), const(False, every)) if len(answers) != 1 or None in answers else const(
-            next(iter(answers)), every
+        return (
+            join(const(True, every), const(False, every))
+            if len(answers) != 1 or None in answers
+            else const(next(iter(answers)), every)
         )
 
     def _is_instance(self, value: Value, kinds: Value) -> Value:

@@ -226,4 +226,3 @@ class Locals:
                 case ast.MatchAs(_, name) | ast.MatchStar(name) if name:
                     self.names.add(name)
             self._visit(child)
-

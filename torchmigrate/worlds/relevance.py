@@ -378,5 +378,3 @@ def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[st
     names = [a.arg for a in (*args.posonlyargs, *args.args)]
     yield from zip(reversed(names), reversed(args.defaults), strict=False)
     yield from ((a.arg, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None)
-
-

@@ -179,9 +179,11 @@ class Statements(Expressions):
         words = [str(a.value) for a in names if isinstance(a, values.Const)]
         parts = [part.strip() for word in words for part in word.split(",")]
         given = node.args[1].elts if isinstance(node.args[1], (ast.List, ast.Tuple)) else None
-        items = [self._parameter(item, state, frame) for item in given] if given else [
-            item for item, _ in self.elements(self.evaluate(node.args[1], state, frame))
-        ]
+        items = (
+            [self._parameter(item, state, frame) for item in given]
+            if given
+            else [item for item, _ in self.elements(self.evaluate(node.args[1], state, frame))]
+        )
         if len(parts) == 1:
             state.env[parts[0]] = join(*items)
 
@@ -216,7 +218,9 @@ class Statements(Expressions):
             if (start := kind.methods.get("__init__")) is not None:
                 self.call_function(start, made, args, named, state)
                 return made
-        fields = [n.target.id for n in info.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+        fields = [
+            n.target.id for n in info.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+        ]
         for name, value in (*zip(fields, args, strict=False), *named.items()):
             self.write(("attribute", info.key, name), value)
         return made
@@ -340,7 +344,9 @@ class Statements(Expressions):
             test_edits |= inner.path - state.path
             ways.append(self.block(body, inner.copy(), frame))
         place = self.place(node.test, frame)
-        self.seen.add(BRANCH, place, Value({values.Const(b, bool): e for b, e in outcomes.items()}), NONE, _refusal_of(node))
+        self.seen.add(
+            BRANCH, place, Value({values.Const(b, bool): e for b, e in outcomes.items()}), NONE, _refusal_of(node)
+        )
         after = merged(ways)
         if after is None:
             return None
@@ -371,7 +377,9 @@ class Statements(Expressions):
         after = merged([state, end])
         return self.block(node.orelse, after, frame) if after is not None else None
 
-    def _loop(self, body: Sequence[ast.stmt], state: State, frame: Frame, start: Callable[[State], None]) -> State | None:
+    def _loop(
+        self, body: Sequence[ast.stmt], state: State, frame: Frame, start: Callable[[State], None]
+    ) -> State | None:
         """Run a loop's body twice, so that what one pass binds reaches the next; inner loops once."""
         frame.depth += 1
         end: State | None = state
@@ -388,7 +396,9 @@ class Statements(Expressions):
         suppresses = False
         for item in node.items:
             value = self.evaluate(item.context_expr, state, frame)
-            suppresses = suppresses or "suppress" in ast.dump(item.context_expr) or "raises" in ast.dump(item.context_expr)
+            suppresses = (
+                suppresses or "suppress" in ast.dump(item.context_expr) or "raises" in ast.dump(item.context_expr)
+            )
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, state, frame)
         end = self.block(node.body, state.copy(), frame)
@@ -425,7 +435,9 @@ class Statements(Expressions):
 
     def _may_raise(self, node: ast.Try) -> bool:
         """Return whether a body holds anything whose outcome is not known: an import, a call."""
-        return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in node.body for n in ast.walk(s))
+        return any(
+            isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in node.body for n in ast.walk(s)
+        )
 
     def _match(self, node: ast.Match, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
@@ -524,7 +536,11 @@ def _names_cuda(name: str) -> bool:
 
 def _leaves(node: ast.If) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for s in (*node.body, *node.orelse) for n in ast.walk(s))
+    return any(
+        isinstance(n, (ast.Return, ast.Raise, ast.Continue, ast.Break))
+        for s in (*node.body, *node.orelse)
+        for n in ast.walk(s)
+    )
 
 
 def _refusal_of(node: ast.If) -> str:

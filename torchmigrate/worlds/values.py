@@ -220,7 +220,9 @@ def compared(op: ast.cmpop, left: Atom, right: Atom) -> bool | None:
 
 
 def _is_member(left: Atom, right: Items | Table) -> bool | None:
-    keys = [item for value in right.items for item in value] if isinstance(right, Items) else [k for k, _ in right.items]
+    keys = (
+        [item for value in right.items for item in value] if isinstance(right, Items) else [k for k, _ in right.items]
+    )
     answers = [compared(ast.Eq(), left, key) for key in keys]
     if True in answers and (isinstance(right, Table) or all(len(v) == 1 for v in right.items)):
         return True

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from typer import Argument, Option
 
@@ -130,17 +130,23 @@ def check(
     return run.run("check", **given)
 
 
-def undo(path: Annotated[Path, Argument(metavar="PATH", help="Only what was written here.")] = Path()) -> int:
+def undo(
+    path: Annotated[Path, Argument(metavar="PATH", help="Only what was written here.")] = Path(),
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be put back, write nothing.")] = False,
+    list_: Annotated[bool, Option("--list", help="List what can be undone, the last first.")] = False,
+) -> int:
     """Put back what the last `apply` wrote.
 
     \b
     Examples:
-      torchmigrate undo        in this project
-      torchmigrate undo src    below src alone
+      torchmigrate undo              in this project
+      torchmigrate undo src          below src alone
+      torchmigrate undo --dry-run    what it would put back
+      torchmigrate undo --list       each apply that can be undone
     """
     from torchmigrate.cli.migration import run
 
-    return run.put_back(path)
+    return run.list_applies(path) if list_ else run.put_back(path, dry_run)
 
 
 def server(
@@ -153,6 +159,22 @@ def server(
       torchmigrate server    what an editor is told to start
     """
     return run()
+
+
+_LONGEST = 500_000_000  # bytes of one message
+
+
+class _Bounded:
+    """The editor's messages; one that says it is longer than any can be ends the session."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readline(self) -> bytes:
+        return self._stream.readline(_LONGEST)
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(size) if size <= _LONGEST else b""
 
 
 def run() -> int:
@@ -174,5 +196,5 @@ def run() -> int:
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
-        server.start_io(sys.stdin.buffer, out)
+        server.start_io(_Bounded(sys.stdin.buffer), out)  # type: ignore[arg-type]
     return 0 if session.ended else 1

@@ -119,8 +119,10 @@ def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
 
 
 def _text(repos: Path) -> str:
+    from torchmigrate.base import file_io
+
     try:
-        return repos.read_text(encoding="utf-8-sig")
+        return file_io.named(repos).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise UserError(f"{repos}: not UTF-8", "a text file with one path or git URL on each line") from None
     except OSError as error:
@@ -149,15 +151,15 @@ def _branch(name: str) -> str:
 
 def _author() -> tuple[str, str]:
     """Return the user's name and address as git knows them, so that commits are the same on every worker."""
-    try:
-        import git
-    except ImportError:
-        raise UserError("fleet needs git, which is not on PATH", "install git") from None
-    shell, found = git.Git(), []
+    from torchmigrate.vcs.hardening import Git, GitError, NoGit
+
+    shell, found = Git(Path.cwd()), []
     for key in ("user.name", "user.email"):
         try:
-            found.append(str(shell.execute(["git", "config", "--get", key])))
-        except git.exc.GitError:  # not set
+            found.append(shell("config", "--get", key).decode(errors="replace").strip())
+        except NoGit:
+            raise UserError("fleet needs git, which is not on PATH", "install git") from None
+        except GitError:  # not set
             found.append("")
     name, address = (part.translate({ord(c): None for c in "<>\n\0"}).strip() for part in found)
     return (name, address) if name and address else ("torchmigrate", "torchmigrate@localhost")

@@ -84,11 +84,13 @@ def _is_reported(finding: Finding, settings: Settings) -> bool:
 
 def _write(known: Collection[Entry], old: Collection[Entry], request: Request) -> None:
     from torchmigrate.base import file_io
+    from torchmigrate.cli.output import refuse_link_out
 
     assert request.baseline is not None
     target, data = request.baseline, baseline.render(known)
+    refuse_link_out(target)
     try:
-        if not target.is_file() or target.read_bytes() != data:
+        if not target.is_file() or file_io.head(target, len(data) + 1) != data:
             file_io.alone(target, data)
     except OSError as error:
         what = f"cannot write {request.baseline}: {(error.strerror or str(error)).lower()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.apply import commits
+from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, counted
 from torchmigrate.cli.migration.dirty import refuse_changed
 from torchmigrate.diagnostics.finding import Changed
@@ -41,7 +41,7 @@ class Commits:
             return
         record = {"old": self.target.head, "new": self.made.commits[-1][0], "branch": self.target.branch}
         # first: the record means nothing until HEAD has the commit
-        journal.note("commits.json", json.dumps(record).encode())
+        journal.note(record)
         commits.publish(self.made)
 
     def describe(self) -> list[str]:
@@ -99,7 +99,7 @@ def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) 
         if not is_ours(path):
             raise UserError(f"{path.name} is in the way: it was not written by torchmigrate", "rename it first")
         if target.repository.dirty([path], staged=True):
-            found[path] = path.read_bytes()
+            found[path] = file_io.read(path)
     return found
 
 

@@ -25,7 +25,14 @@ def guard(changes: Sequence[Changed], request: Request, target: Target | None = 
     if target:
         refuse_changed([change.path for change in changes], target)
     elif not request.allow_dirty:
+        _refuse_silence(git_tree.unanswered([change.path for change in changes if not change.new]))
         _refuse_dirty(git_tree.dirty([change.path for change in changes if not change.new]))
+
+
+def _refuse_silence(silent: tuple[Path, str] | None) -> None:
+    if silent:
+        what = f"git tells nothing of {visible(str(silent[0]))}, so nobody knows what git could restore: {silent[1]}"
+        raise UserError(what, "settle that (`git status` there says more), or pass --allow-dirty")
 
 
 def named(dirty: Sequence[Dirty]) -> str:

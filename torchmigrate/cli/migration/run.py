@@ -11,7 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchmigrate.base.text import Interrupted, UserError, visible
+from torchmigrate.base import file_io
+from torchmigrate.base.text import Interrupted, UserError, counted, visible
 from torchmigrate.cli import selection
 from torchmigrate.cli.migration import dirty
 from torchmigrate.cli.migration.render import planned, tell
@@ -71,11 +72,13 @@ def _target(request: Request) -> Target | None:
 
 def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Write the planned changes; return the results, with a Failed for each file that could not be written."""
+    from torchmigrate.apply import journal, writer
+    from torchmigrate.base import lock
+
+    writer.sweep(request.paths)
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
-    from torchmigrate.apply import journal
-    from torchmigrate.base import lock
 
     with lock.held(journal.places([change.path for change in changes])):
         return _write_guarded(results, changes, request, commits)
@@ -91,8 +94,10 @@ def _write_guarded(
     saved = journal.begin(changes)
     if not saved.in_git:
         silent = git_tree.unanswered([change.path for change in changes])
-        why = f"git tells nothing of {silent}: it is not installed, or the folder is another user's" if silent else ""
-        request.say(f"note: {why or 'not in git'}; `torchmigrate undo` puts everything back")
+        why = f"git tells nothing of {silent[0]} ({silent[1]})" if silent else "not in git"
+        request.say(f"note: {why}; `torchmigrate undo` puts everything back")
+    elif not saved.lasts:
+        request.say(f"note: `torchmigrate undo` works until {saved.directory.parent} is emptied: no state folder here")
     outcomes: list[Changed | Failed] = []
     try:
         for outcome in writer.each(changes):
@@ -101,7 +106,7 @@ def _write_guarded(
         written = sum(isinstance(outcome, Changed) for outcome in outcomes)
         what = f"{written} of {len(changes)} files were written, each of them whole"
         raise Interrupted(what, "`torchmigrate undo` puts them back") from None
-    saved.finish([outcome for outcome in outcomes if isinstance(outcome, Changed)])
+    saved = saved.finish([outcome for outcome in outcomes if isinstance(outcome, Changed)])
     if commits:
         _publish(commits, saved, outcomes)
     by_path = {outcome.path: outcome for outcome in outcomes}
@@ -116,23 +121,42 @@ def _publish(commits: Commits, saved: Journal, outcomes: Sequence[Changed | Fail
     commits.publish(saved)
 
 
-def put_back(path: Path) -> int:
+_WOULD = {"restored": "would restore", "removed": "would remove"}
+
+
+def put_back(path: Path, dry_run: bool = False) -> int:
     """Run `undo`; return its exit status."""
     from torchmigrate.apply import writer
 
-    outcomes = writer.undo(path)
+    outcomes = writer.undo(path, dry_run)
     here = Path(os.path.realpath(os.curdir))
     for outcome in outcomes:
         name = visible(str(outcome.path.relative_to(here) if outcome.path.is_relative_to(here) else outcome.path))
         if outcome.refused:
             print(f"error: {name}: {outcome.refused}; left as it is", file=sys.stderr)
         else:
-            print(f"{outcome.done}: {name}")
+            print(f"{_WOULD.get(outcome.done, outcome.done) if dry_run else outcome.done}: {name}")
     refused = sum(bool(outcome.refused) for outcome in outcomes)
     left = f", {refused} left as {'it is' if refused == 1 else 'they are'}" if refused else ""
     sys.stdout.flush()
-    print(f"Put back {len(outcomes) - refused} of {len(outcomes)} files{left}.", file=sys.stderr)
+    verb = "Would put back" if dry_run else "Put back"
+    print(f"{verb} {len(outcomes) - refused} of {len(outcomes)} files{left}.", file=sys.stderr)
     return 2 if refused else 0
+
+
+def list_applies(path: Path) -> int:
+    """Run `undo --list`; return its exit status."""
+    import time
+
+    from torchmigrate.apply import journal, writer
+
+    for number, (saved, here) in enumerate(journal.below(path), 1):
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.made))
+        committed = writer.is_committed(saved)
+        more = f", committed as {committed[0]}..{committed[1]} on {visible(committed[2])}" if committed else ""
+        print(f"{number}. {made}  {counted(len(here), 'file')} in {visible(str(saved.base))}{more}")
+    sys.stdout.flush()
+    return 0
 
 
 # an import on one line, as we write it; it may follow `;` or `:`, or stand in the JSON text of a notebook
@@ -162,7 +186,7 @@ def _helpers(path: Path) -> Sequence[Path]:
     from torchmigrate.project.helper_file import NAMES, is_ours
 
     try:
-        raw = path.read_bytes() if path.is_file() else b""
+        raw = file_io.read(path)
     except OSError:
         return []
     found = {name.decode() for name in re.findall(_IMPORTED % "|".join(NAMES).encode(), raw, re.M)}

@@ -1,0 +1,102 @@
+"""One door for git, one for files: no other module starts git, and none opens, reads or writes a file by itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "torchmigrate"
+GIT = "vcs/hardening.py"
+FILES = "base/file_io.py"
+# What runs with the rights and the code of a project, or in its interpreter; and modules that read what ships.
+APART = ("verify/", "runtime.py")
+# (module, what it calls): why it needs no door.
+EXEMPT = {
+    ("apply/journal.py", "open"): "originals, in a new folder of its own in the state folder",
+    ("cli/app.py", "open"): "the null device",
+    ("cli/app.py", "os.open"): "the null device",
+    ("fleet/processes.py", "os.open"): "the null device",
+    ("fleet/task.py", "open"): "the mark of an output folder, which is locked while it is open",
+    ("cli/commands/github_action.py", "open"): "the runner's own files",
+    ("cli/commands/github_action.py", "read_text"): "reports that it has just had written",
+    ("cli/commands/github_action.py", "read_bytes"): "reports that it has just had written",
+    ("fixers/registry.py", "read_text"): "a module that ships",
+    ("formats/portability/html.py", "read_text"): "a style sheet that ships",
+    ("fleet/report.py", "read_text"): "a style sheet that ships",
+    ("project/helper_file.py", "read_bytes"): "the helper that ships",
+    ("config/resolve.py", "read_bytes"): "a schema that ships",
+    ("torch_api/__init__.py", "read_text"): "facts that ship",
+}
+_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "open"}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(APART):
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def opened(tree: ast.Module) -> Iterator[str]:
+    """What a module calls to open, read or write a file."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        match node.func:
+            case ast.Name("open"):
+                yield "open"
+            case ast.Attribute(ast.Name("os" | "io" as owner), "open"):
+                yield f"{owner}.open"
+            case ast.Attribute(ast.Name(owner), name) if name in _METHODS and owner not in _OURS:
+                yield name
+            case ast.Attribute(value, name) if name in _METHODS - {"open"} and not isinstance(value, ast.Name):
+                yield name
+
+
+_OURS = {"file_io", "folder", "self", "distribution"}
+
+
+def runs_git(tree: ast.Module) -> bool:
+    """Whether a module imports GitPython, or has a list of words that begins with git."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names) if any(alias.name.partition(".")[0] == "git" for alias in names):
+                return True
+            case ast.ImportFrom(module=str(module), level=0) if module.partition(".")[0] == "git":
+                return True
+            case ast.List([ast.Constant("git"), *_]) | ast.Tuple([ast.Constant("git"), *_]):
+                return True
+    return False
+
+
+def test_git_has_one_door() -> None:
+    assert [name for name, tree in modules() if runs_git(tree)] == [GIT]
+
+
+def test_files_have_one_door() -> None:
+    found = {(name, call) for name, tree in modules() if name != FILES for call in opened(tree)}
+    assert found == set(EXEMPT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import git", "import git.exc", "from git import Repo", 'subprocess.run(["git", "status"])', 'x = ("git", *more)'],
+)
+def test_a_second_door_for_git_is_seen(text: str) -> None:
+    assert runs_git(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["open(a)", "os.open(a, 0)", "io.open(a)", "path.read_text()", "Path(a).read_bytes()", "(a / b).write_text(c)"],
+)
+def test_a_second_door_for_files_is_seen(text: str) -> None:
+    assert [*opened(ast.parse(text))]
+
+
+@pytest.mark.parametrize("text", ["file_io.read_text(a)", "git_tree.repository(a)", "x = 'git'"])
+def test_what_goes_through_the_doors_is_not(text: str) -> None:
+    assert not runs_git(ast.parse(text)) and not [*opened(ast.parse(text))]

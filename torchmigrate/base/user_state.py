@@ -1,0 +1,77 @@
+"""Keep what must last in the user's state folder, where nothing that a project brings along can put anything."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+from torchmigrate.base import file_io
+
+_KEY_BYTES = 32
+
+
+def folders() -> list[Path]:
+    """Return the folders to keep state in, the best first: the user's state folder, and one that a restart empties."""
+    from platformdirs import user_state_path  # imported here, as a run that writes nothing needs none
+
+    temporary, nowhere = Path(os.path.realpath(tempfile.gettempdir())), Path(os.devnull, "no-home-directory")
+    try:
+        home = user_state_path()
+    except RuntimeError:  # a user without a home directory, as in containers
+        home = nowhere
+    home = home if home.is_absolute() else nowhere
+    apart = temporary != Path(os.path.realpath(os.curdir))  # where Python finds no other place, it names this one
+    return [_own(home), *([_own(temporary)] if apart else [])]
+
+
+def _own(home: Path) -> Path:
+    """Return this user's folder in a state folder: one of a second name if another user has the first, as `sudo`."""
+    folder = home / "torchmigrate"
+    with contextlib.suppress(OSError):
+        if hasattr(os, "geteuid") and os.stat(folder).st_uid != os.geteuid():
+            return home / f"torchmigrate-{os.geteuid()}"
+    return folder
+
+
+def opened(folder: Path) -> Path:
+    """Make the folder unless it is there, and return its real path. Raises OSError if others could write to it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    check(folder)
+    return Path(os.path.realpath(folder))
+
+
+def check(folder: Path) -> None:
+    """Raise OSError unless the folder belongs to this user, and nobody else can write to it."""
+    status = os.stat(folder)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(folder))
+    if hasattr(os, "geteuid"):
+        if status.st_uid != os.geteuid():
+            raise PermissionError(errno.EACCES, "it belongs to another user", os.fspath(folder))
+        if status.st_mode & 0o022:
+            raise PermissionError(errno.EACCES, "other users can write to it", os.fspath(folder))
+
+
+def seal(folder: Path, data: bytes) -> str:
+    """Return a digest of data that only who can read this user's state folder can make. Raises OSError."""
+    return hmac.new(_key(folder), data, hashlib.sha256).hexdigest()
+
+
+def _key(folder: Path) -> bytes:
+    """Return the folder's secret, which is made once."""
+    file = folder / "key"
+    if not file.exists():
+        file_io.sweep(folder)
+        with contextlib.suppress(file_io.NotWritten):  # another process was faster
+            file_io.add(file, secrets.token_bytes(_KEY_BYTES))
+    key = file_io.read(file)
+    if len(key) != _KEY_BYTES:
+        raise OSError(errno.EINVAL, "it holds no key; remove it", os.fspath(file))
+    return key
