@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from torchmigrate import __version__
 from torchmigrate.base.text import counted
 from torchmigrate.verify.backends import KNOWN, Machine, Way, advice, way
+from torchmigrate.verify.evidence import size
 from torchmigrate.verify.session import Result
 from torchmigrate.verify.verdict import Kind, Verdict, numbers
 
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
 
 
 _LAST = 15  # lines of a failed run's output
-_COLOURS = {Kind.PASS: "green", Kind.FAIL: "red", Kind.DIFFERS: "magenta", Kind.SKIPPED: "dim"}
+_COLOURS = {
+    Kind.PASS: "green",
+    Kind.FAIL: "red",
+    Kind.DIFFERS: "magenta",
+    Kind.REGRESSED: "red",
+    Kind.UNCOMPARED: "yellow",
+    Kind.SKIPPED: "dim",
+}
 _HEADINGS = ("project", "backend", "evidence", "verdict", "what was seen")
 _WORTH = {
     "hardware": "hardware: the real device ran it. That says nothing of other devices.",
@@ -73,15 +81,6 @@ def measures(verdict: Verdict) -> Iterator[str]:
     yield f"{outcome.seconds:.1f} s"
 
 
-def size(count: float) -> str:
-    """Return a size in bytes in words: `1.2 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
 def place(result: Result, here: Path, path: str | None, line: int | None, rules: Sequence[str]) -> str:
     """Return a place: `train.py:12 (device/tensor-cuda)`; "" if no line is known."""
     if path is None:
@@ -127,7 +126,7 @@ def _table(rows: Sequence[Row]) -> Table:
 def _details(row: Row) -> Iterator[str]:
     """Yield the details of a failed run, unless it fails as the original does, and of a failed original."""
     outcome, kind = row.verdict.outcome, row.verdict.kind
-    shown = kind is Kind.FAIL or row.verdict.run.project == "original"
+    shown = kind in (Kind.FAIL, Kind.REGRESSED) or row.verdict.run.project == "original"
     if outcome is None or not shown or outcome.exit == 0:
         return
     yield f"\n{row.verdict.run.name} ({outcome.run.way.evidence}): {row.verdict.kind.value}"

@@ -77,6 +77,17 @@ def lines(output: str) -> list[Line]:
     return [line for line in found if line.numbers]
 
 
+def named_devices(output: str) -> dict[str, frozenset[str]]:
+    """Return the types of the devices that lines of output name, by the shape of the line."""
+    found: dict[str, frozenset[str]] = {}
+    for line in output.split("\n"):
+        types = {match["device"].partition(":")[0].lower() for match in _TOKEN.finditer(line) if match["device"]}
+        if types:
+            form = shape(line.rstrip("\r").rpartition("\r")[2])
+            found[form] = found.get(form, frozenset()) | types
+    return found
+
+
 def _parse_line(at: int, text: str) -> Line:
     text = text.rstrip("\r").rpartition("\r")[2]
     numbers: list[Number] = []
@@ -146,6 +157,7 @@ class Reference:
     lines: tuple[Line, ...]
     counts: tuple[tuple[bool, ...], ...]
     cut: int | None = None  # the first line at which the two runs differ in form
+    unsteady: frozenset[tuple[str, int]] = frozenset()  # shape and place of the numbers that do not count
 
     @property
     def numbers(self) -> int:
@@ -173,9 +185,18 @@ def reference(first: Sequence[Line], second: Sequence[Line]) -> Reference:
         for j, (x, y) in enumerate(zip(a.numbers, b.numbers, strict=True))
         if not equal(x, y) or x.kind is Kind.TIME or is_poison(x)
     }
-    counts = tuple(tuple((line.shape, j) not in unsteady for j in range(len(line.numbers))) for line in kept)
     cut = None if same == len(first) == len(second) else (first[same] if same < len(first) else second[same]).number
-    return Reference(kept, counts, cut)
+    return _reference(kept, cut, frozenset(unsteady))
+
+
+def like(known: Reference, found: Sequence[Line]) -> Reference:
+    """Build a reference from one more run of the original, with what is known to be unsteady left out."""
+    return _reference(tuple(found), known.cut, known.unsteady)
+
+
+def _reference(kept: tuple[Line, ...], cut: int | None, unsteady: frozenset[tuple[str, int]]) -> Reference:
+    counts = tuple(tuple((line.shape, j) not in unsteady for j in range(len(line.numbers))) for line in kept)
+    return Reference(kept, counts, cut, unsteady)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,27 +234,33 @@ def equal(a: Number, b: Number) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing two outputs: `numbers` agree, `rounded` of them but for the last digit."""
+    """The result of comparing two outputs: `places` (line, number) agree, `rounded` of them but for the last digit."""
 
-    numbers: int
+    places: frozenset[tuple[int, int]] = frozenset()
     difference: Difference | None = None
     rounded: int = 0
+
+    @property
+    def numbers(self) -> int:
+        return len(self.places)
 
 
 def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) -> Comparison:
     """Compare the numbers line by line in order; the text around them may differ."""
-    agreed = rounded = steps = 0
+    agreed: set[tuple[int, int]] = set()
+    rounded = steps = 0
     for at, (line, counts) in enumerate(zip(expected.lines, expected.counts, strict=True)):
         wanted = [j for j, counted in enumerate(counts) if counted and tolerance.wants(line.numbers[j])]
         if tolerance.steps is not None and wanted and steps == tolerance.steps:
-            return Comparison(agreed, None, rounded)
+            return Comparison(frozenset(agreed), None, rounded)
         steps += bool(wanted)
         difference = _compare_form(line, found, at) or _compare_values(line, found[at], wanted, tolerance)
         if difference:
-            return Comparison(agreed, difference, rounded)
-        agreed += len(wanted)
+            return Comparison(frozenset(agreed), difference, rounded)
+        agreed.update((at, j) for j in wanted)
         rounded += sum(not tolerance.agree(line.numbers[j], found[at].numbers[j]) for j in wanted)
-    return Comparison(agreed, _find_extra_output(expected, found) if tolerance.steps is None else None, rounded)
+    extra = _find_extra_output(expected, found) if tolerance.steps is None else None
+    return Comparison(frozenset(agreed), extra, rounded)
 
 
 def _compare_form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
@@ -282,6 +309,11 @@ class Written:
 
     digest: str
     lines: tuple[Line, ...] | None
+
+    @property
+    def compared(self) -> bool:
+        """Whether the content is compared between backends."""
+        return bool(self.lines)
 
 
 Files = Mapping[str, Written]

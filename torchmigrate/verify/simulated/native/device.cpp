@@ -85,6 +85,10 @@ std::vector<std::string> counts() {
 }
 
 int64_t random_count() { return random_kernels; }
+std::vector<int64_t> work() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return {work_done.elements, work_done.products, most_parameter_bytes};
+}
 int64_t peak_bytes(int64_t i) {
   std::lock_guard<std::mutex> lock(mutex);
   return statistics[i].allocated_bytes[0].peak;
@@ -115,6 +119,7 @@ TORCH_LIBRARY(torchmigrate_simulated, m) {
   m.def("stage(__torch__.torch.classes.c10d.ProcessGroup group, str name) -> ()", &simulated::stage);
   m.def("counts() -> str[]", &simulated::counts);
   m.def("random_count() -> int", &simulated::random_count);
+  m.def("work() -> int[]", &simulated::work);
   m.def("peak_bytes(int device) -> int", &simulated::peak_bytes);
   m.def("default_generator(int device) -> Generator?", &simulated::generator_of);
   m.def("resize_storage(Tensor self, int bytes) -> ()", &simulated::resize_storage_of);

@@ -51,9 +51,8 @@ struct Call {
 
   void refuse_missing() {
     TORCH_CHECK_NOT_IMPLEMENTED(!(is_sparse && rules.missing_sparse.count(name)), "Could not run '", name, "' with arguments from the '", toString(sparse_key()), "' backend.");
-    static const char* fallback = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
     bool missing = rules.missing.count(name);
-    if (missing && !(fallback && fallback[0] == '1')) refuse_operator(name);
+    if (missing && !fallback_to_cpu) refuse_operator(name);
     if (missing || rules.on_cpu.count(name))
       TORCH_WARN_ONCE("The operator '", name, "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have performance implications.");
   }
@@ -92,6 +91,7 @@ struct Call {
 
   at::Tensor lower(const at::Tensor& t, const Argument& a) {
     check(t, a);
+    if (on_device(t) && t.layout() == kStrided && t.requires_grad() && t.is_leaf() && t.has_storage()) mark_parameter(t.storage().data());
     auto cpu = on_device(t) ? aliases.alias(t) : t;
     // derivatives.yaml makes this one's arguments contiguous for every backend but XPU, whose kernel takes any.
     return name == "aten::native_group_norm_backward" && cpu.defined() ? cpu.contiguous() : cpu;
@@ -166,12 +166,40 @@ inline void count(const std::string& name) {
   kernels[name]++;
 }
 
+inline bool is_product(const std::string& name) {
+  static const auto& parts = *new std::vector<const char*>{"mm", "mv", "convolution", "linear", "attention", "lstm", "gru", "rnn", "einsum", "dot"};
+  return std::any_of(parts.begin(), parts.end(), [&](const char* part) { return name.find(part) != std::string::npos; });
+}
+
+inline void count_work(const Call& call) {
+  int64_t elements = 0;
+  for (auto& [device, cpu] : call.aliases.pairs)
+    if (cpu.layout() == kStrided && !cpu.is_nested()) elements += cpu.numel();
+  std::lock_guard<std::mutex> lock(mutex);
+  work_done.elements += elements;
+  if (is_product(call.name)) work_done.products += elements;
+}
+
+// Alters what the host reads from the device, and leaves truth values alone, on which loops may turn.
+inline void alter(IValue& read) {
+  if (alters_fractions && read.isDouble()) read = read.toDouble() * 1.125 + 0.03125;
+  if (alters_numbers && read.isInt()) read = read.toInt() + 1;
+}
+inline void alter(const at::Tensor& read) {
+  if (read.layout() != kStrided || read.is_nested()) return;
+  auto type = read.scalar_type();
+  bool fraction = type == kFloat || type == kDouble || type == kHalf || type == kBFloat16 || isComplexType(type);
+  if (alters_fractions && fraction) read.mul_(1.125).add_(0.03125);
+  if (alters_numbers && isIntegralType(type, /*includeBool=*/false)) read.add_(1);
+}
+
 inline void run_metadata(Call& call) {
   const IValue& self = call.argument(0);
   OptionalDeviceGuard on;  // resize_ allocates on the current device
   if (self.isTensor() && on_device(self.toTensor())) on.reset_device(self.toTensor().device());
   if (call.name == "aten::_local_scalar_dense") host_synchronizes();
   call.op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &call.stack);
+  if (call.name == "aten::_local_scalar_dense") alter(call.stack.back());
 }
 
 inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
@@ -187,6 +215,7 @@ inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) 
   call.lower_arguments();
   call.run();
   call.raise_results();
+  count_work(call);
 }
 
 // A copy to the host that may lag: into pinned memory, where it needs no temporary one (aten/src/ATen/native/cuda/Copy.cu); on
@@ -206,6 +235,7 @@ inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool n
   auto stream = guard.stream(i, current_streams[i]);
   auto copy = [&] { (to.is_cpu() ? to : aliases.alias(to)).copy_(from.is_cpu() ? from : aliases.alias(from)); };
   from.is_cpu() ? with_arrived(from, stream, copy) : copy();
+  if (on_device(from) && to.is_cpu()) alter(to);
   bool waits = to.is_cpu() || (from.is_cpu() && !non_blocking);
   if (non_blocking && lags(from, to))
     postpone(to, stream);
