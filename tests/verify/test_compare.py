@@ -9,6 +9,7 @@ from conftest import write_tree
 
 from torchmigrate.verify.compare import (
     Comparison,
+    Files,
     Reference,
     Tolerance,
     comparable,
@@ -131,7 +132,7 @@ def wrote(tmp_path: Path, files: dict[str, str | bytes], *globs: str) -> dict[st
     base, root = tmp_path / "base", tmp_path / "root"
     write_tree(base, {"data.csv": "1\n", "old.csv": "1\n"})
     write_tree(root, {"data.csv": "1\n", "old.csv": "2\n", **files})
-    return dict(written(base, root, globs))
+    return dict(written(base, root, globs, base / "kept"))
 
 
 def test_files_written_are_those_that_are_new_or_changed_and_match(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def run(tmp_path: Path):  # type: ignore[no-untyped-def]
     def make(name: str, **files: str | bytes):  # type: ignore[no-untyped-def]
         root = write_tree(tmp_path / name, {key.replace("_", "."): text for key, text in files.items()})
         root.mkdir(exist_ok=True)
-        return written(tmp_path / "nothing", root, ["*"])
+        return written(tmp_path / "nothing", root, ["*"], tmp_path / "kept")
 
     return make
 
@@ -154,22 +155,60 @@ def run(tmp_path: Path):  # type: ignore[no-untyped-def]
 def test_text_is_compared_by_its_numbers(run) -> None:  # type: ignore[no-untyped-def]
     first = run("a", log_csv="loss,0.5000 on cuda:0\n")
     near, far = run("b", log_csv="loss,0.5001 on mps:0\n"), run("c", log_csv="loss,0.7000\n")
-    assert compare_files(first, first, near, NEAR) is None
-    problem = "log.csv: line 1: 0.7000 where the original printed 0.5000 (`loss,0.7000`)"
-    assert compare_files(first, first, far, NEAR) == problem
-    assert compare_files(first, first, near, EXACT)
+    assert problem(first, first, near, NEAR) is None
+    said = "log.csv: line 1: 0.7000 where the original printed 0.5000 (`loss,0.7000`)"
+    assert problem(first, first, far, NEAR) == said
+    assert problem(first, first, near, EXACT)
 
 
 def test_bytes_are_compared_on_the_same_backend(run) -> None:  # type: ignore[no-untyped-def]
     first, other, third = run("a", m_bin=b"\0a"), run("b", m_bin=b"\0b"), run("c", m_bin=b"\0c")
-    assert compare_files(first, first, other, EXACT) == "m.bin: its bytes differ from those that the original wrote"
-    assert compare_files(first, first, other, NEAR) is None  # a checkpoint names its device
-    assert compare_files(first, third, other, EXACT) is None  # the original itself cannot repeat it
+    assert problem(first, first, other, EXACT) == "m.bin: its bytes differ from those that the original wrote"
+    assert problem(first, first, other, NEAR) is None  # a checkpoint names its device
+    assert problem(first, third, other, EXACT) is None  # the original itself cannot repeat it
 
 
 def test_files_that_are_missing_or_too_many(run) -> None:  # type: ignore[no-untyped-def]
     one, none = run("a", m_bin=b"\0a"), run("b")
-    assert compare_files(one, one, none, NEAR) == "m.bin: written by the original, not here"
-    assert compare_files(none, none, one, NEAR) == "m.bin: written here, not by the original"
-    assert compare_files(one, none, none, NEAR) is None
-    assert compare_files(none, one, one, NEAR) is None
+    assert problem(one, one, none, NEAR) == "m.bin: written by the original, not here"
+    assert problem(none, none, one, NEAR) == "m.bin: written here, not by the original"
+    assert problem(one, none, none, NEAR) is None
+    assert problem(none, one, one, NEAR) is None
+
+
+def problem(first: Files, second: Files, found: Files, tolerance: Tolerance) -> str | None:
+    return compare_files(first, second, found, tolerance, {})[0]
+
+
+def test_arrays_of_files_are_compared(tmp_path: Path) -> None:
+    """What torch and NumPy save, wherever it was saved from."""
+    torch = pytest.importorskip("torch")
+    from torchmigrate.verify.simulated import arrays
+
+    def saved(name: str, *values: float, **more: object) -> str:
+        state = {"model": {"weight": torch.tensor(values)}, "step": 3, "rng": torch.zeros(9, dtype=torch.uint8), **more}
+        torch.save(state, tmp_path / name)
+        return str(tmp_path / name)
+
+    first = saved("first.pt", 0.5, 0.25)
+    assert arrays.compare(first, first, saved("near.pt", 0.5001, 0.25), 1e-3) == {
+        "values": 3,
+        "difference": None,
+        "unreadable": None,
+    }
+    far = arrays.compare(first, first, saved("far.pt", 0.5, 0.3), 1e-3)
+    assert far["difference"] == "`model.weight` has 0.3 where the original has 0.25 (1 of 2 values differ)"
+    assert arrays.compare(first, first, saved("near.pt", 0.5001, 0.25), 0.0)["difference"]
+    assert arrays.compare(first, saved("again.pt", 0.5, 0.3), saved("far.pt", 0.5, 0.4), 0.0)["values"] == 1
+    shape = "`model.weight` has the shape [1] where the original has [2]"
+    assert arrays.compare(first, first, saved("short.pt", 0.5), 1e-3)["difference"] == shape
+    assert arrays.compare(first, first, saved("more.pt", 0.5, 0.25, epoch=1), 1e-3)["difference"].startswith("`epoch`")
+    (tmp_path / "no.pt").write_bytes(b"\x00no")
+    assert arrays.compare(first, first, str(tmp_path / "no.pt"), 1e-3)["unreadable"]
+    numpy = pytest.importorskip("numpy")
+    numpy.save(tmp_path / "a.npy", numpy.array([1, 2]))
+    assert arrays.compare(*[str(tmp_path / "a.npy")] * 3, 0.0)["values"] == 2
+    header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    data = len(header).to_bytes(8, "little") + header + numpy.array([1, 2], dtype="float32").tobytes()
+    (tmp_path / "a.safetensors").write_bytes(data)
+    assert arrays.compare(*[str(tmp_path / "a.safetensors")] * 3, 0.0)["values"] == 2

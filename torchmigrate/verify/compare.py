@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -305,21 +307,26 @@ def comparable(expected: Reference, found: Sequence[Line], steps: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that a run wrote: its SHA-256 digest, and its lines with numbers if it is text."""
+    """A file that a run wrote: its SHA-256 digest, its lines with numbers if it is text, else where it is `kept`."""
 
     digest: str
     lines: tuple[Line, ...] | None
+    kept: str = ""
 
-    @property
-    def compared(self) -> bool:
-        """Whether the content is compared between backends."""
-        return bool(self.lines)
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """The result of comparing the arrays of two files: how many values agree, the first difference, why unreadable."""
+
+    values: int
+    difference: str | None
+    unreadable: str | None
 
 
 Files = Mapping[str, Written]
 
 
-def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
+def written(base: Path, root: Path, globs: Sequence[str], keep: Path) -> dict[str, Written]:
     """Return the files, by path relative to the copy `root`, that match and that the run made or changed."""
     wanted = Globs(globs)
     found = {}
@@ -329,44 +336,55 @@ def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
             content = path.read_bytes()
             old = base / name
             if not (old.is_file() and old.stat().st_size == len(content) and old.read_bytes() == content):
-                found[name] = _summarize(content)
+                found[name] = _summarize(content, path, keep / name)
     return found
 
 
-def _summarize(content: bytes) -> Written:
-    text = None
+def _summarize(content: bytes, path: Path, keep: Path) -> Written:
+    digest = hashlib.sha256(content).hexdigest()
     if len(content) <= _TEXT_LIMIT and b"\0" not in content[:4096]:
-        try:
-            text = tuple(lines(content.decode()))
-        except UnicodeDecodeError:
-            text = None
-    return Written(hashlib.sha256(content).hexdigest(), text)
+        with suppress(UnicodeDecodeError):
+            return Written(digest, tuple(lines(content.decode())))
+    keep.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, keep)
+    return Written(digest, None, str(keep))
 
 
-def compare_files(first: Files, second: Files, found: Files, tolerance: Tolerance) -> str | None:
-    """Return a description of the first file that differs, or None.
+def compare_files(
+    first: Files, second: Files, found: Files, tolerance: Tolerance, arrays: Mapping[str, Arrays]
+) -> tuple[str | None, list[str]]:
+    """Return a description of the first file that differs, or None, and the names of those whose content agrees.
 
-    Text files are compared by their numbers. Other files must be identical on the same backend; across backends their
-    presence is enough, since a checkpoint names the device that it was saved from.
+    Text is compared by its numbers, other files by their arrays (`arrays`, by where the run's file is kept). Where they
+    cannot be read, files must be identical on the same backend; across backends their presence is enough.
     """
+    agreed: list[str] = []
     for name in sorted({*first, *found}):
         if (name in first) != (name in second):
             continue  # the original itself does not always write this file
         if name not in first:
-            return f"{name}: written here, not by the original"
+            return f"{name}: written here, not by the original", agreed
         if name not in found:
-            return f"{name}: written by the original, not here"
-        if problem := _compare_file(first[name], second[name], found[name], tolerance):
-            return f"{name}: {problem}"
-    return None
+            return f"{name}: written by the original, not here", agreed
+        problem, content = _compare_file(first[name], second[name], found[name], tolerance, arrays)
+        if problem:
+            return f"{name}: {problem}", agreed
+        agreed += [name] if content else []
+    return None, agreed
 
 
-def _compare_file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
+def _compare_file(
+    first: Written, second: Written, found: Written, tolerance: Tolerance, arrays: Mapping[str, Arrays]
+) -> tuple[str | None, bool]:
+    """Return how a file differs, or None, and whether its content was compared."""
     if first.digest == found.digest:
-        return None
+        return None, True
     if first.lines is not None and second.lines is not None and found.lines is not None:
-        difference = compare(reference(first.lines, second.lines), found.lines, tolerance).difference
-        return str(difference) if difference else None
+        comparison = compare(reference(first.lines, second.lines), found.lines, tolerance)
+        return str(comparison.difference) if comparison.difference else None, bool(comparison.numbers)
+    known = arrays.get(found.kept)
+    if known and known.unreadable is None and (known.values or known.difference):
+        return known.difference, True
     if not tolerance.same_backend or first.digest != second.digest:
-        return None
-    return "its bytes differ from those that the original wrote"
+        return None, False
+    return "its bytes differ from those that the original wrote", True

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torchmigrate.base.text import counted
-from torchmigrate.verify.compare import Reference, equal
+from torchmigrate.verify.compare import Arrays, Reference, Written, equal
 from torchmigrate.verify.run import Outcome
 
 _LEAST = 0.5  # the share of the original's work that a run has to do on its device
@@ -28,7 +28,9 @@ class Evidence:
         return self.checks or bool(self.places or self.files)
 
 
-def evidence(expected: Reference, original: Outcome, altered: Outcome) -> Evidence:
+def evidence(
+    expected: Reference, original: Outcome, altered: Outcome, arrays: Mapping[str, Arrays] | None = None
+) -> Evidence:
     """Compare the original with a run of it that read altered values from the device."""
     groups = set(_moved(expected, altered))
     places = frozenset(
@@ -41,8 +43,15 @@ def evidence(expected: Reference, original: Outcome, altered: Outcome) -> Eviden
     meant = altered.exception is None or altered.exception.get("type") == "AssertionError"
     checks = altered.exit is not None and altered.exit > 0 and altered.exit != original.exit and meant
     both = {*original.files} & {*altered.files}
-    files = frozenset(name for name in both if original.files[name].digest != altered.files[name].digest)
+    files = frozenset(name for name in both if _is_other(original.files[name], altered.files[name], arrays or {}))
     return Evidence(places, checks, files)
+
+
+def _is_other(original: Written, altered: Written, arrays: Mapping[str, Arrays]) -> bool:
+    known = arrays.get(altered.kept)
+    if known and known.unreadable is None:
+        return known.difference is not None
+    return original.digest != altered.digest
 
 
 def _moved(expected: Reference, altered: Outcome) -> Iterator[tuple[str, int]]:

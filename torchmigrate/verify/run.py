@@ -176,7 +176,7 @@ class Outcome:
 
     @property
     def own_files(self) -> set[str]:
-        """The files of the project's copy that were imported or run."""
+        """The files of the project that were imported or run, by their path in it."""
         return {file for report in self.reports for file in report.get("files") or ()}
 
     @property
@@ -251,6 +251,8 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
     variables = environment(run, task, place)
     ended = interpreter.run(moved, place.directory, variables, out, err, task.timeout, stop)
     reports, stderr = _read_reports(place.reports), _read_tail(err)
+    for report in reports:
+        report["files"] = [os.path.relpath(file, place.root) for file in report.get("files") or ()]
     output = _read_output(out, place)
     diagnosis = None
     if ended.status != 0:
@@ -265,7 +267,7 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         tuple(lines(output)),
         tuple((stderr if stderr.strip() else _read_tail(out)).splitlines()),
         tuple(reports),
-        written(place.base, place.root, task.globs),
+        written(place.base, place.root, task.globs, place.kept),
         diagnosis,
         max(0, out.stat().st_size - _OUTPUT),
         frozenset(int(variables[name]) for name in _PORTS if variables.get(name, "").isdecimal()),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
-from torchmigrate.base.text import counted, shorten
+from torchmigrate.base.text import counted, listed, shorten
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
+from torchmigrate.verify.compare import Arrays
 from torchmigrate.verify.evidence import evidence
-from torchmigrate.verify.interpreter import Command, resolve
+from torchmigrate.verify.interpreter import Command, compare_arrays, resolve
 from torchmigrate.verify.migration import Migration, Origins, migrate
 from torchmigrate.verify.run import Outcome, Run, Task, execute
 from torchmigrate.verify.sandbox import Project, Sandbox
@@ -80,7 +81,8 @@ def verify(request: Request, say: Say) -> Result:
         runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
         judged = _Judged(request, machine, runs)
         judged.run()
-    return Result(project, machine, migration, judged.base, request.limits, tuple(judged.verdicts()))
+        verdicts = tuple(judged.verdicts())
+    return Result(project, machine, migration, judged.base, request.limits, verdicts)
 
 
 @dataclass
@@ -91,6 +93,7 @@ class _Judged:
     machine: Machine
     runs: _Runs
     done: dict[Run, Outcome] = field(default_factory=dict)
+    arrays: Mapping[str, Arrays] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run the reference, then the rewritten project, then what the verdicts of these ask for."""
@@ -98,6 +101,22 @@ class _Judged:
         self._execute([*self._supporting(), *self._rewritten()])
         self._execute(self._without_numbers())
         self._execute(self._beside())
+        self._compare_arrays()
+
+    def _compare_arrays(self) -> None:
+        """Compare the binary files of all runs with those of the reference, in the interpreter that has torch."""
+        base = self.base
+        if not base.stands or base.first is None or base.second is None:
+            return
+        tasks = []
+        for run, outcome in self.done.items():
+            exact = run.way == base.first.run.way
+            for name, found in outcome.files.items():
+                first, second = base.first.files.get(name), base.second.files.get(name)
+                if found.kept and first and second and first.kept and second.kept:
+                    tasks.append((first.kept, second.kept, found.kept, 0.0 if exact else self.request.limits.tolerance))
+        if tasks:
+            self.arrays = compare_arrays(self.machine.interpreter.executable, tasks)
 
     def _execute(self, runs: Sequence[Run]) -> None:
         todo = [run for run in runs if not run.way.skip and run not in self.done]
@@ -144,12 +163,13 @@ class _Judged:
             return Baseline(why=cuda.way.skip, elsewhere=self._elsewhere())
         made = verdict.baseline(first, second)
         altered = [self.done.get(replace(cuda, purpose=purpose)) for purpose in ("fractions", "numbers")]
-        known = [evidence(made.reference, first, each) for each in altered if each and made.stands]
+        known = [evidence(made.reference, first, each, self.arrays) for each in altered if each and made.stands]
         return replace(
             made,
             evidence=next(filter(None, known), known[-1] if known else None),
             elsewhere=self._elsewhere(),
             shared=self.done.get(replace(cuda, purpose="shared")),
+            arrays=self.arrays,
         )
 
     def _elsewhere(self) -> dict[str, Outcome]:
@@ -172,7 +192,16 @@ class _Judged:
             if outcome is None:
                 yield Verdict(run, Kind.SKIPPED, run.way.skip or "")
             else:
-                yield verdict.of_rewritten(outcome, base, limits)
+                yield self._with_guards(verdict.of_rewritten(outcome, base, limits))
+
+    def _with_guards(self, found: Verdict) -> Verdict:
+        """Name the conditions that likely kept the work on the CPU."""
+        if not found.on_cpu or found.outcome is None:
+            return found
+        from torchmigrate.verify.diagnosis import guards
+
+        left = guards.left(self.runs.origins, found.outcome.own_files)
+        return replace(found, reason=f"{found.reason}; likely sent there by {listed(left)}") if left else found
 
 
 def _build_if_needed(machine: Machine, names: Sequence[str], say: Say) -> Machine:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from torchmigrate.base.text import counted, shorten
 from torchmigrate.torch_api.backends import having
 from torchmigrate.verify.compare import (
+    Arrays,
     Comparison,
     Reference,
     Tolerance,
@@ -55,12 +56,16 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one run; `outcome` is None if the run was not started."""
+    """The verdict on one run; `outcome` is None if the run was not started.
+
+    `on_cpu`: whether it fails because its work was done on the CPU.
+    """
 
     run: Run
     kind: Kind
     reason: str
     outcome: Outcome | None = None
+    on_cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Baseline:
 
     `evidence`: which of its results depend on the device; None if that is not known, as on real devices. `elsewhere`:
     its runs on other backends, as far as they were needed. `shared`: a run on cuda with the CPU's random numbers.
+    `arrays`: of the binary files of other runs, by where they are kept, beside those of the reference.
     """
 
     first: Outcome | None = None
@@ -77,6 +83,7 @@ class Baseline:
     evidence: Evidence | None = None
     elsewhere: Mapping[str, Outcome] = field(default_factory=dict)
     shared: Outcome | None = None
+    arrays: Mapping[str, Arrays] = field(default_factory=dict)
 
     @property
     def reference(self) -> Reference:
@@ -184,7 +191,7 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
         return Verdict(outcome.run, Kind.REGRESSED, said, outcome)
     backend = outcome.run.way.backend
     if verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels):
-        return Verdict(outcome.run, Kind.REGRESSED, f"{verdict.reason}; the original works on {backend}", outcome)
+        return replace(verdict, kind=Kind.REGRESSED, reason=f"{verdict.reason}; the original works on {backend}")
     if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED):
         return verdict
     if lost := lost_work(outcome, before):
@@ -264,9 +271,9 @@ def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
     if _is_device_unused(outcome):
         reason = f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}"
         silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
-        return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome)
+        return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome, on_cpu=True)
     lost = lost_work(outcome, base.first) if base.first and base.stands and outcome.elements is not None else None
-    return Verdict(outcome.run, Kind.FAIL, lost, outcome) if lost else None
+    return Verdict(outcome.run, Kind.FAIL, lost, outcome, on_cpu=True) if lost else None
 
 
 def _is_device_unused(outcome: Outcome) -> bool:
@@ -291,27 +298,32 @@ def _judge_results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     same = _same_device(outcome, base.first)
     tolerance = Tolerance(0.0 if same else limits.tolerance, same, limits.steps)
     comparison = compare(base.reference, outcome.lines, tolerance)
-    files = compare_files(base.first.files, base.second.files, outcome.files, tolerance)
+    files, alike = compare_files(base.first.files, base.second.files, outcome.files, tolerance, base.arrays)
     tests = _lost_tests(outcome, base.first)
     if not comparison.difference and not files and not tests:
-        return _judge_agreement(outcome, base, comparison, tolerance)
+        return _judge_agreement(outcome, base, comparison, tolerance, alike)
     if not files and not tests and _draws_other_numbers(outcome, base.first):
         return _judge_shared(outcome, base, limits)
     what = f"stdout {comparison.difference}" if comparison.difference else files or tests
     return Verdict(outcome.run, Kind.DIFFERS, f"{what}{_random_hint(outcome, base.first)}", outcome)
 
 
-def _judge_agreement(outcome: Outcome, base: Baseline, comparison: Comparison, tolerance: Tolerance) -> Verdict:
+def _judge_agreement(
+    outcome: Outcome, base: Baseline, comparison: Comparison, tolerance: Tolerance, files: Sequence[str]
+) -> Verdict:
     """Judge a run that agrees with the reference: by whether a wrong device would have been noticed."""
     assert base.first
-    if not (_shows(comparison, base) or _passed(base.first) or _compared_files(base, outcome)):
+    from_device = files if base.evidence is None else base.evidence.files & {*files}
+    if not (_shows(comparison, base) or _passed(base.first) or from_device):
         status = f"; exit status {outcome.exit}, as the original's" if outcome.exit else ""
         if not comparison.numbers:
             why = f"ends as the original does{status}, but there are no numbers to compare: let it print some"
         else:
             why = f"{counted(comparison.numbers, 'number')} as the original's{status}, but none comes from the device"
         return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
-    return Verdict(outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome), outcome)
+    return Verdict(
+        outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files)), outcome
+    )
 
 
 def _shows(comparison: Comparison, base: Baseline) -> bool:
@@ -323,13 +335,6 @@ def _shows(comparison: Comparison, base: Baseline) -> bool:
 
 def _passed(outcome: Outcome) -> int:
     return sum(end == "passed" for end in outcome.tests.values())
-
-
-def _compared_files(base: Baseline, outcome: Outcome) -> bool:
-    """Return whether a file was compared whose content depends on the device."""
-    assert base.first
-    known = {*base.first.files} if base.evidence is None else base.evidence.files
-    return any(outcome.files[name].compared for name in known & {*outcome.files})
 
 
 def _lost_tests(outcome: Outcome, original: Outcome) -> str | None:
@@ -365,7 +370,9 @@ def _same_device(outcome: Outcome, original: Outcome) -> bool:
     return outcome.run.way == original.run.way
 
 
-def _describe_agreement(comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome) -> str:
+def _describe_agreement(
+    comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome, files: int
+) -> str:
     assert base.first
     parts = []
     if comparison.numbers:
@@ -382,7 +389,7 @@ def _describe_agreement(comparison: Comparison, tolerance: Tolerance, base: Base
         parts.append("it checks what the device computes")
     if passed := _passed(base.first):
         parts.append(f"{counted(passed, 'test')} passed as there")
-    if files := sum(written.compared for written in outcome.files.values()):
+    if files:
         parts.append(f"{counted(files, 'file')} as there")
     if outcome.exit:
         parts.append(f"exit status {outcome.exit}, as the original's")

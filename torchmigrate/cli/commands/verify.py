@@ -60,8 +60,8 @@ def verify(
     ] = 1e-3,
     timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take (600).")] = 600,
     count: Annotated[int | None, Option(min=1, metavar="N", help="Simulated devices (1); mps never has more.")] = None,
-    compare_files: Annotated[
-        list[str] | None, Option(metavar="GLOB", help="Files of the runs to compare, too. Repeatable.")
+    compare: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Files that runs write to compare, too. Repeatable.")
     ] = None,
     env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
     tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
@@ -92,7 +92,7 @@ def verify(
         Limits(tolerance, steps),
         timeout,
         count,
-        tuple(compare_files or ()),
+        tuple(compare or ()),
         tier.value,
         jobs or min(2, os.cpu_count() or 1),
         _variables(env),
