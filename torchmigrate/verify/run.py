@@ -107,7 +107,8 @@ class Task:
 
     `words`: the command; paths into the user's project are moved to the copy. `python`: the interpreter that `python`
     means in the program's scripts; "" leaves it to PATH. `paths`: the directories that it imports from. `library`: the
-    built simulated device; "" lets each program find it. `timeout`: seconds.
+    built simulated device; "" lets each program find it. `timeout`: seconds. `profile`: a variant of a backend.
+    `platform`: whose processes the runs have, "macos" or "linux"; "" is a Mac's for mps.
     """
 
     words: tuple[str, ...]
@@ -119,6 +120,8 @@ class Task:
     variables: Mapping[str, str] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     library: str = ""
+    profile: str = ""
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +302,8 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
         "TORCHMIGRATE_LIBRARY": task.library,
+        "TORCHMIGRATE_PROFILE": task.profile,
+        "TORCHMIGRATE_PLATFORM": task.platform or ("macos" if way.backend == "mps" else ""),
         **run.variables,
         **task.variables,
     }

@@ -51,6 +51,8 @@ class Request:
     variables: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: bool | None = None
     settings: Settings | None = None
+    profile: str = ""
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +285,8 @@ class _Runs:
             request.variables,
             command.interpreter.paths,
             self.library,
+            request.profile,
+            request.platform,
         )
 
     def _report_progress(self, futures: dict[Future[Outcome], Run]) -> None:

@@ -42,6 +42,19 @@ class Tier(str, Enum):
     PYTHON = "python"
 
 
+class Profile(str, Enum):
+    """The variants of simulated devices."""
+
+    ARC = "arc"
+
+
+class Platform(str, Enum):
+    """The operating systems that start processes in their own ways."""
+
+    MACOS = "macos"
+    LINUX = "linux"
+
+
 def verify(
     path: Annotated[Path, Argument(metavar="PATH")],
     command: Annotated[list[str] | None, Argument(metavar="-- CMD")] = None,
@@ -65,6 +78,12 @@ def verify(
     ] = None,
     env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
     tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
+    profile: Annotated[
+        Profile | None, Option(metavar="NAME", help="A device that lacks something: arc (xpu without float64).")
+    ] = None,
+    platform: Annotated[
+        Platform | None, Option(metavar="P", help="Whose processes: macos (spawn; for mps anyway), linux.")
+    ] = None,
     unsafe_fixes: Annotated[
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
@@ -97,6 +116,8 @@ def verify(
         jobs or min(2, os.cpu_count() or 1),
         _variables(env),
         unsafe_fixes,
+        profile=profile.value if profile else "",
+        platform=platform.value if platform else "",
     )
 
     def say(line: str) -> None:

@@ -34,11 +34,17 @@ def _conditions(path: Path) -> Iterator[ast.expr]:
     for node in ast.walk(module):
         if isinstance(node, (ast.If, ast.IfExp, ast.While)):
             tests = [node.test]
-        elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+        elif isinstance(node, ast.Assign) and _is_question(node.value):
             tests = [node.value]
         else:
             continue
         yield from (test for test in tests if any(map(_is_about_cuda, ast.walk(test))))
+
+
+def _is_question(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.attr.startswith(("is_", "has_")) or value.func.attr == "device_count"
+    return isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp))
 
 
 def _is_about_cuda(node: ast.AST) -> bool:

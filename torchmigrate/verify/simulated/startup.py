@@ -63,7 +63,14 @@ def _steps_after(settings: Settings) -> dict[str, Step]:
         "numpy": _seed_numpy,
         **_steps_after_distributed(settings),
         **_steps_of_recorder(settings),
+        **({"multiprocessing.context": _spawn} if settings.platform == "macos" else {}),
     }
+
+
+def _spawn() -> None:
+    """Make new processes import the program anew, as is the default on a Mac, in place of forking."""
+    context = sys.modules["multiprocessing.context"]
+    context._default_context._default_context = context._concrete_contexts["spawn"]
 
 
 def _steps_of_recorder(settings: Settings) -> dict[str, Step]:

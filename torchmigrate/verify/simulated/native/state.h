@@ -37,6 +37,8 @@ struct Rules {
   std::string dtype_message;
   uint64_t incapable_dtypes = 0;                // further ones that get_device_capability() denies
   std::unordered_set<std::string> on_cpu;       // what MPS runs there without being asked
+  uint64_t memory_only_dtypes = 0;              // can be held and copied, and no kernel takes or gives them
+  std::string memory_only_message;
 };
 inline Rules& rules = *new Rules;
 
