@@ -391,12 +391,36 @@ def test_a_part_of_a_repository(project: Path, cli: Cli) -> None:
     assert not (project / ".git/worktrees").exists()
 
 
-def test_nothing_to_rewrite_and_files_that_cannot_be(project: Path, cli: Cli) -> None:
-    (project / "train.py").write_text(PROGRAM.replace(".cuda()", "") + "report(); print(0.5)\n")
+def test_files_that_cannot_be_rewritten(project: Path, cli: Cli) -> None:
     (project / "old.py").write_text("import torch\nprint 'x'.cuda()\n")
+    assert "warning: not rewritten: old.py: line 2: not Python 3" in cli(*VERIFY, "--backends", "mps", *RUN).err
+
+
+def test_two_equal_projects_are_not_compared(project: Path, cli: Cli) -> None:
+    (project / "train.py").write_text(PROGRAM.replace(".cuda()", "") + "report(); print(0.5)\n")
     ran = cli(*VERIFY, "--backends", "mps", *RUN)
-    assert "note: nothing to rewrite: both projects are the same\n" in ran.err
-    assert "warning: not rewritten: old.py: line 2: not Python 3" in ran.err
+    assert (ran.status, ran.out) == (2, "")
+    assert "error: there is nothing to rewrite: both projects would be the same\n" in ran.err
+    assert "1/1" not in ran.err
+
+
+@pytest.mark.parametrize("way", ["journal", "git"])
+def test_a_project_that_is_migrated_is_compared_with_what_it_was(project: Path, cli: Cli, way: str) -> None:
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "x")
+    assert cli("apply", ".", "-q").status == 0
+    if way == "git":
+        git(project, "add", "-A")
+        git(project, "commit", "-qm", "y")
+    option = ("--since", "HEAD~1") if way == "git" else ()
+    ran = cli(*VERIFY, "--backends", "mps", *option, *RUN)
+    assert ran.status == 0, ran.err
+    assert "the project is migrated: 1 file of the original restored in a copy\n" in ran.err
+    if way == "git":
+        ran = cli(*VERIFY, "--since", "HEAD", *RUN)
+        assert (ran.status, "error: --since HEAD: no file differs from it\n" in ran.err) == (2, True)
+        assert "git knows no commit `nowhere`" in cli(*VERIFY, "--since", "nowhere", *RUN).err
 
 
 def test_unsafe_fixes_are_applied_if_asked(project: Path, cli: Cli) -> None:

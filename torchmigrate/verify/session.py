@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
-from torchmigrate.base.text import counted, listed, shorten
+from torchmigrate.base.text import UserError, counted, listed, shorten
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
@@ -19,7 +19,7 @@ from torchmigrate.verify.backends import Machine, Way
 from torchmigrate.verify.compare import Arrays
 from torchmigrate.verify.evidence import evidence
 from torchmigrate.verify.interpreter import Command, compare_arrays, resolve
-from torchmigrate.verify.migration import Migration, Origins, migrate
+from torchmigrate.verify.migration import Migration, Origins, migrate, restore
 from torchmigrate.verify.run import Outcome, Run, Task, execute
 from torchmigrate.verify.sandbox import Project, Sandbox
 from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
@@ -37,7 +37,11 @@ _PURPOSES = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's."""
+    """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's.
+
+    `originals`: what files of a migrated project held before; `applied` finds that of a project that has nothing left
+    to rewrite.
+    """
 
     path: Path
     words: tuple[str, ...]
@@ -53,6 +57,8 @@ class Request:
     settings: Settings | None = None
     profile: str = ""
     platform: str = ""
+    originals: Mapping[Path, bytes] = field(default_factory=dict)
+    applied: Callable[[Path], Mapping[Path, bytes]] = lambda path: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def verify(request: Request, say: Say) -> Result:
     say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
     with terminable(), Sandbox(project) as sandbox:
         _report_links(sandbox, say)
-        migration = migrate(sandbox, settings)
+        migration = _prepare(request, sandbox, settings)
         _report_migration(migration, say)
         machine = _build_if_needed(backends.machine(command.interpreter, request.tier), request.backends, say)
         runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
@@ -85,6 +91,26 @@ def verify(request: Request, say: Say) -> Result:
         judged.run()
         verdicts = tuple(judged.verdicts())
     return Result(project, machine, migration, judged.base, request.limits, verdicts)
+
+
+def _prepare(request: Request, sandbox: Sandbox, settings: Settings) -> Migration:
+    """Migrate the copy; of a project that is migrated already, restore the original.
+
+    Raises UserError if both are equal.
+    """
+    if request.originals:
+        return restore(sandbox, request.originals)
+    migration = migrate(sandbox, settings)
+    if migration.files:
+        return migration
+    if originals := request.applied(request.path):
+        return restore(sandbox, originals)
+    for error in migration.errors:
+        raise UserError(f"not rewritten: {error}", "exclude the file, or mend it")
+    raise UserError(
+        "there is nothing to rewrite: both projects would be the same",
+        "if it is migrated already, name a commit before that: --since main",
+    )
 
 
 @dataclass
@@ -313,8 +339,8 @@ def _report_migration(migration: Migration, say: Say) -> None:
         say(f"warning: not rewritten: {error}")
     for note in migration.notes:
         say(f"note: {note}")
-    if not migration.files:
-        say("note: nothing to rewrite: both projects are the same")
+    if migration.restored:
+        say(f"the project is migrated: {counted(migration.files, 'file')} of the original restored in a copy")
     else:
         say(f"rewrote {counted(migration.files, 'file')} in a copy: {counted(migration.edits, 'edit')}")
     if migration.held:

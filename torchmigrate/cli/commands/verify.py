@@ -84,6 +84,9 @@ def verify(
     platform: Annotated[
         Platform | None, Option(metavar="P", help="Whose processes: macos (spawn; for mps anyway), linux.")
     ] = None,
+    since: Annotated[
+        str | None, Option(metavar="REV", help="It is migrated: the original is at git's REV, as main.")
+    ] = None,
     unsafe_fixes: Annotated[
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
@@ -100,6 +103,7 @@ def verify(
       torchmigrate verify . -- python train.py --epochs 1
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
+    from torchmigrate.cli import originals
     from torchmigrate.config.resolve import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
@@ -118,6 +122,8 @@ def verify(
         unsafe_fixes,
         profile=profile.value if profile else "",
         platform=platform.value if platform else "",
+        originals=originals.since(path, since) if since else {},
+        applied=originals.applied,
     )
 
     def say(line: str) -> None:
