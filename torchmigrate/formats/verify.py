@@ -22,6 +22,8 @@ from torchmigrate.verify.verdict import Kind, Verdict, numbers
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from torchmigrate.verify.diagnosis.diagnose import Diagnosis
+
 
 _LAST = 15  # lines of a failed run's output
 _COLOURS = {
@@ -43,12 +45,13 @@ _WORTH = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A run as it is shown; `place`: where it failed in the user's files."""
+    """A run as it is shown; `place`: where it failed in the user's files; `findings`: what `check` says there."""
 
     verdict: Verdict
     cells: tuple[str, str, str, str, str]
     place: str = ""
     cause: str = ""
+    findings: tuple[str, ...] = ()
 
 
 def rows(result: Result, here: Path) -> list[Row]:
@@ -66,7 +69,15 @@ def _row(verdict: Verdict, result: Result, here: Path) -> Row:
     found = verdict.outcome.diagnosis if verdict.outcome and verdict.kind is not Kind.PASS else None
     if found is None:
         return Row(verdict, cells)
-    return Row(verdict, cells, place(result, here, found.path, found.line, found.rules), found.cause)
+    shown = place(result, here, found.path, found.line, found.rules)
+    return Row(verdict, cells, shown, found.cause, _findings(result, found))
+
+
+def _findings(result: Result, found: Diagnosis) -> tuple[str, ...]:
+    """Return what `check` says of the line that failed; fixes of a whole name are made where that was bound."""
+    if found.path is None or found.line is None:
+        return ()
+    return tuple(dict.fromkeys(result.migration.known.get((found.path, found.line), ())))
 
 
 def measures(verdict: Verdict) -> Iterator[str]:
@@ -134,6 +145,7 @@ def _details(row: Row) -> Iterator[str]:
         yield f"  {row.place}"
     if row.cause:
         yield f"  {row.cause}"
+    yield from (f"  check says: {finding}" for finding in row.findings)
     lines = [line.rstrip() for line in outcome.tail if line.strip()][-_LAST:]
     if lines:
         yield "  its last lines:"
@@ -174,8 +186,8 @@ def render(result: Result) -> str:
 
     `project` ("original", "rewritten"), `backend`, `evidence` ("hardware", "simulated", "cpu"), `tier` ("native",
     "python", or null), `verdict`, `reason`, `exit` (-N for signal N; null: not run, or ended for its time), `error`
-    (one line), `where` (`{path, line, rules, cause}` of the original, or null), `kernels` and `peak_bytes` (null if not
-    counted), `numbers` (floats in the order printed, or "nan", "inf", "-inf"), `seconds` (null: not run).
+    (one line), `where` (`{path, line, rules, cause, findings}` of the original, or null), `kernels` and `peak_bytes`
+    (null if not counted), `numbers` (floats in the order printed, or "nan", "inf", "-inf"), `seconds` (null: not run).
     """
     interpreter = result.machine.interpreter
     data = {
@@ -200,7 +212,7 @@ def _run(verdict: Verdict, result: Result) -> dict[str, Any]:
         "reason": verdict.reason,
         "exit": outcome.exit if outcome else None,
         "error": outcome.error if outcome else None,
-        "where": _where(verdict),
+        "where": _where(verdict, result),
         "kernels": outcome.kernels if outcome else None,
         "peak_bytes": outcome.peak_bytes if outcome else None,
         "numbers": [_number(n) for n in numbers(verdict, result.baseline, result.limits)],
@@ -208,11 +220,18 @@ def _run(verdict: Verdict, result: Result) -> dict[str, Any]:
     }
 
 
-def _where(verdict: Verdict) -> dict[str, Any] | None:
+def _where(verdict: Verdict, result: Result) -> dict[str, Any] | None:
     found = verdict.outcome.diagnosis if verdict.outcome else None
     if found is None:
         return None
-    return {"path": found.path, "line": found.line, "rules": list(found.rules), "cause": found.cause}
+    findings = list(_findings(result, found))
+    return {
+        "path": found.path,
+        "line": found.line,
+        "rules": list(found.rules),
+        "cause": found.cause,
+        "findings": findings,
+    }
 
 
 def _number(value: float) -> float | str:

@@ -109,6 +109,8 @@ class Migration:
     held: int
     notes: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    known: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    """What `check` says of lines that were not rewritten, by path and line in the original."""
     restored: bool = False
     """Whether the project was migrated already, and the original comes from git or the journal."""
 
@@ -125,8 +127,32 @@ def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
     applied = sum(len(change.applied) for change in changes)
     rewritten = sum(not change.new for change in changes)
     return Migration(
-        origins(root, changes), rewritten, applied, _count_held(plan.results), tuple(plan.notes), tuple(failed)
+        origins(root, changes),
+        rewritten,
+        applied,
+        _count_held(plan.results),
+        tuple(plan.notes),
+        tuple(failed),
+        _known(plan.results, origins(root, changes)),
     )
+
+
+_SAID = (Status.OPEN, Status.HELD, Status.DROPPED, Status.KNOWN)
+
+
+def _known(results: Sequence[FileResult], origin: Origins) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Return the findings that remain, in words, for each of their lines; those of notebooks have no such lines."""
+    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    for result in results:
+        if not isinstance(result, (Changed, Unchanged)) or result.path.suffix == ".ipynb":
+            continue
+        for finding in (f for f in result.findings if f.status in _SAID):
+            fix = " (an unsafe fix is there: --unsafe-fixes)" if finding.status is Status.HELD else ""
+            for line in range(finding.line, max(finding.line, finding.end_line) + 1):
+                if at := origin(str(result.path), line):
+                    place = (at.path, at.line)
+                    found[place] = (*found.get(place, ()), f"{finding.rule}: {finding.message}{fix}")
+    return found
 
 
 def restore(sandbox: Sandbox, originals: Mapping[Path, bytes]) -> Migration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,6 +82,7 @@ def verify(request: Request, say: Say) -> Result:
     if command.note:
         say(f"note: {command.note}")
     say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
+    _report_driver(request.words, project, say)
     with terminable(), Sandbox(project) as sandbox:
         _report_links(sandbox, say)
         migration = _prepare(request, sandbox, settings)
@@ -324,6 +326,16 @@ class _Runs:
             how = run.way.evidence if run.way.backend != "cpu" else ""
             what = f"{run.name}{f' ({how})' if how else ''}{again}: {ended}; {outcome.seconds:.1f} s"
             self.say(f"  {self.finished}/{self.planned} {what}")
+
+
+def _report_driver(words: Sequence[str], project: Project, say: Say) -> None:
+    """Say which code of the command is not part of the project, and so runs as it is in all runs."""
+    if "-c" in words[:-1]:
+        say("note: the code after `-c` is not part of the project: it is not rewritten")
+    for word in words[1:]:
+        path = Path(os.path.realpath(project.directory / word))
+        if word.endswith(".py") and path.is_file() and not path.is_relative_to(project.anchor):
+            say(f"note: {word} is outside the project: it is not rewritten")
 
 
 def _report_links(sandbox: Sandbox, say: Say) -> None:

@@ -225,8 +225,10 @@ def _own_files(project: str) -> list[str]:
     """Return the files of the project that this process has imported or run."""
     if not project:
         return []
-    found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    return sorted({os.path.realpath(file) for file in found if isinstance(file, str) and is_own(file, project)})
+    found = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    found += getattr(sys, "argv", [])[:1]  # at exit, the script's own module has no __file__ any more
+    files = {os.path.realpath(file) for file in found if isinstance(file, str)}
+    return sorted(file for file in files if os.path.isfile(file) and is_own(file, project))
 
 
 _COUNTS = ("kernels", "random_kernels", "elements", "products")
