@@ -14,7 +14,10 @@ struct DeviceGenerator final : GeneratorImpl {
   at::Generator inner = at::detail::createCPUGenerator(own(default_rng_seed_val));
 
   explicit DeviceGenerator(DeviceIndex i) : GeneratorImpl(Device(device_type, i), DispatchKeySet(dispatch_key)) {}
-  void set_current_seed(uint64_t seed) override { inner.set_current_seed(own(seed)); }
+  void set_current_seed(uint64_t seed) override {
+    // torch.manual_seed has seeded the CPU's already, and reaches the device when that is first used, which may be later.
+    if (inner != at::detail::getDefaultCPUGenerator()) inner.set_current_seed(own(seed));
+  }
   void set_offset(uint64_t offset) override { inner.set_offset(offset); }
   uint64_t get_offset() const override { return inner.get_offset(); }
   uint64_t current_seed() const override { return own(inner.current_seed()); }
