@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,8 +37,14 @@ fake.serialization._open_zipfile_writer_file = type("writer", (), {})
 PROGRAM = """
 import torch
 import json, os, sys, time
+import builtins, re
 backend = os.environ["TORCHMIGRATE_BACKEND"].partition(":")[0]
 rewritten = os.path.exists("accel.py")
+def print(*values, **options):
+    text = " ".join(map(str, values))  # what has a fraction comes from the device
+    builtins.print(re.sub(r"\\d\\.\\d+", "9.9", text) if "TORCHMIGRATE_ALTER" in os.environ else text, **options)
+def only_on_cuda():
+    assert rewritten or backend == "cuda", "Torch not compiled with CUDA enabled"
 def report(kernels=3, random=0):
     counted = {"kernels": kernels, "random_kernels": random, "peak_bytes": [2048]}
     if os.environ["WAY"] == "simulated":
@@ -131,7 +138,7 @@ def test_it_says_that_it_runs_the_projects_code(project: Path, cli: Cli) -> None
     ran = cli(*VERIFY, "--backends", "mps", *RUN)
     assert ran.err.startswith("this runs the project's code: python train.py, in copies that are deleted afterwards\n")
     assert "rewrote 1 file in a copy: 1 edit\n" in ran.err
-    assert "3/3 " in ran.err
+    assert "4/4 " in ran.err
     assert "loss" not in ran.err + ran.out  # the program's own output is not mixed into ours
     assert cli(*VERIFY, "--backends", "mps", "-q", *RUN).err == ""
 
@@ -158,7 +165,8 @@ def test_nothing_of_the_project_changes(project: Path, cli: Cli) -> None:
 def test_json(project: Path, cli: Cli) -> None:
     program(
         project,
-        "report(random=1); print('loss', 0.5 if backend != 'xpu' else 'nan', 'inf'); sys.exit(backend == 'npu')",
+        "only_on_cuda(); report(random=1)\n"
+        "print('loss', 0.5 if backend != 'xpu' else 'nan', 'inf'); sys.exit(backend == 'npu')",
     )
     ran = cli(*VERIFY, "--output-format", "json", *RUN)
     assert ran.status == 1
@@ -190,10 +198,13 @@ def test_json(project: Path, cli: Cli) -> None:
 
 
 def test_a_failure_is_shown_with_its_last_lines(project: Path, cli: Cli) -> None:
-    program(project, "report(); print('a', file=sys.stderr)\nif backend == 'mps': raise ValueError('no | here')")
+    program(
+        project,
+        "only_on_cuda(); report(); print('a', file=sys.stderr)\nif backend == 'mps': raise ValueError('no | here')",
+    )
     ran = cli(*VERIFY, "--backends", "cuda,mps", *RUN)
     assert ran.status == 1
-    assert "rewritten  mps      simulated  FAIL     ValueError: no | here; " in ran.out
+    assert re.search(r"rewritten +mps +simulated +FAIL +ValueError: no \| here; ", ran.out)
     details = ran.out.partition("\nrewritten on mps (simulated): FAIL\n")[2]
     line = 1 + (PROGRAM + "\n").count("\n")
     assert details.startswith(f"  train.py:{line}\n")
@@ -203,7 +214,7 @@ def test_a_failure_is_shown_with_its_last_lines(project: Path, cli: Cli) -> None
 
 
 def test_markdown(project: Path, cli: Cli) -> None:
-    program(project, "report()\nif backend == 'mps': raise ValueError('no | <here> ```')")
+    program(project, "only_on_cuda(); report()\nif backend == 'mps': raise ValueError('no | <here> ```')")
     ran = cli(*VERIFY, "--backends", "mps", "--output-format", "markdown", *RUN)
     lines = ran.out.splitlines()
     assert lines[:2] == ["| project | backend | evidence | verdict | what was seen |", "|---|---|---|---|---|"]
@@ -219,10 +230,48 @@ def test_colour(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_port_that_runs_on_the_cpu_fails(project: Path, cli: Cli) -> None:
-    program(project, "report(kernels=0 if rewritten else 3); print('loss 0.5')")
+    program(project, "only_on_cuda(); report(kernels=0 if rewritten else 3); print('loss 0.5')")
     ran = cli(*VERIFY, "--backends", "mps,cpu", *RUN)
     assert ran.status == 1
     assert "FAIL     ran on the CPU: no kernel was launched on mps; " in ran.out
+
+
+def test_what_the_original_did_on_a_backend_of_its_own_is_not_lost(project: Path, cli: Cli) -> None:
+    program(project, "report(); print('loss 0.5')\nif rewritten and backend == 'mps': raise ValueError('no')")
+    ran = cli(*VERIFY, "--backends", "mps,xpu", "--output-format", "json", *RUN)
+    assert (ran.status, kinds(ran)["rewritten@mps"]) == (1, "REGRESSED")
+    assert kinds(ran)["rewritten@xpu"] == "PASS"
+    assert "ValueError: no; the original works on mps" in ran.out
+    assert "5/6 original on mps" in ran.err or "6/6 original on mps" in ran.err
+
+
+def test_numbers_that_the_device_has_no_part_in_are_not_compared(project: Path, cli: Cli) -> None:
+    program(project, "report(); print('seed 0 (0/2)')")
+    ran = cli(*VERIFY, "--backends", "mps", *RUN)
+    assert ran.status == 2
+    assert "UNCOMPARED  3 numbers as the original's, but none comes from the device; " in ran.out
+
+
+def test_runs_that_want_the_same_port_take_turns(project: Path, cli: Cli) -> None:
+    text = """
+import socket
+server = socket.socket()
+server.bind(("127.0.0.1", %d))
+time.sleep(1)
+report(); print("loss 0.5")
+"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program(project, text % port)
+    ran = cli(*VERIFY, "--jobs", "2", "--backends", "mps", *RUN)
+    assert ran.status == 0, ran.out
+    assert "note: a port was taken: these runs are repeated, one at a time\n" in ran.err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        ran = cli(*VERIFY, "--backends", "mps", *RUN)
+    assert ran.status == 2
+    assert "no reference: another program has the port that the original asks for: OSError: " in ran.out
 
 
 def test_a_program_without_a_device_shows_nothing(project: Path, cli: Cli) -> None:
@@ -249,7 +298,9 @@ def test_numbers_that_no_run_repeats_are_left_out(project: Path, cli: Cli) -> No
 
 
 def test_tolerance_and_steps(project: Path, cli: Cli) -> None:
-    program(project, "report()\nfor step in (1, 2): print(step, 0.5 + 0.07 * step * (backend == 'mps'))")
+    program(
+        project, "only_on_cuda(); report()\nfor step in (1, 2): print(step, 0.5 + 0.07 * step * (backend == 'mps'))"
+    )
     assert cli(*VERIFY, "--backends", "mps", *RUN).status == 1
     assert cli(*VERIFY, "--backends", "mps", "--tolerance", "0.3", *RUN).status == 0
     assert cli(*VERIFY, "--backends", "mps", "--tolerance", "0.2", *RUN).status == 1
@@ -257,9 +308,12 @@ def test_tolerance_and_steps(project: Path, cli: Cli) -> None:
 
 
 def test_files_that_runs_write_are_compared_if_asked(project: Path, cli: Cli) -> None:
-    program(project, "report(); open('log.csv', 'w').write('0.7' if backend == 'mps' else '0.5')")
+    program(
+        project,
+        "only_on_cuda(); report(); print(0.5); open('log.csv', 'w').write('0.7' if backend == 'mps' else '0.5')",
+    )
     assert cli(*VERIFY, "--backends", "mps", *RUN).status == 0
-    ran = cli(*VERIFY, "--backends", "mps", "--compare-files", "*.csv", *RUN)
+    ran = cli(*VERIFY, "--backends", "mps", "--compare", "*.csv", *RUN)
     assert ran.status == 1
     assert "DIFFERS  log.csv: line 1: 0.7 where the original printed 0.5 (`0.7`); " in ran.out
 
@@ -274,6 +328,7 @@ assert os.environ["TORCHMIGRATE_BACKEND"].endswith("" if backend == "cpu" else "
 assert os.environ["TMPDIR"].startswith(os.path.dirname(os.path.dirname(os.environ["TORCHMIGRATE_REPORTS"])))
 assert sys.argv[1:] == [os.path.abspath("train.py"), "--in=" + os.getcwd()] and os.path.isabs(sys.argv[1])
 report()
+print("loss 0.5")
 """
     program(project, text)
     options = ("--env", "EXTRA=a=b", "--count", "2", "--output-format", "json")
@@ -306,16 +361,18 @@ def test_real_devices_are_used(project: Path, cli: Cli, machine: Callable[..., N
 
 def test_without_a_compiler(project: Path, cli: Cli, machine: Callable[..., None]) -> None:
     machine(compiler=False)
-    program(project, "report(); assert os.environ['TORCHMIGRATE_TIER'] == 'python' or backend == 'cpu'; print(0.5)")
+    program(
+        project,
+        "only_on_cuda(); report(); assert os.environ['TORCHMIGRATE_TIER'] == 'python' or backend == 'cpu'; print(0.5)",
+    )
     ran = cli(*VERIFY, *RUN)
     why = "only the C++ tier can simulate {} (no C++ compiler: install g++ or clang++)"
-    assert ran.status == 0
-    assert f"original   cuda                         SKIPPED  {why.format('cuda')}\n" in ran.out
-    assert f"rewritten  mps                          SKIPPED  {why.format('mps')}\n" in ran.out
-    assert (
-        "rewritten  npu      simulated (python)  PASS     ran to the end; not compared: there is no reference; "
-        in ran.out
-    )
+    assert ran.status == 2  # nothing is shown without a reference
+    table = [" ".join(" ".join(row).split()) for row in rows(ran)]
+    assert f"original cuda SKIPPED no reference: {why.format('cuda')}" in table
+    assert f"rewritten mps SKIPPED {why.format('mps')}" in table
+    alone = "rewritten npu simulated (python) UNCOMPARED ran to the end; not compared: there is no reference; "
+    assert any(row.startswith(alone) for row in table)
     assert cli(*VERIFY, "--backends", "mps", *RUN).status == 2
     machine()
     assert "only the C++ tier can simulate cuda (--tier python)" in cli(*VERIFY, "--tier", "python", *RUN).out
@@ -334,12 +391,36 @@ def test_a_part_of_a_repository(project: Path, cli: Cli) -> None:
     assert not (project / ".git/worktrees").exists()
 
 
-def test_nothing_to_rewrite_and_files_that_cannot_be(project: Path, cli: Cli) -> None:
-    (project / "train.py").write_text(PROGRAM.replace(".cuda()", "") + "report(); print(0.5)\n")
+def test_files_that_cannot_be_rewritten(project: Path, cli: Cli) -> None:
     (project / "old.py").write_text("import torch\nprint 'x'.cuda()\n")
+    assert "warning: not rewritten: old.py: line 2: not Python 3" in cli(*VERIFY, "--backends", "mps", *RUN).err
+
+
+def test_two_equal_projects_are_not_compared(project: Path, cli: Cli) -> None:
+    (project / "train.py").write_text(PROGRAM.replace(".cuda()", "") + "report(); print(0.5)\n")
     ran = cli(*VERIFY, "--backends", "mps", *RUN)
-    assert "note: nothing to rewrite: both projects are the same\n" in ran.err
-    assert "warning: not rewritten: old.py: line 2: not Python 3" in ran.err
+    assert (ran.status, ran.out) == (2, "")
+    assert "error: there is nothing to rewrite: both projects would be the same\n" in ran.err
+    assert "1/1" not in ran.err
+
+
+@pytest.mark.parametrize("way", ["journal", "git"])
+def test_a_project_that_is_migrated_is_compared_with_what_it_was(project: Path, cli: Cli, way: str) -> None:
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "x")
+    assert cli("apply", ".", "-q").status == 0
+    if way == "git":
+        git(project, "add", "-A")
+        git(project, "commit", "-qm", "y")
+    option = ("--since", "HEAD~1") if way == "git" else ()
+    ran = cli(*VERIFY, "--backends", "mps", *option, *RUN)
+    assert ran.status == 0, ran.err
+    assert "the project is migrated: 1 file of the original restored in a copy\n" in ran.err
+    if way == "git":
+        ran = cli(*VERIFY, "--since", "HEAD", *RUN)
+        assert (ran.status, "error: --since HEAD: no file differs from it\n" in ran.err) == (2, True)
+        assert "git knows no commit `nowhere`" in cli(*VERIFY, "--since", "nowhere", *RUN).err
 
 
 def test_unsafe_fixes_are_applied_if_asked(project: Path, cli: Cli) -> None:
@@ -354,7 +435,7 @@ def test_unsafe_fixes_are_applied_if_asked(project: Path, cli: Cli) -> None:
 
 
 def test_the_time_limit(project: Path, cli: Cli) -> None:
-    program(project, "report()\nif rewritten: time.sleep(60)")
+    program(project, "only_on_cuda(); report()\nif rewritten: time.sleep(60)")
     began = time.monotonic()
     ran = cli("verify", ".", "--backends", "mps", "--timeout", "3", "--output-format", "json", *RUN)
     assert time.monotonic() - began < 30
@@ -363,9 +444,19 @@ def test_the_time_limit(project: Path, cli: Cli) -> None:
     assert run["error"] == "still running when its time was up"
 
 
+# The first run, which has no other beside it, ends; those after it do not.
+STARTS = """
+with open(os.environ["STARTED"], "a+") as file:
+    file.write("%d\\n" % os.getpid())
+    file.seek(0)
+    runs = file.read().count("\\n")
+time.sleep(60 * (runs > 1))
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_everything(project: Path, temporary: Path, number: signal.Signals) -> None:
-    program(project, "open(os.environ['STARTED'], 'a').write('%d\\n' % os.getpid()); time.sleep(60)")
+    program(project, STARTS)
     git(project, "init", "-q")
     git(project, "add", "-A")
     git(project, "commit", "-qm", "x")
@@ -398,14 +489,14 @@ def test_ctrl_c_ends_everything(project: Path, temporary: Path, number: signal.S
         preexec_fn=heed,
     )
     limit = time.monotonic() + 30
-    while (not started.exists() or started.read_text().count("\n") < 2) and time.monotonic() < limit:
+    while (not started.exists() or started.read_text().count("\n") < 3) and time.monotonic() < limit:
         time.sleep(0.05)
     ours.send_signal(number)
     out, err = ours.communicate(timeout=30)
     assert (ours.returncode, out) == (130, "")
     assert err.endswith("error: interrupted; nothing was written\n"), err
     pids = [int(line) for line in started.read_text().split()]
-    assert len(pids) == 2
+    assert len(pids) == 3
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not (project / ".git/worktrees").exists()
 

@@ -324,6 +324,14 @@ ROWS = {
     "verify on an unknown backend": Row("verify . --backends mpss -- python x.py"),
     "verify on no backend": Row("verify . --backends , -- python x.py"),
     "verify with an odd variable": Row("verify . --env A -- python x.py"),
+    "verify since, outside git": Row("verify . --since main -- python x.py", {"x.py": GOOD}),
+    "verify since what git does not know": Row("verify . --since mian -- python x.py", {"x.py": GOOD}, setup=GIT),
+    "verify since, nothing": Row("verify . --since HEAD -- python x.py", {"x.py": GOOD}, setup=GIT),
+    "verify since, no Python": Row(
+        "verify . -q --since HEAD -- python x.py", {"x.py": GOOD, "a.txt": "a"}, setup=f"{GIT}; echo b > a.txt"
+    ),
+    "verify what is portable": Row("verify . -q -- python x.py", {"x.py": "import torch\n"}),
+    "verify what cannot be rewritten": Row("verify . -q -- python x.py", {"x.py": "import torch\nprint 'x'.cuda()\n"}),
     "verify with a mistyped command": Row("verify . -- pyhton x.py"),
     "verify with what cannot run": Row("verify . -- ./x.py", {"x.py": "pass\n"}),
     "verify with a Python without torch": Row(

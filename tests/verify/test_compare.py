@@ -9,6 +9,7 @@ from conftest import write_tree
 
 from torchmigrate.verify.compare import (
     Comparison,
+    Files,
     Reference,
     Tolerance,
     comparable,
@@ -30,13 +31,19 @@ def compared(first: str, found: str, tolerance: Tolerance = EXACT, second: str |
     return compare(expected(first, second), lines(found), tolerance)
 
 
+def plain(comparison: Comparison) -> int:
+    """The numbers that agree, where nothing differs and nothing is rounded."""
+    assert (comparison.difference, comparison.rounded) == (None, 0)
+    return comparison.numbers
+
+
 def told(comparison: Comparison) -> str:
     return str(comparison.difference)
 
 
 def test_equal_to_the_digit_or_not() -> None:
     text = "step 1 loss 0.5000\nstep 2 loss 0.2500\n"
-    assert compared(text, text) == Comparison(4)
+    assert plain(compared(text, text)) == 4
     found = compared(text, text.replace("0.2500", "0.2501"))
     assert found.numbers == 2
     assert told(found) == "line 2: 0.2501 where the original printed 0.2500 (`step 2 loss 0.2501`)"
@@ -65,14 +72,14 @@ def test_the_tolerance(a: str, b: str, agree: bool) -> None:
 
 def test_only_numbers_are_compared() -> None:
     found = compared("on cuda:0 (NVIDIA): 0.5\nhello\n", "using mps:0: 0.5\nworld\nbye\n", NEAR)
-    assert found == Comparison(1)
+    assert plain(found) == 1
 
 
 def test_what_differs_between_two_runs_of_the_original_is_left_out() -> None:
     first, second = "loss 0.5 id 17\nloss 0.4 id 23\nseed 3\n", "loss 0.5 id 18\nloss 0.4 id 23\nseed 3\n"
     base = expected(first, second)
     assert (base.numbers, base.left_out) == (3, 2)  # the second id is of the same kind, equal by chance
-    assert compared(first, "loss 0.5 id 99\nloss 0.4 id 99\nseed 3\n", EXACT, second) == Comparison(3)
+    assert plain(compared(first, "loss 0.5 id 99\nloss 0.4 id 99\nseed 3\n", EXACT, second)) == 3
     assert compared(first, "loss 0.6 id 17\nloss 0.4 id 23\nseed 3\n", EXACT, second).difference
 
 
@@ -83,14 +90,14 @@ def test_times_are_left_out_even_if_they_are_equal_twice() -> None:
 
 def test_bytes_are_compared_on_the_same_backend_only() -> None:
     assert told(compared("peak 3.5 MiB", "peak 4.5 MiB")).startswith("line 1: 4.5 where")
-    assert compared("peak 3.5 MiB", "peak 4.5 MiB", NEAR) == Comparison(0)
+    assert plain(compared("peak 3.5 MiB", "peak 4.5 MiB", NEAR)) == 0
 
 
 def test_an_output_that_is_not_the_same_twice_is_compared_up_to_there() -> None:
     first, second = "loss 0.5\nretry 1\nloss 0.4\n", "loss 0.5\nloss 0.4\n"
     base = expected(first, second)
     assert (base.numbers, base.cut) == (1, 2)
-    assert compared(first, "loss 0.5\nanything 9\n", EXACT, second) == Comparison(1)
+    assert plain(compared(first, "loss 0.5\nanything 9\n", EXACT, second)) == 1
 
 
 def test_another_form_differs_and_the_line_is_named() -> None:
@@ -107,7 +114,7 @@ def test_another_form_differs_and_the_line_is_named() -> None:
 def test_steps_limit_the_lines_that_count() -> None:
     text = "took 3 ms\nloss 0.5\nloss 0.4\n"
     first = Tolerance(0.0, True, steps=1)
-    assert compared(text, "took 9 ms\nloss 0.5\nloss 9.9\n", first) == Comparison(1)
+    assert plain(compared(text, "took 9 ms\nloss 0.5\nloss 9.9\n", first)) == 1
     assert compared(text, "took 9 ms\nloss 0.6\nloss 0.4\n", first).difference
     assert list(comparable(expected(text), lines(text), 1)) == [0.5]
     assert list(comparable(expected(text), lines(text), None)) == [0.5, 0.4]
@@ -125,7 +132,7 @@ def wrote(tmp_path: Path, files: dict[str, str | bytes], *globs: str) -> dict[st
     base, root = tmp_path / "base", tmp_path / "root"
     write_tree(base, {"data.csv": "1\n", "old.csv": "1\n"})
     write_tree(root, {"data.csv": "1\n", "old.csv": "2\n", **files})
-    return dict(written(base, root, globs))
+    return dict(written(base, root, globs, base / "kept"))
 
 
 def test_files_written_are_those_that_are_new_or_changed_and_match(tmp_path: Path) -> None:
@@ -140,7 +147,7 @@ def run(tmp_path: Path):  # type: ignore[no-untyped-def]
     def make(name: str, **files: str | bytes):  # type: ignore[no-untyped-def]
         root = write_tree(tmp_path / name, {key.replace("_", "."): text for key, text in files.items()})
         root.mkdir(exist_ok=True)
-        return written(tmp_path / "nothing", root, ["*"])
+        return written(tmp_path / "nothing", root, ["*"], tmp_path / "kept")
 
     return make
 
@@ -148,22 +155,60 @@ def run(tmp_path: Path):  # type: ignore[no-untyped-def]
 def test_text_is_compared_by_its_numbers(run) -> None:  # type: ignore[no-untyped-def]
     first = run("a", log_csv="loss,0.5000 on cuda:0\n")
     near, far = run("b", log_csv="loss,0.5001 on mps:0\n"), run("c", log_csv="loss,0.7000\n")
-    assert compare_files(first, first, near, NEAR) is None
-    problem = "log.csv: line 1: 0.7000 where the original printed 0.5000 (`loss,0.7000`)"
-    assert compare_files(first, first, far, NEAR) == problem
-    assert compare_files(first, first, near, EXACT)
+    assert problem(first, first, near, NEAR) is None
+    said = "log.csv: line 1: 0.7000 where the original printed 0.5000 (`loss,0.7000`)"
+    assert problem(first, first, far, NEAR) == said
+    assert problem(first, first, near, EXACT)
 
 
 def test_bytes_are_compared_on_the_same_backend(run) -> None:  # type: ignore[no-untyped-def]
     first, other, third = run("a", m_bin=b"\0a"), run("b", m_bin=b"\0b"), run("c", m_bin=b"\0c")
-    assert compare_files(first, first, other, EXACT) == "m.bin: its bytes differ from those that the original wrote"
-    assert compare_files(first, first, other, NEAR) is None  # a checkpoint names its device
-    assert compare_files(first, third, other, EXACT) is None  # the original itself cannot repeat it
+    assert problem(first, first, other, EXACT) == "m.bin: its bytes differ from those that the original wrote"
+    assert problem(first, first, other, NEAR) is None  # a checkpoint names its device
+    assert problem(first, third, other, EXACT) is None  # the original itself cannot repeat it
 
 
 def test_files_that_are_missing_or_too_many(run) -> None:  # type: ignore[no-untyped-def]
     one, none = run("a", m_bin=b"\0a"), run("b")
-    assert compare_files(one, one, none, NEAR) == "m.bin: written by the original, not here"
-    assert compare_files(none, none, one, NEAR) == "m.bin: written here, not by the original"
-    assert compare_files(one, none, none, NEAR) is None
-    assert compare_files(none, one, one, NEAR) is None
+    assert problem(one, one, none, NEAR) == "m.bin: written by the original, not here"
+    assert problem(none, none, one, NEAR) == "m.bin: written here, not by the original"
+    assert problem(one, none, none, NEAR) is None
+    assert problem(none, one, one, NEAR) is None
+
+
+def problem(first: Files, second: Files, found: Files, tolerance: Tolerance) -> str | None:
+    return compare_files(first, second, found, tolerance, {})[0]
+
+
+def test_arrays_of_files_are_compared(tmp_path: Path) -> None:
+    """What torch and NumPy save, wherever it was saved from."""
+    torch = pytest.importorskip("torch")
+    from torchmigrate.verify.simulated import arrays
+
+    def saved(name: str, *values: float, **more: object) -> str:
+        state = {"model": {"weight": torch.tensor(values)}, "step": 3, "rng": torch.zeros(9, dtype=torch.uint8), **more}
+        torch.save(state, tmp_path / name)
+        return str(tmp_path / name)
+
+    first = saved("first.pt", 0.5, 0.25)
+    assert arrays.compare(first, first, saved("near.pt", 0.5001, 0.25), 1e-3) == {
+        "values": 3,
+        "difference": None,
+        "unreadable": None,
+    }
+    far = arrays.compare(first, first, saved("far.pt", 0.5, 0.3), 1e-3)
+    assert far["difference"] == "`model.weight` has 0.3 where the original has 0.25 (1 of 2 values differ)"
+    assert arrays.compare(first, first, saved("near.pt", 0.5001, 0.25), 0.0)["difference"]
+    assert arrays.compare(first, saved("again.pt", 0.5, 0.3), saved("far.pt", 0.5, 0.4), 0.0)["values"] == 1
+    shape = "`model.weight` has the shape [1] where the original has [2]"
+    assert arrays.compare(first, first, saved("short.pt", 0.5), 1e-3)["difference"] == shape
+    assert arrays.compare(first, first, saved("more.pt", 0.5, 0.25, epoch=1), 1e-3)["difference"].startswith("`epoch`")
+    (tmp_path / "no.pt").write_bytes(b"\x00no")
+    assert arrays.compare(first, first, str(tmp_path / "no.pt"), 1e-3)["unreadable"]
+    numpy = pytest.importorskip("numpy")
+    numpy.save(tmp_path / "a.npy", numpy.array([1, 2]))
+    assert arrays.compare(*[str(tmp_path / "a.npy")] * 3, 0.0)["values"] == 2
+    header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    data = len(header).to_bytes(8, "little") + header + numpy.array([1, 2], dtype="float32").tobytes()
+    (tmp_path / "a.safetensors").write_bytes(data)
+    assert arrays.compare(*[str(tmp_path / "a.safetensors")] * 3, 0.0)["values"] == 2

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import lines
+from torchmigrate.verify.compare import lines, named_devices
+from torchmigrate.verify.evidence import evidence
 from torchmigrate.verify.run import Outcome, Run
 from torchmigrate.verify.verdict import (
     Baseline,
     Kind,
     Limits,
     Verdict,
+    asks_for_original,
     baseline,
     exit_status,
     numbers,
@@ -40,7 +43,8 @@ def outcome(
     counted = None if way.evidence != "simulated" else kernels
     report = {"kernels": counted, "random_kernels": random, "peak_bytes": [10, 30], "exception": exception, **rest}
     found = tuple(lines(output))
-    return Outcome(Run(project, way), exit, exit is None, 1.0, found, tail, (report,))  # type: ignore[arg-type]
+    run = Run(project, way)  # type: ignore[arg-type]
+    return Outcome(run, exit, exit is None, 1.0, found, tail, (report,), named=named_devices(output))
 
 
 def base(output: str = "loss 0.5000\n", second: str | None = None, **about: Any) -> Baseline:
@@ -74,12 +78,13 @@ def test_on_cuda_the_numbers_are_equal_to_the_digit() -> None:
 
 
 def test_a_program_that_prints_no_numbers() -> None:
-    assert said(outcome("done"), base("done")) == ("PASS", "ends as the original does; no numbers to compare")
+    nothing = "ends as the original does, but there are no numbers to compare: let it print some"
+    assert said(outcome("done"), base("done")) == ("UNCOMPARED", nothing)
 
 
 def test_on_the_cpu_random_numbers_are_others() -> None:
     kind, reason = said(outcome("loss 0.9", CPU), base(random=2))
-    assert kind == "PASS"
+    assert kind == "UNCOMPARED"
     assert reason == (
         "ran to the end; numbers not compared: the original draws random numbers on its device (2 kernels), "
         "the CPU has others"
@@ -87,6 +92,15 @@ def test_on_the_cpu_random_numbers_are_others() -> None:
     assert said(outcome("loss 0.5", CPU), base(random=2)) == ("PASS", "1 number within 0.001 of original on cuda")
     assert said(outcome("loss 0.9", CPU))[0] == "DIFFERS"
     assert said(outcome("loss 0.9", MPS), base(random=2))[0] == "DIFFERS"
+
+
+def test_on_the_cpu_the_original_is_run_with_its_random_numbers() -> None:
+    shared = replace(base(random=2), shared=outcome("loss 0.9", project="original"))
+    alike = "1 number within 0.001 of original on cuda with the CPU's random numbers"
+    assert said(outcome("loss 0.9", CPU), shared) == ("PASS", alike)
+    assert said(outcome("loss 0.7", CPU), shared)[0] == "DIFFERS"
+    failed = replace(base(random=2), shared=outcome("", project="original", exit=1, exception=VALUE_ERROR))
+    assert said(outcome("loss 0.9", CPU), failed)[0] == "UNCOMPARED"
 
 
 def test_against_real_hardware_random_numbers_may_be_the_reason() -> None:
@@ -98,6 +112,121 @@ def test_against_real_hardware_random_numbers_may_be_the_reason() -> None:
         "random numbers drawn on the device, if any, differ between the two"
     )
     assert said(outcome("loss 0.5", Way("cuda", "hardware")), real) == ("PASS", "1 number equal to original on cuda")
+
+
+# ---- what the numbers are worth
+
+
+def altered(output: str, **about: Any) -> Baseline:
+    """A reference of "seed 0 loss 0.5000", and what the original prints when it reads other values from the device."""
+    made = base("seed 0 loss 0.5000\n")
+    assert made.first
+    return replace(made, evidence=evidence(made.reference, made.first, outcome(output, project="original", **about)))
+
+
+def test_numbers_that_do_not_come_from_the_device_show_nothing() -> None:
+    same = "seed 0 loss 0.5000\n"
+    assert said(outcome(same, MPS), altered("seed 0 loss 0.5937\n")) == (
+        "PASS",
+        "2 numbers within 0.001 of original on cuda; 1 from the device",
+    )
+    constant = ("UNCOMPARED", "2 numbers as the original's, but none comes from the device")
+    assert said(outcome(same, MPS), altered(same)) == constant
+    dies = {"type": "IndexError", "message": "index 9", "frames": []}
+    assert said(outcome(same, MPS), altered(same, exit=1, exception=dies)) == constant
+    assert said(outcome(same, MPS), altered(same, exit=None)) == constant
+    asserts = {"type": "AssertionError", "message": "", "frames": []}
+    assert said(outcome(same, MPS), altered("", exit=1, exception=asserts))[0] == "PASS"
+
+
+def test_with_steps_only_the_numbers_of_these_count() -> None:
+    text = "step 1\nloss 0.5\n"
+    made = base(text)
+    assert made.first
+    known = replace(made, evidence=evidence(made.reference, made.first, outcome("step 1\nloss 0.6\n")))
+    assert said(outcome(text, MPS), known)[0] == "PASS"
+    assert said(outcome(text, MPS), known, Limits(steps=1))[0] == "UNCOMPARED"
+
+
+def test_tests_that_pass_are_results() -> None:
+    ends = {"test_a": "passed", "test_b": "passed", "test_c": "skipped"}
+    against = base("", tests=ends)
+    assert said(outcome("", MPS, tests=ends), against) == ("PASS", "ends as the original does; 2 tests passed as there")
+    skips = {**ends, "test_b": "skipped"}
+    lost = "test test_b is skipped here, and passes in the original"
+    assert said(outcome("", MPS, tests=skips), against) == ("DIFFERS", lost)
+    assert said(outcome("", MPS), against)[1].endswith(
+        "does not run here, and passes in the original, and 1 other as well"
+    )
+
+
+# ---- the original on the same backend
+
+
+def beside(before: Outcome, reference: Baseline | None = None) -> Baseline:
+    return replace(reference or base(), elsewhere={before.run.way.backend: before})
+
+
+def test_what_the_original_did_there_is_not_lost() -> None:
+    original = outcome("loss 0.5000\n", MPS, "original")
+    died = outcome("", MPS, exit=1, exception=VALUE_ERROR)
+    assert said(died, beside(original)) == (
+        "REGRESSED",
+        "ValueError: no 3 on cuda:0; the original works on mps",
+    )
+    cannot = outcome("", MPS, "original", exit=1, exception=VALUE_ERROR)
+    assert said(died, beside(cannot))[0] == "FAIL"
+    on_cpu = outcome("loss 0.5000\n", MPS, "original", kernels=0)
+    assert said(outcome(way=MPS, kernels=0), beside(on_cpu))[0] == "FAIL"
+    assert said(outcome(way=MPS, kernels=0), beside(original))[0] == "REGRESSED"
+
+
+def test_other_numbers_are_compared_with_those_of_the_original_there() -> None:
+    own = outcome("loss 0.7000\n", CPU, "original")
+    assert said(outcome("loss 0.7001\n", CPU), beside(own)) == ("PASS", "1 number within 0.001 of original on cpu")
+    assert said(outcome("loss 0.9\n", CPU), beside(own))[0] == "REGRESSED"
+
+
+def test_a_device_that_is_named_in_place_of_the_own_one() -> None:
+    own = outcome("device ('mps', 1) loss 0.5\n", MPS, "original")
+    wrong = outcome("device ('cuda', 1) loss 0.5\n", MPS)
+    against = beside(own, base("device ('cuda', 1) loss 0.5\n"))
+    assert said(wrong, against) == (
+        "REGRESSED",
+        "names cuda as its device where the original names mps: `device ('@', #) loss #`",
+    )
+    assert asks_for_original(of_rewritten(wrong, base("device ('cuda', 1) loss 0.5\n"), LIMITS))
+    assert said(outcome("device ('mps', 1) loss 0.5\n", MPS), against)[0] == "PASS"
+    both = outcome("cuda or mps: 1 loss 0.5\n", MPS, "original")
+    assert said(outcome("cuda or mps: 1 loss 0.5\n", MPS), beside(both, base("cuda or mps: 1 loss 0.5\n")))[0] == "PASS"
+
+
+# ---- the work
+
+
+def worked(way: Way, **amounts: int) -> Outcome:
+    return outcome(way=way, project="original" if way == CUDA else "rewritten", **{"elements": 1000, **amounts})
+
+
+@pytest.mark.parametrize(
+    ("here", "what"),
+    [
+        ({"elements": 100}, "10% of the original's work was on mps"),
+        ({"products": 40}, "10% of the original's work of matrix products, convolutions and the like was on mps"),
+        ({"parameter_bytes": 8}, "8 B of parameters, of the original's 4.0 KiB was on mps"),
+    ],
+)
+def test_most_of_the_work_is_done_on_the_device(here: dict[str, int], what: str) -> None:
+    whole = {"elements": 1000, "products": 400, "parameter_bytes": 4096}
+    made = baseline(worked(CUDA, **whole), worked(CUDA, **whole))
+    kind, reason = said(worked(MPS, **{**whole, **here}), made)
+    assert (kind, reason) == ("FAIL", f"ran mostly on the CPU: {what} (7 kernels, the original 7 on cuda)")
+    assert said(worked(MPS, **{name: amount * 6 // 10 for name, amount in whole.items()}), made)[0] == "PASS"
+
+
+def test_two_devices_do_twice_the_work_of_one() -> None:
+    made = baseline(worked(CUDA), worked(CUDA))
+    assert said(outcome(way=MPS, elements=300, peak_bytes=[10]), made)[0] == "PASS"
 
 
 # ---- the end
@@ -147,7 +276,7 @@ def test_the_same_failure_is_none_of_the_migration() -> None:
 
 def test_without_a_reference_a_run_is_judged_by_itself() -> None:
     failing = base(exit=1, exception=VALUE_ERROR)
-    alone = ("PASS", "ran to the end; not compared: there is no reference")
+    alone = ("UNCOMPARED", "ran to the end; not compared: there is no reference")
     assert said(outcome(way=MPS), failing) == alone
     assert said(outcome(way=MPS, kernels=0), failing)[0] == "FAIL"
     never = Baseline(why="no C++ compiler")
@@ -226,12 +355,28 @@ def test_numbers_are_those_that_count() -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "status"),
-    [("PASS", 0), ("PASS SKIPPED", 0), ("PASS FAIL", 1), ("DIFFERS", 1), ("SKIPPED", 2), ("SKIPPED FAIL", 1)],
+    [
+        ("PASS", 0),
+        ("PASS SKIPPED", 0),
+        ("PASS FAIL", 1),
+        ("DIFFERS", 1),
+        ("PASS REGRESSED", 1),
+        ("UNCOMPARED", 2),
+        ("SKIPPED", 2),
+        ("SKIPPED FAIL", 1),
+    ],
 )
 def test_exit_status(kinds: str, status: int) -> None:
     verdicts = [Verdict(Run("rewritten", MPS), Kind(kind), "") for kind in kinds.split()]
     assert exit_status([Verdict(Run("original", CUDA), Kind.PASS, ""), *verdicts]) == status
-    assert exit_status([Verdict(Run("original", CUDA), Kind.SKIPPED, ""), *verdicts]) == status
+    without_reference = status or 2
+    assert exit_status([Verdict(Run("original", CUDA), Kind.SKIPPED, ""), *verdicts]) == without_reference
+
+
+def test_numbers_that_are_not_compared_on_the_cpu_alone_are_known() -> None:
+    passed = [Verdict(Run("original", CUDA), Kind.PASS, ""), Verdict(Run("rewritten", MPS), Kind.PASS, "")]
+    assert exit_status([*passed, Verdict(Run("rewritten", CPU), Kind.UNCOMPARED, "")]) == 0
+    assert exit_status([*passed, Verdict(Run("rewritten", Way("xpu", "simulated")), Kind.UNCOMPARED, "")]) == 2
 
 
 def test_sums_and_peaks_over_processes() -> None:

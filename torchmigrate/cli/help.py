@@ -11,7 +11,19 @@ from torchmigrate.base.text import UserError, did_you_mean
 
 # parameters by section and commands by purpose; all others come last
 _SECTIONS = {
-    "Run": ("names", "steps", "tolerance", "compare_files", "timeout", "count", "env", "tier", "python"),
+    "Run": (
+        "names",
+        "steps",
+        "tolerance",
+        "compare",
+        "timeout",
+        "count",
+        "env",
+        "tier",
+        "profile",
+        "platform",
+        "python",
+    ),
     "Rewrite": ("dry_run", "interactive", "unsafe_fixes", "runtime", "style", "allow_dirty", "commit", "branch"),
     "Choose": (
         *("select", "ignore", "exclude", "since", "staged", "torch", "backends", "backend", "project"),

@@ -15,15 +15,25 @@ from typing import IO, TYPE_CHECKING, Any
 from torchmigrate import __version__
 from torchmigrate.base.text import counted
 from torchmigrate.verify.backends import KNOWN, Machine, Way, advice, way
+from torchmigrate.verify.evidence import size
 from torchmigrate.verify.session import Result
 from torchmigrate.verify.verdict import Kind, Verdict, numbers
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from torchmigrate.verify.diagnosis.diagnose import Diagnosis
+
 
 _LAST = 15  # lines of a failed run's output
-_COLOURS = {Kind.PASS: "green", Kind.FAIL: "red", Kind.DIFFERS: "magenta", Kind.SKIPPED: "dim"}
+_COLOURS = {
+    Kind.PASS: "green",
+    Kind.FAIL: "red",
+    Kind.DIFFERS: "magenta",
+    Kind.REGRESSED: "red",
+    Kind.UNCOMPARED: "yellow",
+    Kind.SKIPPED: "dim",
+}
 _HEADINGS = ("project", "backend", "evidence", "verdict", "what was seen")
 _WORTH = {
     "hardware": "hardware: the real device ran it. That says nothing of other devices.",
@@ -35,12 +45,13 @@ _WORTH = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A run as it is shown; `place`: where it failed in the user's files."""
+    """A run as it is shown; `place`: where it failed in the user's files; `findings`: what `check` says there."""
 
     verdict: Verdict
     cells: tuple[str, str, str, str, str]
     place: str = ""
     cause: str = ""
+    findings: tuple[str, ...] = ()
 
 
 def rows(result: Result, here: Path) -> list[Row]:
@@ -58,7 +69,15 @@ def _row(verdict: Verdict, result: Result, here: Path) -> Row:
     found = verdict.outcome.diagnosis if verdict.outcome and verdict.kind is not Kind.PASS else None
     if found is None:
         return Row(verdict, cells)
-    return Row(verdict, cells, place(result, here, found.path, found.line, found.rules), found.cause)
+    shown = place(result, here, found.path, found.line, found.rules)
+    return Row(verdict, cells, shown, found.cause, _findings(result, found))
+
+
+def _findings(result: Result, found: Diagnosis) -> tuple[str, ...]:
+    """Return what `check` says of the line that failed; fixes of a whole name are made where that was bound."""
+    if found.path is None or found.line is None:
+        return ()
+    return tuple(dict.fromkeys(result.migration.known.get((found.path, found.line), ())))
 
 
 def measures(verdict: Verdict) -> Iterator[str]:
@@ -71,15 +90,6 @@ def measures(verdict: Verdict) -> Iterator[str]:
     if outcome.peak_bytes:
         yield f"peak {size(outcome.peak_bytes)}"
     yield f"{outcome.seconds:.1f} s"
-
-
-def size(count: float) -> str:
-    """Return a size in bytes in words: `1.2 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def place(result: Result, here: Path, path: str | None, line: int | None, rules: Sequence[str]) -> str:
@@ -127,7 +137,7 @@ def _table(rows: Sequence[Row]) -> Table:
 def _details(row: Row) -> Iterator[str]:
     """Yield the details of a failed run, unless it fails as the original does, and of a failed original."""
     outcome, kind = row.verdict.outcome, row.verdict.kind
-    shown = kind is Kind.FAIL or row.verdict.run.project == "original"
+    shown = kind in (Kind.FAIL, Kind.REGRESSED) or row.verdict.run.project == "original"
     if outcome is None or not shown or outcome.exit == 0:
         return
     yield f"\n{row.verdict.run.name} ({outcome.run.way.evidence}): {row.verdict.kind.value}"
@@ -135,6 +145,7 @@ def _details(row: Row) -> Iterator[str]:
         yield f"  {row.place}"
     if row.cause:
         yield f"  {row.cause}"
+    yield from (f"  check says: {finding}" for finding in row.findings)
     lines = [line.rstrip() for line in outcome.tail if line.strip()][-_LAST:]
     if lines:
         yield "  its last lines:"
@@ -175,8 +186,8 @@ def render(result: Result) -> str:
 
     `project` ("original", "rewritten"), `backend`, `evidence` ("hardware", "simulated", "cpu"), `tier` ("native",
     "python", or null), `verdict`, `reason`, `exit` (-N for signal N; null: not run, or ended for its time), `error`
-    (one line), `where` (`{path, line, rules, cause}` of the original, or null), `kernels` and `peak_bytes` (null if not
-    counted), `numbers` (floats in the order printed, or "nan", "inf", "-inf"), `seconds` (null: not run).
+    (one line), `where` (`{path, line, rules, cause, findings}` of the original, or null), `kernels` and `peak_bytes`
+    (null if not counted), `numbers` (floats in the order printed, or "nan", "inf", "-inf"), `seconds` (null: not run).
     """
     interpreter = result.machine.interpreter
     data = {
@@ -201,7 +212,7 @@ def _run(verdict: Verdict, result: Result) -> dict[str, Any]:
         "reason": verdict.reason,
         "exit": outcome.exit if outcome else None,
         "error": outcome.error if outcome else None,
-        "where": _where(verdict),
+        "where": _where(verdict, result),
         "kernels": outcome.kernels if outcome else None,
         "peak_bytes": outcome.peak_bytes if outcome else None,
         "numbers": [_number(n) for n in numbers(verdict, result.baseline, result.limits)],
@@ -209,11 +220,18 @@ def _run(verdict: Verdict, result: Result) -> dict[str, Any]:
     }
 
 
-def _where(verdict: Verdict) -> dict[str, Any] | None:
+def _where(verdict: Verdict, result: Result) -> dict[str, Any] | None:
     found = verdict.outcome.diagnosis if verdict.outcome else None
     if found is None:
         return None
-    return {"path": found.path, "line": found.line, "rules": list(found.rules), "cause": found.cause}
+    findings = list(_findings(result, found))
+    return {
+        "path": found.path,
+        "line": found.line,
+        "rules": list(found.rules),
+        "cause": found.cause,
+        "findings": findings,
+    }
 
 
 def _number(value: float) -> float | str:

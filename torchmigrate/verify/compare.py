@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -77,6 +79,17 @@ def lines(output: str) -> list[Line]:
     return [line for line in found if line.numbers]
 
 
+def named_devices(output: str) -> dict[str, frozenset[str]]:
+    """Return the types of the devices that lines of output name, by the shape of the line."""
+    found: dict[str, frozenset[str]] = {}
+    for line in output.split("\n"):
+        types = {match["device"].partition(":")[0].lower() for match in _TOKEN.finditer(line) if match["device"]}
+        if types:
+            form = shape(line.rstrip("\r").rpartition("\r")[2])
+            found[form] = found.get(form, frozenset()) | types
+    return found
+
+
 def _parse_line(at: int, text: str) -> Line:
     text = text.rstrip("\r").rpartition("\r")[2]
     numbers: list[Number] = []
@@ -146,6 +159,7 @@ class Reference:
     lines: tuple[Line, ...]
     counts: tuple[tuple[bool, ...], ...]
     cut: int | None = None  # the first line at which the two runs differ in form
+    unsteady: frozenset[tuple[str, int]] = frozenset()  # shape and place of the numbers that do not count
 
     @property
     def numbers(self) -> int:
@@ -173,9 +187,18 @@ def reference(first: Sequence[Line], second: Sequence[Line]) -> Reference:
         for j, (x, y) in enumerate(zip(a.numbers, b.numbers, strict=True))
         if not equal(x, y) or x.kind is Kind.TIME or is_poison(x)
     }
-    counts = tuple(tuple((line.shape, j) not in unsteady for j in range(len(line.numbers))) for line in kept)
     cut = None if same == len(first) == len(second) else (first[same] if same < len(first) else second[same]).number
-    return Reference(kept, counts, cut)
+    return _reference(kept, cut, frozenset(unsteady))
+
+
+def like(known: Reference, found: Sequence[Line]) -> Reference:
+    """Build a reference from one more run of the original, with what is known to be unsteady left out."""
+    return _reference(tuple(found), known.cut, known.unsteady)
+
+
+def _reference(kept: tuple[Line, ...], cut: int | None, unsteady: frozenset[tuple[str, int]]) -> Reference:
+    counts = tuple(tuple((line.shape, j) not in unsteady for j in range(len(line.numbers))) for line in kept)
+    return Reference(kept, counts, cut, unsteady)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,27 +236,33 @@ def equal(a: Number, b: Number) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing two outputs: `numbers` agree, `rounded` of them but for the last digit."""
+    """The result of comparing two outputs: `places` (line, number) agree, `rounded` of them but for the last digit."""
 
-    numbers: int
+    places: frozenset[tuple[int, int]] = frozenset()
     difference: Difference | None = None
     rounded: int = 0
+
+    @property
+    def numbers(self) -> int:
+        return len(self.places)
 
 
 def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) -> Comparison:
     """Compare the numbers line by line in order; the text around them may differ."""
-    agreed = rounded = steps = 0
+    agreed: set[tuple[int, int]] = set()
+    rounded = steps = 0
     for at, (line, counts) in enumerate(zip(expected.lines, expected.counts, strict=True)):
         wanted = [j for j, counted in enumerate(counts) if counted and tolerance.wants(line.numbers[j])]
         if tolerance.steps is not None and wanted and steps == tolerance.steps:
-            return Comparison(agreed, None, rounded)
+            return Comparison(frozenset(agreed), None, rounded)
         steps += bool(wanted)
         difference = _compare_form(line, found, at) or _compare_values(line, found[at], wanted, tolerance)
         if difference:
-            return Comparison(agreed, difference, rounded)
-        agreed += len(wanted)
+            return Comparison(frozenset(agreed), difference, rounded)
+        agreed.update((at, j) for j in wanted)
         rounded += sum(not tolerance.agree(line.numbers[j], found[at].numbers[j]) for j in wanted)
-    return Comparison(agreed, _find_extra_output(expected, found) if tolerance.steps is None else None, rounded)
+    extra = _find_extra_output(expected, found) if tolerance.steps is None else None
+    return Comparison(frozenset(agreed), extra, rounded)
 
 
 def _compare_form(line: Line, found: Sequence[Line], at: int) -> Difference | None:
@@ -278,16 +307,26 @@ def comparable(expected: Reference, found: Sequence[Line], steps: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that a run wrote: its SHA-256 digest, and its lines with numbers if it is text."""
+    """A file that a run wrote: its SHA-256 digest, its lines with numbers if it is text, else where it is `kept`."""
 
     digest: str
     lines: tuple[Line, ...] | None
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """The result of comparing the arrays of two files: how many values agree, the first difference, why unreadable."""
+
+    values: int
+    difference: str | None
+    unreadable: str | None
 
 
 Files = Mapping[str, Written]
 
 
-def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
+def written(base: Path, root: Path, globs: Sequence[str], keep: Path) -> dict[str, Written]:
     """Return the files, by path relative to the copy `root`, that match and that the run made or changed."""
     wanted = Globs(globs)
     found = {}
@@ -297,44 +336,55 @@ def written(base: Path, root: Path, globs: Sequence[str]) -> dict[str, Written]:
             content = path.read_bytes()
             old = base / name
             if not (old.is_file() and old.stat().st_size == len(content) and old.read_bytes() == content):
-                found[name] = _summarize(content)
+                found[name] = _summarize(content, path, keep / name)
     return found
 
 
-def _summarize(content: bytes) -> Written:
-    text = None
+def _summarize(content: bytes, path: Path, keep: Path) -> Written:
+    digest = hashlib.sha256(content).hexdigest()
     if len(content) <= _TEXT_LIMIT and b"\0" not in content[:4096]:
-        try:
-            text = tuple(lines(content.decode()))
-        except UnicodeDecodeError:
-            text = None
-    return Written(hashlib.sha256(content).hexdigest(), text)
+        with suppress(UnicodeDecodeError):
+            return Written(digest, tuple(lines(content.decode())))
+    keep.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, keep)
+    return Written(digest, None, str(keep))
 
 
-def compare_files(first: Files, second: Files, found: Files, tolerance: Tolerance) -> str | None:
-    """Return a description of the first file that differs, or None.
+def compare_files(
+    first: Files, second: Files, found: Files, tolerance: Tolerance, arrays: Mapping[str, Arrays]
+) -> tuple[str | None, list[str]]:
+    """Return a description of the first file that differs, or None, and the names of those whose content agrees.
 
-    Text files are compared by their numbers. Other files must be identical on the same backend; across backends their
-    presence is enough, since a checkpoint names the device that it was saved from.
+    Text is compared by its numbers, other files by their arrays (`arrays`, by where the run's file is kept). Where they
+    cannot be read, files must be identical on the same backend; across backends their presence is enough.
     """
+    agreed: list[str] = []
     for name in sorted({*first, *found}):
         if (name in first) != (name in second):
             continue  # the original itself does not always write this file
         if name not in first:
-            return f"{name}: written here, not by the original"
+            return f"{name}: written here, not by the original", agreed
         if name not in found:
-            return f"{name}: written by the original, not here"
-        if problem := _compare_file(first[name], second[name], found[name], tolerance):
-            return f"{name}: {problem}"
-    return None
+            return f"{name}: written by the original, not here", agreed
+        problem, content = _compare_file(first[name], second[name], found[name], tolerance, arrays)
+        if problem:
+            return f"{name}: {problem}", agreed
+        agreed += [name] if content else []
+    return None, agreed
 
 
-def _compare_file(first: Written, second: Written, found: Written, tolerance: Tolerance) -> str | None:
+def _compare_file(
+    first: Written, second: Written, found: Written, tolerance: Tolerance, arrays: Mapping[str, Arrays]
+) -> tuple[str | None, bool]:
+    """Return how a file differs, or None, and whether its content was compared."""
     if first.digest == found.digest:
-        return None
+        return None, True
     if first.lines is not None and second.lines is not None and found.lines is not None:
-        difference = compare(reference(first.lines, second.lines), found.lines, tolerance).difference
-        return str(difference) if difference else None
+        comparison = compare(reference(first.lines, second.lines), found.lines, tolerance)
+        return str(comparison.difference) if comparison.difference else None, bool(comparison.numbers)
+    known = arrays.get(found.kept)
+    if known and known.unreadable is None and (known.values or known.difference):
+        return known.difference, True
     if not tolerance.same_backend or first.digest != second.digest:
-        return None
-    return "its bytes differ from those that the original wrote"
+        return None, False
+    return "its bytes differ from those that the original wrote", True

@@ -16,8 +16,10 @@ from pathlib import Path
 from threading import Event
 
 from torchmigrate.base.text import UserError
+from torchmigrate.verify.compare import Arrays
 
 PROBE = Path(__file__).with_name("probe.py")
+ARRAYS = Path(__file__).parent / "simulated" / "arrays.py"
 SECONDS = 180  # seconds, enough to import torch from a cold disk and to wake up a driver
 _PYTHON = re.compile(r"python(?:[23](?:\.\d+)?)?(?:\.exe)?")
 
@@ -74,6 +76,22 @@ def probe(executable: str) -> Interpreter:
     return Interpreter(
         executable, answer["python"], answer["torch"], answer["error"], build, devices, tuple(answer.get("paths", ()))
     )
+
+
+def compare_arrays(executable: str, tasks: Sequence[tuple[str, str, str, float]]) -> dict[str, Arrays]:
+    """Compare files (first, second, found, tolerance) by their arrays, in a Python that has torch.
+
+    The results are by the path of `found`.
+    """
+    command = [executable, os.fspath(ARRAYS)]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(tasks), capture_output=True, text=True, timeout=SECONDS, check=False, cwd=os.sep
+        )
+        answers = [Arrays(**answer) for answer in json.loads(done.stdout)]
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        answers = [Arrays(0, None, str(error))] * len(tasks)
+    return {task[2]: answer for task, answer in zip(tasks, answers, strict=True)}
 
 
 def resolve(words: Sequence[str], directory: Path) -> Command:

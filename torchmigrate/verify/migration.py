@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 
+from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Status, Unchanged, failures
 from torchmigrate.engine import planner
@@ -108,6 +109,10 @@ class Migration:
     held: int
     notes: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    known: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    """What `check` says of lines that were not rewritten, by path and line in the original."""
+    restored: bool = False
+    """Whether the project was migrated already, and the original comes from git or the journal."""
 
 
 def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
@@ -122,8 +127,54 @@ def migrate(sandbox: Sandbox, settings: Settings) -> Migration:
     applied = sum(len(change.applied) for change in changes)
     rewritten = sum(not change.new for change in changes)
     return Migration(
-        origins(root, changes), rewritten, applied, _count_held(plan.results), tuple(plan.notes), tuple(failed)
+        origins(root, changes),
+        rewritten,
+        applied,
+        _count_held(plan.results),
+        tuple(plan.notes),
+        tuple(failed),
+        _known(plan.results, origins(root, changes)),
     )
+
+
+_SAID = (Status.OPEN, Status.HELD, Status.DROPPED, Status.KNOWN)
+
+
+def _known(results: Sequence[FileResult], origin: Origins) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Return the findings that remain, in words, for each of their lines; those of notebooks have no such lines."""
+    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    for result in results:
+        if not isinstance(result, (Changed, Unchanged)) or result.path.suffix == ".ipynb":
+            continue
+        for finding in (f for f in result.findings if f.status in _SAID):
+            fix = " (an unsafe fix is there: --unsafe-fixes)" if finding.status is Status.HELD else ""
+            for line in range(finding.line, max(finding.line, finding.end_line) + 1):
+                if at := origin(str(result.path), line):
+                    place = (at.path, at.line)
+                    found[place] = (*found.get(place, ()), f"{finding.rule}: {finding.message}{fix}")
+    return found
+
+
+def restore(sandbox: Sandbox, originals: Mapping[Path, bytes]) -> Migration:
+    """Put what the files of a migrated project held before into the copy of the original.
+
+    `originals`: by path in the project. Raises UserError if none of them is inside it.
+    """
+    project, rewritten = sandbox.project, {}
+    for path, before in originals.items():
+        if not path.is_relative_to(project.anchor):
+            continue
+        copy, after = project.within(sandbox.original, path), project.within(sandbox.rewritten, path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if copy.is_symlink():
+            copy.unlink()
+        _write(copy, before)
+        if after.is_file() and path.suffix == ".py":
+            name = path.relative_to(project.anchor).as_posix()
+            rewritten[name] = Rewritten(before.splitlines(True), after.read_bytes().splitlines(True), ())
+    if not rewritten:
+        raise UserError("no Python file of this project differs from its original: there is nothing to compare")
+    return Migration(Origins(sandbox.rewritten, rewritten), len(rewritten), 0, 0, restored=True)
 
 
 def _settings_for_copy(settings: Settings, sandbox: Sandbox) -> Settings:

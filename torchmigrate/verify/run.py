@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,7 @@ from torchmigrate.torch_api.backends import having
 from torchmigrate.vcs.worktree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import Line, Written, lines, written
+from torchmigrate.verify.compare import Line, Written, lines, named_devices, written
 from torchmigrate.verify.migration import Origins
 from torchmigrate.verify.sandbox import Place, Project
 
@@ -70,20 +72,33 @@ def _without_hardware(backend: str, evidence: str) -> dict[str, str]:
 
 Report = dict[str, Any]
 _OUTPUT = 64 << 20  # bytes of stdout that are read
+_PORT_TAKEN = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 _TAIL = 64 << 10  # bytes of stderr
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the original or rewritten project on a backend; `repeat` shows which numbers are stable."""
+    """One run of the original or rewritten project on a backend.
+
+    `purpose`: "" for a run that is judged or compared with. Of the original: "repeat" shows which numbers are stable;
+    "numbers" and "fractions" alter such values wherever they leave the device, which shows what depends on it; "shared"
+    draws random numbers as a machine without accelerator does, for a comparison with one.
+    """
 
     project: Literal["original", "rewritten"]
     way: Way
-    repeat: bool = False
+    purpose: Literal["", "repeat", "numbers", "fractions", "shared"] = ""
 
     @property
     def name(self) -> str:
         return f"{self.project} on {self.way.backend}"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that the simulated device reads for the run's purpose."""
+        if self.purpose == "shared":
+            return {"TORCHMIGRATE_GENERATOR": "cpu"}
+        return {"TORCHMIGRATE_ALTER": self.purpose} if self.purpose in ("numbers", "fractions") else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +107,8 @@ class Task:
 
     `words`: the command; paths into the user's project are moved to the copy. `python`: the interpreter that `python`
     means in the program's scripts; "" leaves it to PATH. `paths`: the directories that it imports from. `library`: the
-    built simulated device; "" lets each program find it. `timeout`: seconds.
+    built simulated device; "" lets each program find it. `timeout`: seconds. `profile`: a variant of a backend.
+    `platform`: whose processes the runs have, "macos" or "linux"; "" is a Mac's for mps.
     """
 
     words: tuple[str, ...]
@@ -104,6 +120,8 @@ class Task:
     variables: Mapping[str, str] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     library: str = ""
+    profile: str = ""
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +129,10 @@ class Outcome:
     """The results of a run.
 
     `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
-    stderr, else of stdout. `kernels` and `random_kernels`: sums over all processes, None if nothing was counted (on
-    hardware and the CPU). `peak_bytes`: the most that one process held on one device.
+    stderr, else of stdout. `dropped`: bytes of stdout beyond those that are read. `given_ports`: those that the run was
+    to use. `named`: the lines of stdout that name devices, by their shape. `kernels` and the like: sums over all
+    processes, None if nothing was counted (on hardware and the CPU). `peak_bytes`: the most that one process held on
+    one device.
     """
 
     run: Run
@@ -124,10 +144,54 @@ class Outcome:
     reports: tuple[Report, ...] = ()
     files: Mapping[str, Written] = field(default_factory=dict)
     diagnosis: Diagnosis | None = None
+    dropped: int = 0
+    given_ports: frozenset[int] = frozenset()
+    named: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def kernels(self) -> int | None:
         return _sum(self.reports, "kernels")
+
+    @property
+    def elements(self) -> int | None:
+        """Elements of the tensors that kernels took and gave."""
+        return _sum(self.reports, "elements")
+
+    @property
+    def products(self) -> int | None:
+        """Those of matrix products, convolutions, attention and recurrent nets."""
+        return _sum(self.reports, "products")
+
+    @property
+    def parameter_bytes(self) -> int | None:
+        """Bytes of leaves that want gradients, on all devices of all processes: the most at a time."""
+        return _sum(self.reports, "parameter_bytes")
+
+    @property
+    def devices(self) -> int:
+        """The number of devices that all processes saw."""
+        return sum(len(report.get("peak_bytes") or ()) for report in self.reports if report.get("kernels"))
+
+    @property
+    def tests(self) -> dict[str, str]:
+        """How each test of pytest and unittest ended: "passed", "skipped" or "failed"."""
+        return {name: end for report in self.reports for name, end in (report.get("tests") or {}).items()}
+
+    @property
+    def own_files(self) -> set[str]:
+        """The files of the project that were imported or run, by their path in it."""
+        return {file for report in self.reports for file in report.get("files") or ()}
+
+    @property
+    def ports(self) -> set[int]:
+        """The ports at which process groups met."""
+        return {port for report in self.reports for port in report.get("ports") or ()}
+
+    @property
+    def collided(self) -> bool:
+        """Whether the run failed because a port was taken."""
+        texts = [*self.tail, *(str(e.get("message")) for e in (self.exception, self._failure) if e)]
+        return self.exit != 0 and any(_PORT_TAKEN.search(text) for text in texts)
 
     @property
     def random_kernels(self) -> int | None:
@@ -190,6 +254,9 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
     variables = environment(run, task, place)
     ended = interpreter.run(moved, place.directory, variables, out, err, task.timeout, stop)
     reports, stderr = _read_reports(place.reports), _read_tail(err)
+    for report in reports:
+        report["files"] = [os.path.relpath(file, place.root) for file in report.get("files") or ()]
+    output = _read_output(out, place)
     diagnosis = None
     if ended.status != 0:
         from torchmigrate.verify.diagnosis.diagnose import diagnose
@@ -200,11 +267,14 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         ended.status,
         ended.timed_out,
         ended.seconds,
-        tuple(lines(_read_output(out, place))),
+        tuple(lines(output)),
         tuple((stderr if stderr.strip() else _read_tail(out)).splitlines()),
         tuple(reports),
-        written(place.base, place.root, task.globs),
+        written(place.base, place.root, task.globs, place.kept),
         diagnosis,
+        max(0, out.stat().st_size - _OUTPUT),
+        frozenset(int(variables[name]) for name in _PORTS if variables.get(name, "").isdecimal()),
+        named_devices(output),
     )
 
 
@@ -221,6 +291,9 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     )
     for name in VARIABLES:  # a git hook sets these, for another tree
         made.pop(name, None)
+    for name in _PORTS:  # runs at the same time must not meet
+        if name == _LAUNCHER or name in made:
+            made[name] = str(_free_port())
     return {
         **made,
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
@@ -229,8 +302,21 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
         "TORCHMIGRATE_LIBRARY": task.library,
+        "TORCHMIGRATE_PROFILE": task.profile,
+        "TORCHMIGRATE_PLATFORM": task.platform or ("macos" if way.backend == "mps" else ""),
+        **run.variables,
         **task.variables,
     }
+
+
+_LAUNCHER = "PET_MASTER_PORT"  # torchrun's own variable for its option --master-port
+_PORTS = ("MASTER_PORT", _LAUNCHER)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _device_count(way: Way, count: int | None) -> int | None:

@@ -171,13 +171,17 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one run: the copy `root` of `base`, where it starts, and directories beside the copy."""
+    """The place of one run: the copy `root` of `base`, where it starts, and directories beside the copy.
+
+    What is put into `kept` stays there until all runs have been compared.
+    """
 
     root: Path
     directory: Path
     reports: Path
     scratch: Path
     base: Path
+    kept: Path
 
 
 @dataclass
@@ -229,7 +233,8 @@ class Sandbox:
         """Copy one of the two trees for one run; the copy is deleted afterwards."""
         home = self.home / str(next(self._numbers))
         root = home / self._name
-        place = Place(root, self.project.within(root, self.project.directory), home / "reports", home / "t", base)
+        start, kept = self.project.within(root, self.project.directory), self.home / "kept" / home.name
+        place = Place(root, start, home / "reports", home / "t", base, kept)
         try:
             place.reports.mkdir(parents=True)
             place.scratch.mkdir()

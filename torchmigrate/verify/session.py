@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
-from torchmigrate.base.text import counted, shorten
+from torchmigrate.base.text import UserError, counted, listed, shorten
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
-from torchmigrate.verify.interpreter import Command, resolve
-from torchmigrate.verify.migration import Migration, Origins, migrate
+from torchmigrate.verify.compare import Arrays
+from torchmigrate.verify.evidence import evidence
+from torchmigrate.verify.interpreter import Command, compare_arrays, resolve
+from torchmigrate.verify.migration import Migration, Origins, migrate, restore
 from torchmigrate.verify.run import Outcome, Run, Task, execute
 from torchmigrate.verify.sandbox import Project, Sandbox
 from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
 
 Say = Callable[[str], None]
 _LONG = 80  # characters of an error in a line of progress
+_PURPOSES = {
+    "": "",
+    "repeat": ", once more",
+    "numbers": ", with altered numbers",
+    "fractions": ", with altered fractions",
+    "shared": ", with the CPU's random numbers",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's."""
+    """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's.
+
+    `originals`: what files of a migrated project held before; `applied` finds that of a project that has nothing left
+    to rewrite.
+    """
 
     path: Path
     words: tuple[str, ...]
@@ -42,6 +56,10 @@ class Request:
     variables: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: bool | None = None
     settings: Settings | None = None
+    profile: str = ""
+    platform: str = ""
+    originals: Mapping[Path, bytes] = field(default_factory=dict)
+    applied: Callable[[Path], Mapping[Path, bytes]] = lambda path: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,45 +82,156 @@ def verify(request: Request, say: Say) -> Result:
     if command.note:
         say(f"note: {command.note}")
     say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
+    _report_driver(request.words, project, say)
     with terminable(), Sandbox(project) as sandbox:
         _report_links(sandbox, say)
-        migration = migrate(sandbox, settings)
+        migration = _prepare(request, sandbox, settings)
         _report_migration(migration, say)
         machine = _build_if_needed(backends.machine(command.interpreter, request.tier), request.backends, say)
         runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
-        outcomes = runs.all(_plan_runs(machine, request.backends))
-    base = _make_baseline(outcomes)
-    return Result(project, machine, migration, base, request.limits, tuple(_judge(outcomes, base, request.limits)))
+        judged = _Judged(request, machine, runs)
+        judged.run()
+        verdicts = tuple(judged.verdicts())
+    return Result(project, machine, migration, judged.base, request.limits, verdicts)
 
 
-Outcomes = list[tuple[Run, Outcome | None]]
+def _prepare(request: Request, sandbox: Sandbox, settings: Settings) -> Migration:
+    """Migrate the copy; of a project that is migrated already, restore the original.
+
+    Raises UserError if both are equal.
+    """
+    if request.originals:
+        return restore(sandbox, request.originals)
+    migration = migrate(sandbox, settings)
+    if migration.files:
+        return migration
+    if originals := request.applied(request.path):
+        return restore(sandbox, originals)
+    for error in migration.errors:
+        raise UserError(f"not rewritten: {error}", "exclude the file, or mend it")
+    raise UserError(
+        "there is nothing to rewrite: both projects would be the same",
+        "if it is migrated already, name a commit before that: --since main",
+    )
 
 
-def _plan_runs(machine: Machine, names: Sequence[str]) -> list[Run]:
-    """Plan two runs of the original, which give the reference, then the runs of the rewritten project."""
-    cuda = backends.way(machine, "cuda")
-    rewritten = [Run("rewritten", backends.way(machine, name)) for name in dict.fromkeys(names)]
-    return [Run("original", cuda), Run("original", cuda, repeat=True), *rewritten]
+@dataclass
+class _Judged:
+    """The runs of a verification, each started when it is known to be needed, and what is made of them."""
 
+    request: Request
+    machine: Machine
+    runs: _Runs
+    done: dict[Run, Outcome] = field(default_factory=dict)
+    arrays: Mapping[str, Arrays] = field(default_factory=dict)
 
-def _make_baseline(outcomes: Outcomes) -> Baseline:
-    originals = [(run, outcome) for run, outcome in outcomes if run.project == "original"]
-    (run, first), (_, second) = originals
-    if first is None or second is None:
-        return Baseline(why=run.way.skip)
-    return verdict.baseline(first, second)
+    def run(self) -> None:
+        """Run the reference, then the rewritten project, then what the verdicts of these ask for."""
+        self._execute([self._reference()])  # first and alone: it shows which ports the program wants for itself
+        self._execute([*self._supporting(), *self._rewritten()])
+        self._execute(self._without_numbers())
+        self._execute(self._beside())
+        self._compare_arrays()
 
+    def _compare_arrays(self) -> None:
+        """Compare the binary files of all runs with those of the reference, in the interpreter that has torch."""
+        base = self.base
+        if not base.stands or base.first is None or base.second is None:
+            return
+        tasks = []
+        for run, outcome in self.done.items():
+            exact = run.way == base.first.run.way
+            for name, found in outcome.files.items():
+                first, second = base.first.files.get(name), base.second.files.get(name)
+                if found.kept and first and second and first.kept and second.kept:
+                    tasks.append((first.kept, second.kept, found.kept, 0.0 if exact else self.request.limits.tolerance))
+        if tasks:
+            self.arrays = compare_arrays(self.machine.interpreter.executable, tasks)
 
-def _judge(outcomes: Outcomes, base: Baseline, limits: Limits) -> Iterator[Verdict]:
-    for run, outcome in outcomes:
-        if run.repeat:
-            continue
-        if outcome is None:
-            yield Verdict(run, Kind.SKIPPED, run.way.skip or "")
-        elif run.project == "original":
-            yield verdict.of_reference(base, limits)
-        else:
-            yield verdict.of_rewritten(outcome, base, limits)
+    def _execute(self, runs: Sequence[Run]) -> None:
+        todo = [run for run in runs if not run.way.skip and run not in self.done]
+        self.done |= self.runs.all(todo)
+
+    def _reference(self) -> Run:
+        return Run("original", backends.way(self.machine, "cuda"))
+
+    def _rewritten(self) -> list[Run]:
+        return [Run("rewritten", backends.way(self.machine, name)) for name in dict.fromkeys(self.request.backends)]
+
+    def _supporting(self) -> list[Run]:
+        """Return further runs of the original on cuda, if it runs there: again, and with altered values."""
+        run = self._reference()
+        first = self.done.get(run)
+        if first is None or verdict.why_no_reference(first):
+            return []
+        altered = run.way.evidence == "simulated" and not first.tests
+        return [replace(run, purpose="repeat"), *([replace(run, purpose="numbers")] if altered else [])]
+
+    def _without_numbers(self) -> list[Run]:
+        """Return a run in which whole numbers stay what they are, if the program made no sense of altered ones."""
+        altered = self.done.get(replace(self._reference(), purpose="numbers"))
+        lost = altered is not None and altered.exit != 0 and not self.base.evidence
+        return [replace(self._reference(), purpose="fractions")] if lost else []
+
+    def _beside(self) -> list[Run]:
+        """Return runs of the original where a rewritten project does not plainly pass."""
+        base, found = self.base, []
+        for run in self._rewritten():
+            outcome = self.done.get(run)
+            if outcome and verdict.asks_for_original(verdict.of_rewritten(outcome, base, self.request.limits)):
+                found.append(Run("original", run.way))
+                if run.way.evidence == "cpu" and base.stands and self._reference().way.evidence == "simulated":
+                    found.append(replace(self._reference(), purpose="shared"))
+        return found
+
+    @property
+    def base(self) -> Baseline:
+        """What is known of the original so far."""
+        cuda = self._reference()
+        first, second = self.done.get(cuda), self.done.get(replace(cuda, purpose="repeat"))
+        if first is None:
+            return Baseline(why=cuda.way.skip, elsewhere=self._elsewhere())
+        made = verdict.baseline(first, second)
+        altered = [self.done.get(replace(cuda, purpose=purpose)) for purpose in ("fractions", "numbers")]
+        known = [evidence(made.reference, first, each, self.arrays) for each in altered if each and made.stands]
+        return replace(
+            made,
+            evidence=next(filter(None, known), known[-1] if known else None),
+            elsewhere=self._elsewhere(),
+            shared=self.done.get(replace(cuda, purpose="shared")),
+            arrays=self.arrays,
+        )
+
+    def _elsewhere(self) -> dict[str, Outcome]:
+        originals = {
+            run: outcome for run, outcome in self.done.items() if run.project == "original" and not run.purpose
+        }
+        return {run.way.backend: outcome for run, outcome in originals.items() if run != self._reference()}
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdicts, the reference's first."""
+        base, limits = self.base, self.request.limits
+        reference = self._reference()
+        yield (
+            Verdict(reference, Kind.SKIPPED, f"no reference: {reference.way.skip}")
+            if base.first is None
+            else verdict.of_reference(base, limits)
+        )
+        for run in self._rewritten():
+            outcome = self.done.get(run)
+            if outcome is None:
+                yield Verdict(run, Kind.SKIPPED, run.way.skip or "")
+            else:
+                yield self._with_guards(verdict.of_rewritten(outcome, base, limits))
+
+    def _with_guards(self, found: Verdict) -> Verdict:
+        """Name the conditions that likely kept the work on the CPU."""
+        if not found.on_cpu or found.outcome is None:
+            return found
+        from torchmigrate.verify.diagnosis import guards
+
+        left = guards.left(self.runs.origins, found.outcome.own_files)
+        return replace(found, reason=f"{found.reason}; likely sent there by {listed(left)}") if left else found
 
 
 def _build_if_needed(machine: Machine, names: Sequence[str], say: Say) -> Machine:
@@ -126,49 +255,87 @@ class _Runs:
     library: str
     say: Say
     stop: threading.Event = field(default_factory=threading.Event)
+    alone: bool = False
+    planned: int = 0
+    finished: int = 0
+    usual: float = float("inf")  # seconds that the reference took
 
-    def all(self, runs: Sequence[Run]) -> Outcomes:
-        """Execute the runs, `jobs` at a time, each in a fresh copy; Ctrl-C ends all of them."""
-        todo = [run for run in runs if not run.way.skip]
-        with ThreadPoolExecutor(self.request.jobs) as pool:
+    def all(self, runs: Sequence[Run]) -> dict[Run, Outcome]:
+        """Execute the runs, `jobs` at a time, each in a fresh copy; Ctrl-C ends all of them.
+
+        A run that found a port taken is repeated alone; and once a program is known to choose its port itself, all are.
+        """
+        self.planned += len(runs)
+        done = self._pool(runs, 1 if self.alone else self.request.jobs)
+        collided = [run for run, outcome in done.items() if outcome.collided]
+        if collided and len(runs) > 1:
+            self.say("note: a port was taken: these runs are repeated, one at a time")
+            self.alone = True
+            self.planned += len(collided)
+            done |= self._pool(collided, 1)
+        if any(outcome.ports - outcome.given_ports for outcome in done.values()) and not self.alone:
+            self.alone = True
+            self.say("note: the program chooses a port itself: one run at a time")
+        return done
+
+    def _pool(self, runs: Sequence[Run], jobs: int) -> dict[Run, Outcome]:
+        if not runs:
+            return {}
+        with ThreadPoolExecutor(jobs) as pool:
             try:  # from the first submit on: on an exception, the pool would wait for the runs
-                futures = {pool.submit(self._execute, run): run for run in todo}
+                futures = {pool.submit(self._execute, run): run for run in runs}
                 self._report_progress(futures)
             except BaseException:
                 self.stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
-        done = {run: future.result() for future, run in futures.items()}
-        return [(run, done.get(run)) for run in runs]
+        return {run: future.result() for future, run in futures.items()}
 
     def _execute(self, run: Run) -> Outcome:
         tree = self.sandbox.original if run.project == "original" else self.sandbox.rewritten
         origins = Origins(tree) if run.project == "original" else self.origins
         with self.sandbox.fresh(tree) as place:
-            return execute(run, self._task(), place, origins, self.stop)
+            outcome = execute(run, self._task(run), place, origins, self.stop)
+        self.usual = min(self.usual, outcome.seconds)
+        return outcome
 
-    def _task(self) -> Task:
+    def _task(self, run: Run) -> Task:
         request, command = self.request, self.command
+        # a loop that waits for a value may wait for ever if the value is altered
+        timeout = min(request.timeout, 30 + 5 * self.usual) if "ALTER" in "".join(run.variables) else request.timeout
         return Task(
             command.words,
             command.interpreter.executable if command.note else "",
             self.sandbox.project,
-            request.timeout,
+            timeout,
             request.count,
             request.globs,
             request.variables,
             command.interpreter.paths,
             self.library,
+            request.profile,
+            request.platform,
         )
 
     def _report_progress(self, futures: dict[Future[Outcome], Run]) -> None:
-        for number, future in enumerate(as_completed(futures), 1):
+        for future in as_completed(futures):
+            self.finished += 1
             run, outcome = futures[future], future.result()
             ended = shorten(outcome.error or "exit status 0", _LONG)
-            again = ", once more" if run.repeat else ""
+            again = _PURPOSES[run.purpose]
             how = run.way.evidence if run.way.backend != "cpu" else ""
             what = f"{run.name}{f' ({how})' if how else ''}{again}: {ended}; {outcome.seconds:.1f} s"
-            self.say(f"  {number}/{len(futures)} {what}")
+            self.say(f"  {self.finished}/{self.planned} {what}")
+
+
+def _report_driver(words: Sequence[str], project: Project, say: Say) -> None:
+    """Say which code of the command is not part of the project, and so runs as it is in all runs."""
+    if "-c" in words[:-1]:
+        say("note: the code after `-c` is not part of the project: it is not rewritten")
+    for word in words[1:]:
+        path = Path(os.path.realpath(project.directory / word))
+        if word.endswith(".py") and path.is_file() and not path.is_relative_to(project.anchor):
+            say(f"note: {word} is outside the project: it is not rewritten")
 
 
 def _report_links(sandbox: Sandbox, say: Say) -> None:
@@ -184,8 +351,8 @@ def _report_migration(migration: Migration, say: Say) -> None:
         say(f"warning: not rewritten: {error}")
     for note in migration.notes:
         say(f"note: {note}")
-    if not migration.files:
-        say("note: nothing to rewrite: both projects are the same")
+    if migration.restored:
+        say(f"the project is migrated: {counted(migration.files, 'file')} of the original restored in a copy")
     else:
         say(f"rewrote {counted(migration.files, 'file')} in a copy: {counted(migration.edits, 'edit')}")
     if migration.held:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from torchmigrate.base.text import counted
+from torchmigrate.base.text import counted, shorten
+from torchmigrate.torch_api.backends import having
 from torchmigrate.verify.compare import (
+    Arrays,
     Comparison,
     Reference,
     Tolerance,
@@ -15,50 +18,83 @@ from torchmigrate.verify.compare import (
     compare,
     compare_files,
     is_poison,
+    like,
     reference,
     shape,
 )
+from torchmigrate.verify.evidence import Evidence, lost_work, size
 from torchmigrate.verify.run import Outcome, Run, describe_exception
 
+_UNUSED = "the original launches no kernel on cuda"
 _POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"
+
+
+# what programs and torch say where there are fewer devices than they need
+_DEVICES_WANTED = re.compile(
+    r"invalid device ordinal|invalid device index|device_count\(\)"
+    r"|(?:[2-9]|two|multiple|more) (?:or more )?(?:gpu|device|accelerator)|multi-?gpu"
+    r"|\bgpus\b|number of (?:gpu|device)",
+    re.IGNORECASE,
+)
 
 
 class Kind(str, Enum):
     """The kinds of verdicts.
 
     PASS: the program works, as far as the evidence goes. FAIL: it does not. DIFFERS: it runs with other results.
-    SKIPPED: nothing is shown.
+    REGRESSED: the original worked there, and the rewritten project does not. UNCOMPARED: it ran to its end, but nothing
+    shows that its results are right. SKIPPED: nothing is shown.
     """
 
     PASS = "PASS"
     FAIL = "FAIL"
     DIFFERS = "DIFFERS"
+    REGRESSED = "REGRESSED"
+    UNCOMPARED = "UNCOMPARED"
     SKIPPED = "SKIPPED"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one run; `outcome` is None if the run was not started."""
+    """The verdict on one run; `outcome` is None if the run was not started.
+
+    `on_cpu`: whether it fails because its work was done on the CPU.
+    """
 
     run: Run
     kind: Kind
     reason: str
     outcome: Outcome | None = None
+    on_cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The two runs of the original on cuda; `why` says why they cannot serve as the reference."""
+    """The runs of the original: two on cuda; `why` says why they cannot serve as the reference.
+
+    `evidence`: which of its results depend on the device; None if that is not known, as on real devices. `elsewhere`:
+    its runs on other backends, as far as they were needed. `shared`: a run on cuda with the CPU's random numbers.
+    `arrays`: of the binary files of other runs, by where they are kept, beside those of the reference.
+    """
 
     first: Outcome | None = None
     second: Outcome | None = None
     why: str | None = None
+    evidence: Evidence | None = None
+    elsewhere: Mapping[str, Outcome] = field(default_factory=dict)
+    shared: Outcome | None = None
+    arrays: Mapping[str, Arrays] = field(default_factory=dict)
 
     @property
     def reference(self) -> Reference:
         """The numbers that both runs print alike."""
         assert self.first and self.second
         return reference(self.first.lines, self.second.lines)
+
+    @property
+    def stands(self) -> bool:
+        """Whether there is a reference to compare with."""
+        return self.why is None and self.first is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +105,25 @@ class Limits:
     steps: int | None = None
 
 
-def baseline(first: Outcome, second: Outcome) -> Baseline:
-    """Check whether two runs of the original can serve as the reference: no exception, the same exit status.
+def why_no_reference(outcome: Outcome) -> str | None:
+    """Return why a run of the original cannot serve as the reference, or None.
 
-    A constant nonzero exit status does not rule them out: test runners use them.
+    A plain nonzero exit status does not rule it out: test runners use them.
     """
-    for outcome in (first, second):
-        if outcome.exception or outcome.exit is None or outcome.exit < 0:
-            return Baseline(first, second, f"the original itself fails on cuda: {outcome.error}")
+    if outcome.collided:
+        return f"another program has the port that the original asks for: {outcome.error}"
+    if outcome.exception or outcome.exit is None or outcome.exit < 0:
+        return f"the original itself fails on cuda: {outcome.error}"
+    return None
+
+
+def baseline(first: Outcome, second: Outcome | None) -> Baseline:
+    """Check whether two runs of the original can serve as the reference: no exception, the same exit status."""
+    for outcome in filter(None, (first, second)):
+        if why := why_no_reference(outcome):
+            return Baseline(first, second, why)
+    if second is None:
+        return Baseline(first, None, "the original was run once only")
     if first.exit != second.exit:
         return Baseline(first, second, f"the original ends with {first.exit}, then with {second.exit}")
     return Baseline(first, second)
@@ -86,9 +133,10 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
     """Judge the original: PASS if it can serve as the reference, else SKIPPED."""
     assert base.first
     if base.why:
-        return Verdict(base.first.run, Kind.SKIPPED, f"no reference: {base.why}", base.first)
+        advice = _advice(base.first)
+        return Verdict(base.first.run, Kind.SKIPPED, f"no reference: {base.why}{advice}", base.first)
     if base.first.exit and _is_device_unused(base.first):
-        end = f"the original ends with {base.first.exit} before it uses cuda: {base.first.error}"
+        end = f"the original ends with {base.first.exit} before it uses cuda: {base.first.error}{_advice(base.first)}"
         return Verdict(base.first.run, Kind.SKIPPED, end, base.first)
     expected = base.reference
     parts = [f"the reference: {counted(expected.numbers, 'number')}"]
@@ -96,26 +144,99 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
         parts.append(f"{expected.left_out} left out (times, or not the same twice)")
     if expected.cut is not None:
         parts.append(f"from line {expected.cut} on its output is not the same twice")
+    if base.first.dropped:
+        parts.append(f"{size(base.first.dropped)} of its output are not compared: only 64 MiB are")
     if base.first.exit:
         parts.append(f"exit status {base.first.exit} ({base.first.error})")
     return Verdict(base.first.run, Kind.PASS, "; ".join(parts), base.first)
 
 
+def _advice(outcome: Outcome) -> str:
+    """Return what to do about a run that asks for more than one device, "" if it does not."""
+    text = " ".join([*outcome.tail[-20:], outcome.error or ""])
+    return "; with --count 2 there are two devices" if _DEVICES_WANTED.search(text) else ""
+
+
 def of_rewritten(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
-    """Judge a run of the rewritten project: by its end, then its device, then its results."""
+    """Judge a run of the rewritten project by the reference, then by the original on the same backend."""
+    verdict = _judge_alone(outcome, base, limits)
+    before = base.elsewhere.get(outcome.run.way.backend)
+    return verdict if before is None else _judge_beside(verdict, outcome, before, base, limits)
+
+
+def asks_for_original(verdict: Verdict) -> bool:
+    """Return whether the original has to be run on the same backend, to see whether it fares better there."""
+    outcome = verdict.outcome
+    if outcome is None or outcome.run.project == "original" or outcome.run.way.backend == "cuda":
+        return False
+    return verdict.kind is not Kind.PASS or any(map(_foreign(outcome), outcome.named.values()))
+
+
+def _judge_alone(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
+    """Judge a run by its end, then its device, then its results."""
     found = _judge_ending(outcome, base) or _judge_device(outcome, base) or _judge_poison(outcome, base)
     if found:
         return found
-    if base.why or base.first is None:
-        return Verdict(outcome.run, Kind.PASS, "ran to the end; not compared: there is no reference", outcome)
+    if not base.stands:
+        return Verdict(outcome.run, Kind.UNCOMPARED, "ran to the end; not compared: there is no reference", outcome)
     return _judge_results(outcome, base, limits)
+
+
+def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Baseline, limits: Limits) -> Verdict:
+    """Judge a run by the original's on the same backend, if that came to its end."""
+    wanted = base.first.exit if base.first and base.stands else 0
+    if before.exit != wanted or before.exception:
+        return verdict
+    if said := _renamed(outcome, before):
+        return Verdict(outcome.run, Kind.REGRESSED, said, outcome)
+    backend = outcome.run.way.backend
+    if verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels):
+        return replace(verdict, kind=Kind.REGRESSED, reason=f"{verdict.reason}; the original works on {backend}")
+    if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED):
+        return verdict
+    if lost := lost_work(outcome, before):
+        return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
+    tolerance = Tolerance(limits.tolerance, True, limits.steps)
+    expected = (
+        like(base.reference, before.lines) if base.first and base.second else reference(before.lines, before.lines)
+    )
+    comparison = compare(expected, outcome.lines, tolerance)
+    if comparison.difference:
+        what = f"stdout {comparison.difference}, on {backend}"
+        return Verdict(outcome.run, Kind.REGRESSED, what, outcome)
+    if lost := _lost_tests(outcome, before):
+        return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
+    if verdict.kind is Kind.DIFFERS and outcome.exit == wanted and comparison.numbers and _shows(comparison, base):
+        agreed = f"{counted(comparison.numbers, 'number')} within {limits.tolerance:g} of original on {backend}"
+        return Verdict(outcome.run, Kind.PASS, agreed, outcome)
+    if verdict.kind is Kind.UNCOMPARED and comparison.numbers and (_drew(base) or not base.stands):
+        agreed = f"{counted(comparison.numbers, 'number')} within {limits.tolerance:g} of original on {backend}"
+        return Verdict(outcome.run, Kind.PASS, agreed, outcome)
+    return verdict
+
+
+def _foreign(outcome: Outcome) -> Callable[[frozenset[str]], bool]:
+    """Return a test of whether types of devices hold an accelerator's that is not the run's own."""
+    others = frozenset(having("helper")) - {outcome.run.way.backend}
+    return lambda types: bool(types & others)
+
+
+def _renamed(outcome: Outcome, before: Outcome) -> str | None:
+    """Return a line that names another accelerator where the original names what is there; else None."""
+    is_foreign, own = _foreign(outcome), {outcome.run.way.backend, "cpu"}
+    for form, types in outcome.named.items():
+        known = before.named.get(form, frozenset())
+        if is_foreign(types - known) and known & own:
+            here, there = (", ".join(sorted(each)) for each in (types, known))
+            return f"names {here} as its device where the original names {there}: `{shorten(form, 60)}`"
+    return None
 
 
 def numbers(verdict: Verdict, base: Baseline, limits: Limits) -> tuple[float, ...]:
     """Return the numbers of a run at the places that the reference can repeat; without a reference, all numbers."""
     if verdict.outcome is None:
         return ()
-    if base.why or base.first is None:
+    if not base.stands:
         return tuple(number.value for line in verdict.outcome.lines for number in line.numbers)
     return tuple(comparable(base.reference, verdict.outcome.lines, limits.steps))
 
@@ -145,13 +266,14 @@ def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
 
 
 def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
-    if not base.why and base.first and _is_device_unused(base.first):
-        return Verdict(outcome.run, Kind.SKIPPED, "nothing to show: the original launches no kernel on cuda", outcome)
-    if not _is_device_unused(outcome):
-        return None
-    reason = f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}"
-    silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
-    return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome)
+    if base.first and base.stands and _is_device_unused(base.first):
+        return Verdict(outcome.run, Kind.SKIPPED, f"nothing to show: {_UNUSED}", outcome)
+    if _is_device_unused(outcome):
+        reason = f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}"
+        silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
+        return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome, on_cpu=True)
+    lost = lost_work(outcome, base.first) if base.first and base.stands and outcome.elements is not None else None
+    return Verdict(outcome.run, Kind.FAIL, lost, outcome, on_cpu=True) if lost else None
 
 
 def _is_device_unused(outcome: Outcome) -> bool:
@@ -176,35 +298,113 @@ def _judge_results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     same = _same_device(outcome, base.first)
     tolerance = Tolerance(0.0 if same else limits.tolerance, same, limits.steps)
     comparison = compare(base.reference, outcome.lines, tolerance)
-    files = compare_files(base.first.files, base.second.files, outcome.files, tolerance)
-    if not comparison.difference and not files:
-        return Verdict(outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome), outcome)
-    if why := _why_incomparable(outcome, base.first):
-        return Verdict(outcome.run, Kind.PASS, f"ran to the end; {why}", outcome)
-    what = f"stdout {comparison.difference}" if comparison.difference else files
+    files, alike = compare_files(base.first.files, base.second.files, outcome.files, tolerance, base.arrays)
+    tests = _lost_tests(outcome, base.first)
+    if not comparison.difference and not files and not tests:
+        return _judge_agreement(outcome, base, comparison, tolerance, alike)
+    if not files and not tests and _draws_other_numbers(outcome, base.first):
+        return _judge_shared(outcome, base, limits)
+    what = f"stdout {comparison.difference}" if comparison.difference else files or tests
     return Verdict(outcome.run, Kind.DIFFERS, f"{what}{_random_hint(outcome, base.first)}", outcome)
+
+
+def _judge_agreement(
+    outcome: Outcome, base: Baseline, comparison: Comparison, tolerance: Tolerance, files: Sequence[str]
+) -> Verdict:
+    """Judge a run that agrees with the reference: by whether a wrong device would have been noticed."""
+    assert base.first
+    from_device = files if base.evidence is None else base.evidence.files & {*files}
+    if not (_shows(comparison, base) or _passed(base.first) or from_device):
+        status = f"; exit status {outcome.exit}, as the original's" if outcome.exit else ""
+        if not comparison.numbers:
+            why = f"ends as the original does{status}, but there are no numbers to compare: let it print some"
+        else:
+            why = f"{counted(comparison.numbers, 'number')} as the original's{status}, but none comes from the device"
+        return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
+    return Verdict(
+        outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files)), outcome
+    )
+
+
+def _shows(comparison: Comparison, base: Baseline) -> bool:
+    """Return whether what agrees depends on the device; where that is not known, numbers are taken to."""
+    if base.evidence is None:
+        return bool(comparison.numbers)
+    return base.evidence.checks or bool(base.evidence.places & comparison.places)
+
+
+def _passed(outcome: Outcome) -> int:
+    return sum(end == "passed" for end in outcome.tests.values())
+
+
+def _lost_tests(outcome: Outcome, original: Outcome) -> str | None:
+    """Return which tests of the original pass that do not pass here; None if all do."""
+    passed = [name for name, end in original.tests.items() if end == "passed"]
+    lost = [name for name in passed if outcome.tests.get(name) != "passed"]
+    if not lost:
+        return None
+    ends = {"skipped": "is skipped", "failed": "fails"}
+    how = ends.get(outcome.tests.get(lost[0], ""), "does not run")
+    more = f", and {counted(len(lost) - 1, 'other')} as well" if len(lost) > 1 else ""
+    return f"test {lost[0]} {how} here, and passes in the original{more}"
+
+
+def _judge_shared(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
+    """Judge a run on the CPU by the original on cuda with the CPU's random numbers."""
+    assert base.first
+    shared, drawn = base.shared, counted(base.first.random_kernels or 0, "kernel")
+    drew = f"the original draws random numbers on its device ({drawn}), the CPU has others"
+    if shared is None or shared.exit != base.first.exit or shared.exception:
+        return Verdict(outcome.run, Kind.UNCOMPARED, f"ran to the end; numbers not compared: {drew}", outcome)
+    tolerance = Tolerance(limits.tolerance, False, limits.steps)
+    comparison = compare(like(base.reference, shared.lines), outcome.lines, tolerance)
+    if comparison.difference:
+        return Verdict(outcome.run, Kind.DIFFERS, f"stdout {comparison.difference}", outcome)
+    if not _shows(comparison, base):
+        return Verdict(outcome.run, Kind.UNCOMPARED, f"ran to the end; numbers not compared: {drew}", outcome)
+    agreed = f"{counted(comparison.numbers, 'number')} within {limits.tolerance:g} of original on cuda"
+    return Verdict(outcome.run, Kind.PASS, f"{agreed} with the CPU's random numbers", outcome)
 
 
 def _same_device(outcome: Outcome, original: Outcome) -> bool:
     return outcome.run.way == original.run.way
 
 
-def _describe_agreement(comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome) -> str:
-    status = f"; exit status {outcome.exit}, as the original's" if outcome.exit else ""
-    if not comparison.numbers:
-        return f"ends as the original does; no numbers to compare{status}"
-    how = "equal to" if tolerance.relative == 0 else f"within {tolerance.relative:g} of"
-    digit = f", {comparison.rounded:,} of them but for the last digit printed" if comparison.rounded else ""
-    return f"{counted(comparison.numbers, 'number')} {how} original on cuda{digit}{status}"
+def _describe_agreement(
+    comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome, files: int
+) -> str:
+    assert base.first
+    parts = []
+    if comparison.numbers:
+        how = "equal to" if tolerance.relative == 0 else f"within {tolerance.relative:g} of"
+        digit = f", {comparison.rounded:,} of them but for the last digit printed" if comparison.rounded else ""
+        parts.append(f"{counted(comparison.numbers, 'number')} {how} original on cuda{digit}")
+    else:
+        parts.append("ends as the original does")
+    if base.evidence is not None and comparison.numbers:
+        own = len(base.evidence.places & comparison.places)
+        if own < comparison.numbers:
+            parts.append(f"{own:,} from the device" if own else "none from the device")
+    if base.evidence is not None and base.evidence.checks and not base.evidence.places:
+        parts.append("it checks what the device computes")
+    if passed := _passed(base.first):
+        parts.append(f"{counted(passed, 'test')} passed as there")
+    if files:
+        parts.append(f"{counted(files, 'file')} as there")
+    if outcome.exit:
+        parts.append(f"exit status {outcome.exit}, as the original's")
+    if outcome.dropped:
+        parts.append("only the first 64 MiB of its output are compared")
+    return "; ".join(parts)
 
 
-def _why_incomparable(outcome: Outcome, original: Outcome) -> str | None:
-    """Return why numbers cannot be compared, or None: the CPU draws other random numbers than a device."""
-    drawn = original.random_kernels
-    if outcome.run.way.evidence != "cpu" or not drawn:
-        return None
-    kernels = counted(drawn, "kernel")
-    return f"numbers not compared: the original draws random numbers on its device ({kernels}), the CPU has others"
+def _draws_other_numbers(outcome: Outcome, original: Outcome) -> bool:
+    """Return whether the run is on the CPU, which draws other random numbers than a device does."""
+    return outcome.run.way.evidence == "cpu" and bool(original.random_kernels)
+
+
+def _drew(base: Baseline) -> bool:
+    return base.first is not None and bool(base.first.random_kernels)
 
 
 def _random_hint(outcome: Outcome, original: Outcome) -> str:
@@ -214,8 +414,14 @@ def _random_hint(outcome: Outcome, original: Outcome) -> str:
 
 
 def exit_status(verdicts: Sequence[Verdict]) -> int:
-    """Return 0 if every run of the rewritten project that ran passed, 1 if one fails or differs, 2 if none ran."""
-    kinds = {v.kind for v in verdicts if v.run.project == "rewritten"}
-    if kinds & {Kind.FAIL, Kind.DIFFERS}:
+    """Return 0 if every run of the rewritten project that ran passed, 1 if one fails or differs, 2 if nothing is shown.
+
+    Without a reference nothing is, nor if the results of a run on a device are not compared.
+    """
+    rewritten = [v for v in verdicts if v.run.project == "rewritten"]
+    kinds = {v.kind for v in rewritten}
+    if kinds & {Kind.FAIL, Kind.DIFFERS, Kind.REGRESSED}:
         return 1
-    return 0 if Kind.PASS in kinds else 2
+    uncompared = any(v.kind is Kind.UNCOMPARED and v.run.way.backend != "cpu" for v in rewritten)
+    stands = all(v.kind is Kind.PASS for v in verdicts if v.run.project == "original")
+    return 0 if Kind.PASS in kinds and stands and not uncompared else 2

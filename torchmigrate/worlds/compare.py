@@ -46,7 +46,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
 
 
 def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """A function named for CUDA answers as before: others ask it beside functions for other devices."""
+    """Yield functions named for CUDA that would answer otherwise: others ask them beside functions for other devices."""
     for place, value in new.of(ANSWER):
         before = old.get(ANSWER, place)
         if before is not None and set(before) != set(value) and (edits := new.edits(ANSWER, place)):
@@ -59,7 +59,7 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
 
 
 def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Nothing of CUDA runs that did not before, unless because the program got past the place where it died."""
+    """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
     for kind in (DEATH, DEVICE):
         for place, value in new.of(kind):
             if world.kind == "cuda" or (kind == DEVICE and not _is_cuda(value)):
@@ -67,7 +67,7 @@ def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Faul
             before = old.get(kind, place)
             if before is not None and (kind == DEATH or _is_cuda(before)):
                 continue
-            edits = new.edits(kind, place) if kind == DEATH else new.edits(kind, place)
+            edits = new.edits(kind, place)
             if edits:
                 what = new.told.get((kind, place), '"cuda"')
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
@@ -83,7 +83,7 @@ def _is_cuda(value: Value) -> bool:
 
 
 def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Other libraries get what they got."""
+    """Yield calls of other libraries that would get something else."""
     for place, value in new.of(FOREIGN):
         before = old.get(FOREIGN, place)
         library = new.told.get((FOREIGN, place), "another library")
@@ -99,7 +99,7 @@ def _plain(value: Value) -> set[object]:
 
 
 def _own_devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """A device that the original chose by itself stays chosen."""
+    """Yield device positions at which the original chose the accelerator itself, and would no longer."""
     for place, before in old.of(DEVICE):
         value = new.get(DEVICE, place)
         chosen = {a.type for a in before if isinstance(a, Device)}
@@ -111,7 +111,7 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
 
 
 def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
-    """What was all on one device stays together: code that ran on the CPU here is moved as a whole or not at all."""
+    """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     by_file: dict[str, list[tuple[Place, Value]]] = {}
     for place, value in new.of(DEVICE):
         before, there = old.get(DEVICE, place), cuda.get(DEVICE, place)
@@ -132,7 +132,7 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
 
 
 def _devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """On CUDA and on the CPU, each device position gets the same device."""
+    """Yield device positions that would get another device on CUDA or on the CPU."""
     for place, value in new.of(DEVICE):
         before = old.get(DEVICE, place)
         if before is None or not (edits := new.edits(DEVICE, place)):
@@ -153,7 +153,7 @@ _OF_CPU = re.compile(r"\bcpu\b", re.I)
 
 
 def _branches(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """On CUDA and on the CPU, each test comes out as before; what refused for want of CUDA may run."""
+    """Yield tests that would come out otherwise on CUDA or on the CPU; what refused for want of CUDA may run."""
     for place, value in new.of(BRANCH):
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):

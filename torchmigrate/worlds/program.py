@@ -11,8 +11,9 @@ from pathlib import Path
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
-from torchmigrate.worlds.values import NONE, Edits
 
+Edits = frozenset[int]  # numbers of edits
+NONE: Edits = frozenset()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 

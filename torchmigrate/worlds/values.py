@@ -5,13 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torchmigrate.worlds.program import ClassInfo, File, FunctionInfo
+from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo
 
-Edits = frozenset[int]  # numbers of edits
-NONE: Edits = frozenset()
 WIDEST = 12  # a value of more atoms is unknown
 
 

@@ -36,3 +36,25 @@ def test_missing_operators_are_refused_where_it_is_switched_off(simulate: Callab
     ran = simulate("mps", FALLBACK, PYTORCH_ENABLE_MPS_FALLBACK="0")
     assert ran.status == 1
     assert "NotImplementedError: The operator 'aten::linalg_matrix_exp' is not currently implemented" in ran.err
+
+
+ARC = """
+import torch
+
+wide = torch.ones(3, dtype=torch.float64).to("xpu")
+assert wide.cpu().tolist() == [1.0] * 3 and wide.dtype == torch.float64
+assert torch.ones(3, device="xpu").sum().item() == 3
+said = []
+for make in (lambda: wide + 1, lambda: wide.float(), lambda: torch.ones(2, device="xpu").sum(dtype=torch.float64),
+             lambda: torch.zeros(2, dtype=torch.float64, device="xpu")):
+    try:
+        make()
+    except RuntimeError as error:
+        said.append(str(error).splitlines()[0])
+assert said == ["Required aspect fp64 is not supported on the device"] * 4, said
+"""
+
+
+def test_an_arc_has_no_kernel_for_float64(simulate: Callable) -> None:
+    ran = simulate("xpu", ARC, TORCHMIGRATE_PROFILE="arc")
+    assert ran.status == 0, ran.err

@@ -42,6 +42,19 @@ class Tier(str, Enum):
     PYTHON = "python"
 
 
+class Profile(str, Enum):
+    """The variants of simulated devices."""
+
+    ARC = "arc"
+
+
+class Platform(str, Enum):
+    """The operating systems that start processes in their own ways."""
+
+    MACOS = "macos"
+    LINUX = "linux"
+
+
 def verify(
     path: Annotated[Path, Argument(metavar="PATH")],
     command: Annotated[list[str] | None, Argument(metavar="-- CMD")] = None,
@@ -60,11 +73,20 @@ def verify(
     ] = 1e-3,
     timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take (600).")] = 600,
     count: Annotated[int | None, Option(min=1, metavar="N", help="Simulated devices (1); mps never has more.")] = None,
-    compare_files: Annotated[
-        list[str] | None, Option(metavar="GLOB", help="Files of the runs to compare, too. Repeatable.")
+    compare: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Files that runs write to compare, too. Repeatable.")
     ] = None,
     env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
     tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
+    profile: Annotated[
+        Profile | None, Option(metavar="NAME", help="A device that lacks something: arc (xpu without float64).")
+    ] = None,
+    platform: Annotated[
+        Platform | None, Option(metavar="P", help="Whose processes: macos (spawn; for mps anyway), linux.")
+    ] = None,
+    since: Annotated[
+        str | None, Option(metavar="REV", help="It is migrated: the original is at git's REV, as main.")
+    ] = None,
     unsafe_fixes: Annotated[
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
@@ -81,6 +103,7 @@ def verify(
       torchmigrate verify . -- python train.py --epochs 1
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
+    from torchmigrate.cli import originals
     from torchmigrate.config.resolve import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
@@ -92,11 +115,15 @@ def verify(
         Limits(tolerance, steps),
         timeout,
         count,
-        tuple(compare_files or ()),
+        tuple(compare or ()),
         tier.value,
         jobs or min(2, os.cpu_count() or 1),
         _variables(env),
         unsafe_fixes,
+        profile=profile.value if profile else "",
+        platform=platform.value if platform else "",
+        originals=originals.since(path, since) if since else {},
+        applied=originals.applied,
     )
 
     def say(line: str) -> None:

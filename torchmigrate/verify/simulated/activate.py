@@ -26,7 +26,11 @@ def activate(settings: Settings) -> None:
 
 
 def statistics() -> dict[str, Any]:
-    """Return this process's counts: {"kernels", "random_kernels", "operators", "peak_bytes"}, {} without simulation."""
+    """Return this process's counts, {} without simulation.
+
+    "kernels", "random_kernels" and, by name, "operators": how often; "elements" of all tensors that kernels took or
+    gave, "products": those of matrix products and the like; "peak_bytes" of each device; "parameter_bytes": the most.
+    """
     return _statistics[0]() if _statistics else {}
 
 
@@ -46,7 +50,11 @@ def _activate_native(settings: Settings) -> None:
 
 def _read_counts(ops: Any, count: int) -> dict[str, Any]:
     operators = {name: int(n) for name, _, n in (line.rpartition("=") for line in ops.counts())}
+    elements, products, parameter_bytes = ops.work() if hasattr(ops, "work") else (None, None, None)
     return {
+        "elements": elements,
+        "products": products,
+        "parameter_bytes": parameter_bytes,
         "kernels": sum(operators.values()),
         "random_kernels": ops.random_count(),
         "operators": operators,

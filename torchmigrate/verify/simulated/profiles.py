@@ -18,6 +18,9 @@ class Profile:
     missing_message: str = ""
     incapable: tuple[str, ...] = ()
     """Dtypes, besides the banned ones, that torch.accelerator.get_device_capability() leaves out."""
+    memory_only: tuple[str, ...] = ()
+    """Dtypes that can be held and copied, but that no kernel takes or gives."""
+    memory_only_message: str = ""
     architecture: str = ""
     runtime_version: int = 0
 
@@ -61,11 +64,24 @@ PROFILES = {
 }
 
 
-def profile_of(backend: str) -> Profile:
-    """Return a backend's profile; raises ValueError if the backend cannot be simulated."""
+# devices of a backend that lack what others of it have; the message is SYCL's
+VARIANTS = {
+    "arc": Profile(
+        "xpu",
+        memory_only=("float64", "complex128"),
+        memory_only_message="Required aspect fp64 is not supported on the device",
+    ),
+}
+
+
+def profile_of(backend: str, variant: str = "") -> Profile:
+    """Return the profile of a backend, of that variant if it is one of it; raises ValueError for what is unknown."""
     if backend not in PROFILES:
         raise ValueError(f"{backend!r} cannot be simulated; these can: {', '.join(PROFILES)}")
-    return PROFILES[backend]
+    if variant and variant not in VARIANTS:
+        raise ValueError(f"no profile {variant!r}; there is {', '.join(VARIANTS)}")
+    found = VARIANTS.get(variant)
+    return found if found and found.backend == backend else PROFILES[backend]
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,10 @@ class Settings:
     project: str
     readonly: str = ""
     """A folder below which nothing may be written: the user's own project."""
+    variant: str = ""
+    """The name of a profile in VARIANTS."""
+    platform: str = ""
+    """"macos": processes start as they do there."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -97,6 +117,8 @@ class Settings:
             reports=environment.get("TORCHMIGRATE_REPORTS", ""),
             project=environment.get("TORCHMIGRATE_PROJECT", ""),
             readonly=environment.get("TORCHMIGRATE_READONLY", ""),
+            variant=environment.get("TORCHMIGRATE_PROFILE", ""),
+            platform=environment.get("TORCHMIGRATE_PLATFORM", ""),
         )
         if made.simulated and made.count > made.profile.most:
             raise ValueError(f"{backend} has at most {made.profile.most} device(s) in a process, not {made.count}")
@@ -115,4 +137,4 @@ class Settings:
     @property
     def profile(self) -> Profile:
         """The backend's profile."""
-        return profile_of(self.backend)
+        return profile_of(self.backend, self.variant)

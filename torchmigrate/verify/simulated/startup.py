@@ -58,7 +58,30 @@ def _steps_after(settings: Settings) -> dict[str, Step]:
         write_protection.protect_torch(settings.readonly)
         _seed_torch()
 
-    return {"torch": torch_is_there, "numpy": _seed_numpy, **_steps_after_distributed(settings)}
+    return {
+        "torch": torch_is_there,
+        "numpy": _seed_numpy,
+        **_steps_after_distributed(settings),
+        **_steps_of_recorder(settings),
+        **({"multiprocessing.context": _spawn} if settings.platform == "macos" else {}),
+    }
+
+
+def _spawn() -> None:
+    """Make new processes import the program anew, as is the default on a Mac, in place of forking."""
+    context = sys.modules["multiprocessing.context"]
+    context._default_context._default_context = context._concrete_contexts["spawn"]
+
+
+def _steps_of_recorder(settings: Settings) -> dict[str, Step]:
+    if not settings.reports:
+        return {}
+    from .recorder import process_report
+
+    return {
+        "unittest.result": process_report.watch_unittest,
+        "torch.distributed.rendezvous": process_report.watch_rendezvous,
+    }
 
 
 def _steps_after_distributed(settings: Settings) -> dict[str, Step]:

@@ -262,3 +262,11 @@ def numbers_of_every_distribution() -> None:
     assert abs(x.exponential_(2).mean().item() - 0.5) < 0.1
     assert abs(x.bernoulli_(0.3).mean().item() - 0.3) < 0.1
     assert abs(x.geometric_(0.5).mean().item() - 2) < 0.3
+
+
+@check
+def the_cpu_draws_others_after_one_seed() -> None:
+    torch.manual_seed(3)
+    on_cpu, here = torch.rand(4), drawn()
+    assert differ(on_cpu, here)
+    assert torch.Generator(DEVICE).manual_seed(3).initial_seed() == 3

@@ -263,3 +263,66 @@ def a_device_type_that_is_none() -> None:
 def an_npu_is_not_known_here() -> None:
     with refused("Expected one of cpu, cuda"):
         torch.device("npu")
+
+
+@check(only=("mps",))
+def pools_whose_windows_are_uneven() -> None:
+    image = torch.ones(1, 2, 10, 9, device=DEVICE)
+    with refused("Adaptive pool MPS: input sizes must be divisible by output sizes."):
+        F.adaptive_avg_pool2d(image, (3, 3))
+    with refused("Adaptive pool MPS: output sizes must be divisible by input sizes."):
+        F.adaptive_avg_pool2d(image, (10, 12))
+    with refused("Adaptive pool MPS"):
+        F.interpolate(image, size=(4, 4), mode="area")
+    with refused("Adaptive pool MPS"):
+        nn.AdaptiveAvgPool1d(4)(image[0])
+
+
+@check
+def pools_whose_windows_are_even() -> None:
+    image = torch.ones(1, 2, 10, 9, device=DEVICE)
+    for size in ((5, 3), (20, 9), (1, 1), (None, 3)):
+        assert F.adaptive_avg_pool2d(image, size).mean().item() == 1
+
+
+@check(only=("mps",))
+def convolutions_of_types_that_it_has_none_for() -> None:
+    with refused("Convolution is supported only for Floating types"):
+        F.conv2d(torch.ones(1, 1, 3, 3, device=DEVICE).long(), torch.ones(1, 1, 2, 2, device=DEVICE).long())
+    for dtype in (torch.float16, torch.bfloat16):
+        volume, up = torch.ones(1, 1, 3, 3, 3, device=DEVICE, dtype=dtype), nn.ConvTranspose3d(1, 1, 2)
+        with refused("ConvTranspose 3D with BF16 or FP16 types is not supported on MPS"):
+            up.to(DEVICE, dtype)(volume)
+
+
+@check
+def convolutions_beside_them() -> None:
+    volume = torch.ones(1, 1, 3, 3, 3, device=DEVICE)
+    assert nn.ConvTranspose3d(1, 1, 2).to(DEVICE)(volume).shape == (1, 1, 4, 4, 4)
+    assert nn.ConvTranspose2d(1, 1, 2).to(DEVICE, torch.float16)(volume[:, :, 0].half()).shape == (1, 1, 4, 4)
+
+
+@check(only=("mps",))
+def lstm_with_projections() -> None:
+    with refused("LSTM with projections is not currently supported with MPS."):
+        nn.LSTM(3, 4, proj_size=2).to(DEVICE)(torch.ones(5, 1, 3, device=DEVICE))
+    assert nn.LSTM(3, 4).to(DEVICE)(torch.ones(5, 1, 3, device=DEVICE))[0].shape == (5, 1, 4)
+
+
+@check
+def bincount_with_whole_weights() -> None:
+    found = torch.bincount(torch.tensor([0, 1, 1], device=DEVICE), torch.tensor([5, 6, 7], device=DEVICE))
+    assert found.tolist() == [5, 13]
+
+
+@check
+def the_fallback_is_asked_for_before_torch_is_imported() -> None:
+    import os
+
+    os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
+    try:
+        if MPS:
+            with refused("is not currently implemented for the MPS device", error=NotImplementedError):
+                torch.linalg.matrix_exp(torch.eye(3, device=DEVICE))
+    finally:
+        del os.environ["PYTORCH_ENABLE_MPS_FALLBACK"]

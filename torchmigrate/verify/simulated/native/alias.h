@@ -12,6 +12,10 @@ inline void check_dtype(ScalarType type) {
   TORCH_CHECK_TYPE(!(rules.banned_dtypes >> int(type) & 1), rules.dtype_message);
 }
 
+inline void check_computes(ScalarType type) {
+  TORCH_CHECK(!(rules.memory_only_dtypes >> int(type) & 1), rules.memory_only_message);
+}
+
 inline at::Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype, std::optional<Layout>,
                                 std::optional<Device> device, std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");

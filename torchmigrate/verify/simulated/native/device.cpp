@@ -65,8 +65,10 @@ uint64_t bits(const std::vector<int64_t>& types) {
 
 void configure(std::vector<std::string> no_check, std::vector<std::string> missing, std::string missing_message, std::vector<std::string> missing_sparse,
                std::vector<int64_t> banned, std::string dtype_message, std::vector<int64_t> incapable, std::vector<std::string> whole,
-               std::vector<std::string> structured, std::vector<std::string> whole_sparse) {
+               std::vector<std::string> structured, std::vector<std::string> whole_sparse, std::vector<int64_t> memory_only, std::string memory_only_message) {
   rules = {{no_check.begin(), no_check.end()}, {missing.begin(), missing.end()}, missing_message, {missing_sparse.begin(), missing_sparse.end()}, bits(banned), dtype_message, bits(incapable)};
+  rules.memory_only_dtypes = bits(memory_only);
+  rules.memory_only_message = memory_only_message;
   auto& aten = library("aten");
   auto& sparse = library("aten", sparse_key());
   for (auto& name : whole) {
@@ -85,6 +87,10 @@ std::vector<std::string> counts() {
 }
 
 int64_t random_count() { return random_kernels; }
+std::vector<int64_t> work() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return {work_done.elements, work_done.products, most_parameter_bytes};
+}
 int64_t peak_bytes(int64_t i) {
   std::lock_guard<std::mutex> lock(mutex);
   return statistics[i].allocated_bytes[0].peak;
@@ -111,10 +117,11 @@ EXPORTED int torchmigrate_device() { return simulated::current; }
 EXPORTED int torchmigrate_count() { return simulated::device_limit; }
 
 TORCH_LIBRARY(torchmigrate_simulated, m) {
-  m.def("configure(str[] no_check, str[] missing, str missing_message, str[] missing_sparse, int[] banned, str dtype_message, int[] incapable, str[] whole, str[] structured, str[] whole_sparse) -> ()", &simulated::configure);
+  m.def("configure(str[] no_check, str[] missing, str missing_message, str[] missing_sparse, int[] banned, str dtype_message, int[] incapable, str[] whole, str[] structured, str[] whole_sparse, int[] memory_only, str memory_only_message) -> ()", &simulated::configure);
   m.def("stage(__torch__.torch.classes.c10d.ProcessGroup group, str name) -> ()", &simulated::stage);
   m.def("counts() -> str[]", &simulated::counts);
   m.def("random_count() -> int", &simulated::random_count);
+  m.def("work() -> int[]", &simulated::work);
   m.def("peak_bytes(int device) -> int", &simulated::peak_bytes);
   m.def("default_generator(int device) -> Generator?", &simulated::generator_of);
   m.def("resize_storage(Tensor self, int bytes) -> ()", &simulated::resize_storage_of);

@@ -8,14 +8,20 @@
 namespace simulated {
 
 struct DeviceGenerator final : GeneratorImpl {
-  at::Generator inner = at::detail::createCPUGenerator();
+  // Real devices draw other numbers than the CPU after one seed, and all of a type the same.
+  static constexpr uint64_t kOwn = 0x9e3779b97f4a7c15;
+  static uint64_t own(uint64_t seed) { return shares_generator ? seed : seed ^ kOwn; }
+  at::Generator inner = at::detail::createCPUGenerator(own(default_rng_seed_val));
 
   explicit DeviceGenerator(DeviceIndex i) : GeneratorImpl(Device(device_type, i), DispatchKeySet(dispatch_key)) {}
-  void set_current_seed(uint64_t seed) override { inner.set_current_seed(seed); }
+  void set_current_seed(uint64_t seed) override {
+    // torch.manual_seed has seeded the CPU's already, and reaches the device when that is first used, which may be later.
+    if (inner != at::detail::getDefaultCPUGenerator()) inner.set_current_seed(own(seed));
+  }
   void set_offset(uint64_t offset) override { inner.set_offset(offset); }
   uint64_t get_offset() const override { return inner.get_offset(); }
-  uint64_t current_seed() const override { return inner.current_seed(); }
-  uint64_t seed() override { return inner.seed(); }
+  uint64_t current_seed() const override { return own(inner.current_seed()); }
+  uint64_t seed() override { return own(inner.seed()); }
   // Longer than the CPU's, so that each refuses the other's, as real ones do.
   static constexpr int64_t kMark = 16;
   void set_state(const TensorImpl& state) override {
@@ -44,7 +50,10 @@ struct DeviceGenerator final : GeneratorImpl {
 inline const at::Generator& default_generator(DeviceIndex i) {
   static auto& all = *[] {
     auto* made = new std::vector<at::Generator>;
-    for (int d = 0; d < device_limit; d++) made->push_back(at::make_generator<DeviceGenerator>(DeviceIndex(d)));
+    for (int d = 0; d < device_limit; d++) {
+      made->push_back(at::make_generator<DeviceGenerator>(DeviceIndex(d)));
+      if (shares_generator) static_cast<DeviceGenerator*>(made->back().unsafeGetGeneratorImpl())->inner = at::detail::getDefaultCPUGenerator();
+    }
     return made;
   }();
   i = index_or_current(i);
@@ -62,8 +71,11 @@ struct BorrowedGenerator {
   at::Generator& device;
   at::Tensor saved = cpu.get_state();
 
-  explicit BorrowedGenerator(DeviceIndex i) : device(inner_generator(default_generator(i))) { cpu.set_state(device.get_state()); }
+  explicit BorrowedGenerator(DeviceIndex i) : device(inner_generator(default_generator(i))) {
+    if (device != cpu) cpu.set_state(device.get_state());
+  }
   ~BorrowedGenerator() {
+    if (device == cpu) return;
     device.set_state(cpu.get_state());
     cpu.set_state(saved);
   }

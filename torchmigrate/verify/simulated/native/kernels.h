@@ -51,11 +51,37 @@ struct Call {
 
   void refuse_missing() {
     TORCH_CHECK_NOT_IMPLEMENTED(!(is_sparse && rules.missing_sparse.count(name)), "Could not run '", name, "' with arguments from the '", toString(sparse_key()), "' backend.");
-    static const char* fallback = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
     bool missing = rules.missing.count(name);
-    if (missing && !(fallback && fallback[0] == '1')) refuse_operator(name);
+    if (missing && !fallback_to_cpu) refuse_operator(name);
     if (missing || rules.on_cpu.count(name))
       TORCH_WARN_ONCE("The operator '", name, "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have performance implications.");
+  }
+
+  // What MPS refuses by its arguments: aten/src/ATen/native/mps/operations/AdaptivePooling.mm and Convolution.mm, and what
+  // torch/testing/_internal/common_mps.py expects to fail.
+  void refuse_arguments() {
+    if (device_type != DeviceType::MPS) return;
+    if (name == "aten::_adaptive_avg_pool2d" || name == "aten::adaptive_avg_pool2d.out") refuse_uneven_pool();
+    if (name == "aten::convolution") refuse_convolution();
+  }
+  void refuse_uneven_pool() {
+    auto input = argument(0).toTensor().sizes();
+    auto output = argument(1).toIntVector();
+    for (size_t i = 0; i < output.size(); i++) {
+      auto in = input[input.size() - output.size() + i], out = output[i];
+      const char* from = in >= out ? "input" : "output";
+      const char* by = in >= out ? "output" : "input";
+      TORCH_CHECK(std::min(in, out) == 0 || std::max(in, out) % std::min(in, out) == 0, "Adaptive pool MPS: ", from, " sizes must be divisible by ", by,
+        " sizes. Non-divisible input sizes are not implemented on MPS device yet. For now, you can manually transfer tensor to cpu in this case. "
+        "Please refer to [this issue](https://github.com/pytorch/pytorch/issues/96056)");
+    }
+  }
+  void refuse_convolution() {
+    const auto& input = argument(0).toTensor();
+    auto type = input.scalar_type();
+    TORCH_CHECK(!isIntegralType(type, /*includeBool=*/true), "Convolution is supported only for Floating types");
+    bool transposed = argument(6).toBool(), short_type = type == kHalf || type == kBFloat16;
+    TORCH_CHECK(!(transposed && input.dim() == 5 && short_type), "ConvTranspose 3D with BF16 or FP16 types is not supported on MPS");
   }
 
   void find_device() {
@@ -92,6 +118,8 @@ struct Call {
 
   at::Tensor lower(const at::Tensor& t, const Argument& a) {
     check(t, a);
+    if (on_device(t) && t.layout() == kStrided && t.requires_grad() && t.is_leaf() && t.has_storage()) mark_parameter(t.storage().data());
+    if (on_device(t)) check_computes(t.scalar_type());
     auto cpu = on_device(t) ? aliases.alias(t) : t;
     // derivatives.yaml makes this one's arguments contiguous for every backend but XPU, whose kernel takes any.
     return name == "aten::native_group_norm_backward" && cpu.defined() ? cpu.contiguous() : cpu;
@@ -139,6 +167,9 @@ struct Call {
     if (random && !takes_generator()) borrowed.emplace(device.index());
     auto key = is_sparse ? DispatchKey::SparseCPU : is_nested ? DispatchKey::NestedTensorCPU : DispatchKey::CPU;
     op.redispatchBoxed(DispatchKeySet(key), &stack);
+    // The CPU counts whole weights in float64, MPS in their own type.
+    if (name == "aten::bincount" && device_type == DeviceType::MPS && keep[1].isTensor() && keep[1].toTensor().defined())
+      stack.back() = stack.back().toTensor().to(keep[1].toTensor().scalar_type());
     if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) host_synchronizes();
   }
   static void count_random() {
@@ -150,6 +181,7 @@ struct Call {
     aliases.write_back();
     for (size_t i = stack.size() - schema.returns().size(); i < stack.size(); i++) {
       auto& v = stack[i];
+      if (v.isTensor() && v.toTensor().defined()) check_computes(v.toTensor().scalar_type());
       if (v.isTensor()) {
         v = aliases.result(v.toTensor(), device.index());
       } else if (v.isTensorList()) {
@@ -166,12 +198,40 @@ inline void count(const std::string& name) {
   kernels[name]++;
 }
 
+inline bool is_product(const std::string& name) {
+  static const auto& parts = *new std::vector<const char*>{"mm", "mv", "convolution", "linear", "attention", "lstm", "gru", "rnn", "einsum", "dot"};
+  return std::any_of(parts.begin(), parts.end(), [&](const char* part) { return name.find(part) != std::string::npos; });
+}
+
+inline void count_work(const Call& call) {
+  int64_t elements = 0;
+  for (auto& [device, cpu] : call.aliases.pairs)
+    if (cpu.layout() == kStrided && !cpu.is_nested()) elements += cpu.numel();
+  std::lock_guard<std::mutex> lock(mutex);
+  work_done.elements += elements;
+  if (is_product(call.name)) work_done.products += elements;
+}
+
+// Alters what the host reads from the device, and leaves truth values alone, on which loops may turn.
+inline void alter(IValue& read) {
+  if (alters_fractions && read.isDouble()) read = read.toDouble() * 1.125 + 0.03125;
+  if (alters_numbers && read.isInt()) read = read.toInt() + 1;
+}
+inline void alter(const at::Tensor& read) {
+  if (read.layout() != kStrided || read.is_nested()) return;
+  auto type = read.scalar_type();
+  bool fraction = type == kFloat || type == kDouble || type == kHalf || type == kBFloat16 || isComplexType(type);
+  if (alters_fractions && fraction) read.mul_(1.125).add_(0.03125);
+  if (alters_numbers && isIntegralType(type, /*includeBool=*/false)) read.add_(1);
+}
+
 inline void run_metadata(Call& call) {
   const IValue& self = call.argument(0);
   OptionalDeviceGuard on;  // resize_ allocates on the current device
   if (self.isTensor() && on_device(self.toTensor())) on.reset_device(self.toTensor().device());
   if (call.name == "aten::_local_scalar_dense") host_synchronizes();
   call.op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &call.stack);
+  if (call.name == "aten::_local_scalar_dense") alter(call.stack.back());
 }
 
 inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
@@ -181,12 +241,14 @@ inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) 
   if (!call.is_sparse && !call.is_nested && kMetadata.count(call.name)) return run_metadata(call);
   if (call.name == "aten::record_stream") return torch::jit::drop(*stack, 2);
   call.refuse_missing();
+  call.refuse_arguments();
   call.find_device();
   DeviceGuard on(call.device);
   use();
   call.lower_arguments();
   call.run();
   call.raise_results();
+  count_work(call);
 }
 
 // A copy to the host that may lag: into pinned memory, where it needs no temporary one (aten/src/ATen/native/cuda/Copy.cu); on
@@ -199,6 +261,10 @@ inline bool lags(const at::Tensor& from, const at::Tensor& to) {
 inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   TORCH_CHECK(from.is_cpu() || on_device(from), "copy from ", from.device(), " to ", to.device(), " is not supported");
   use();
+  if (on_device(from) && on_device(to) && from.dtype() != to.dtype()) {
+    check_computes(from.scalar_type());
+    check_computes(to.scalar_type());
+  }
   Aliases aliases;
   at::AutoDispatchBelowADInplaceOrView below;
   count("aten::copy_");
@@ -206,6 +272,7 @@ inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool n
   auto stream = guard.stream(i, current_streams[i]);
   auto copy = [&] { (to.is_cpu() ? to : aliases.alias(to)).copy_(from.is_cpu() ? from : aliases.alias(from)); };
   from.is_cpu() ? with_arrived(from, stream, copy) : copy();
+  if (on_device(from) && to.is_cpu()) alter(to);
   bool waits = to.is_cpu() || (from.is_cpu() && !non_blocking);
   if (non_blocking && lags(from, to))
     postpone(to, stream);

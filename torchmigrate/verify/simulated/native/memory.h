@@ -15,10 +15,22 @@ using CachingDeviceAllocator::DeviceStats;
 struct Block {
   size_t bytes;
   DeviceIndex device;
+  bool parameter = false;  // a kernel has read it as a leaf that wants a gradient
 };
 inline auto& blocks = *new std::unordered_map<void*, Block>;  // guarded by mutex
 inline auto& pinned = *new std::unordered_set<void*>;         // guarded by mutex
 inline DeviceStats statistics[kMaxDevices];      // guarded by mutex
+
+inline int64_t parameter_bytes = 0, most_parameter_bytes = 0;  // guarded by mutex
+
+inline void mark_parameter(const void* p) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = blocks.find(const_cast<void*>(p));
+  if (found == blocks.end() || found->second.parameter) return;
+  found->second.parameter = true;
+  parameter_bytes += int64_t(found->second.bytes);
+  most_parameter_bytes = std::max(most_parameter_bytes, parameter_bytes);
+}
 
 inline std::vector<StatArray*> arrays(DeviceStats& s) {
   return {&s.allocation, &s.active, &s.allocated_bytes, &s.active_bytes, &s.requested_bytes, &s.reserved_bytes};
@@ -40,6 +52,7 @@ inline void free_device(void* p) {
   auto found = blocks.find(p);
   if (found == blocks.end()) return;
   account(statistics[found->second.device], -int64_t(found->second.bytes), -1);
+  if (found->second.parameter) parameter_bytes -= int64_t(found->second.bytes);
   blocks.erase(found);
   std::free(p);
 }

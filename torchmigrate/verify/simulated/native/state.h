@@ -37,6 +37,8 @@ struct Rules {
   std::string dtype_message;
   uint64_t incapable_dtypes = 0;                // further ones that get_device_capability() denies
   std::unordered_set<std::string> on_cpu;       // what MPS runs there without being asked
+  uint64_t memory_only_dtypes = 0;              // can be held and copied, and no kernel takes or gives them
+  std::string memory_only_message;
 };
 inline Rules& rules = *new Rules;
 
@@ -44,6 +46,26 @@ inline Rules& rules = *new Rules;
 inline std::mutex mutex;
 inline auto& kernels = *new std::unordered_map<std::string, int64_t>;
 inline int64_t random_kernels = 0;
+struct Amount {
+  int64_t elements = 0;  // of all tensors that kernels read or wrote
+  int64_t products = 0;  // those of matrix products, convolutions, attention and recurrent nets
+};
+inline Amount work_done;
+
+// What a run changes on purpose; read once, from the environment, when the library is loaded.
+inline const bool fallback_to_cpu = [] {  // when the real library reads it: at import
+  const char* told = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
+  return told && told[0] == '1';
+}();
+inline bool told(const char* variable, const char* value) {
+  const char* found = std::getenv(variable);
+  return found && std::string(found) == value;
+}
+// What leaves the device is altered, to show which results depend on it: numbers, or those with a fraction only.
+inline const bool alters_numbers = told("TORCHMIGRATE_ALTER", "numbers");
+inline const bool alters_fractions = alters_numbers || told("TORCHMIGRATE_ALTER", "fractions");
+// The devices draw from the CPU's generator, as the same program does on a machine without any.
+inline const bool shares_generator = told("TORCHMIGRATE_GENERATOR", "cpu");
 
 inline thread_local DeviceIndex current = 0;
 

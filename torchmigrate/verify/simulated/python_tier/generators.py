@@ -12,6 +12,7 @@ import torch
 from .memory import is_simulated
 
 _Base = torch._C.Generator
+_FIRST_SEED = 67280421310721  # c10::default_rng_seed_val
 
 
 class _Kind(type(_Base)):  # type: ignore[misc]
@@ -23,11 +24,26 @@ class DeviceGenerator(_Base):
     """A CPU generator whose `device` is the simulated one."""
 
     owner: Generators
+    _OWN = 0x1E3779B97F4A7C15
+    """Real devices draw other numbers than the CPU after one seed."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The simulated device."""
         return torch.device(self.owner.device, 0)
+
+    def manual_seed(self, seed: int) -> Any:
+        """Begin the stream of a seed."""
+        super().manual_seed(seed ^ self._OWN)
+        return self
+
+    def seed(self) -> int:
+        """Begin the stream of a seed that nobody knows, and return it."""
+        return super().seed() ^ self._OWN
+
+    def initial_seed(self) -> int:
+        """Return the seed."""
+        return super().initial_seed() ^ self._OWN
 
     def clone_state(self) -> DeviceGenerator:
         """Return another generator at the same place of the same stream."""
@@ -61,6 +77,7 @@ class Generators:
         made = DeviceGenerator("cpu")
         made.owner = self
         self._known[_identity(made)] = made
+        made.manual_seed(_FIRST_SEED)
         return made
 
     def default_of(self, index: int) -> DeviceGenerator:

@@ -17,11 +17,65 @@ from typing import Any
 
 from ..profiles import Settings
 from . import suspects
+from .frames import is_own
 
 
 def pytest_exception_interact(node: Any, call: Any) -> None:
     """Record an exception that a test did not expect; a hook that pytest calls."""
     remember(call.excinfo.value, f"in test {getattr(node, 'nodeid', '')}")
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Record how a test ended, of its three phases the worst; a hook that pytest calls."""
+    record_test(report.nodeid, report.outcome)
+
+
+_WORSE = ("passed", "skipped", "failed")
+
+
+def record_test(name: str, outcome: str) -> None:
+    """Record that a test "passed", "skipped" or "failed", unless something worse is known of it."""
+    if _process is not None:
+        known = _process.tests.get(name, "passed")
+        _process.tests[name] = max(known, outcome, key=_WORSE.index)
+
+
+def watch_unittest() -> None:
+    """Record how unittest's tests end; call it when `unittest.result` is imported."""
+    result: Any = sys.modules["unittest.result"].TestResult
+    for method, outcome in (
+        ("addSuccess", "passed"),
+        ("addSkip", "skipped"),
+        ("addFailure", "failed"),
+        ("addError", "failed"),
+    ):
+        setattr(result, method, _recording(getattr(result, method), outcome))
+
+
+def _recording(method: Callable[..., Any], outcome: str) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def recording(self: Any, test: Any, *details: Any) -> Any:
+        with contextlib.suppress(Exception):
+            record_test(test.id(), outcome)
+        return method(self, test, *details)
+
+    return recording
+
+
+def watch_rendezvous() -> None:
+    """Record the ports at which process groups meet; call it when `torch.distributed.rendezvous` is imported."""
+    rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
+    create = getattr(rendezvous, "_create_c10d_store", None)
+    if create is None:
+        return
+
+    @functools.wraps(create)
+    def recording(hostname: Any, port: Any, *args: Any, **options: Any) -> Any:
+        if _process is not None and port not in _process.ports:
+            _process.ports.append(port)
+        return create(hostname, port, *args, **options)
+
+    rendezvous._create_c10d_store = recording
 
 
 def watch(ended: Callable[[BaseException | None], None], write: Callable[[], None]) -> bool:
@@ -75,6 +129,8 @@ class _Process:
         self.exception: dict[str, Any] | None = None
         self.others: list[dict[str, Any]] = []  # exceptions that did not end the process: in threads, workers, tests
         self.notes: list[str] = []
+        self.tests: dict[str, str] = {}
+        self.ports: list[int] = []
 
 
 _process: _Process | None = None
@@ -159,12 +215,28 @@ def _report(process: _Process) -> dict[str, Any]:
         "exception": process.exception,
         "others": process.others,
         "notes": process.notes,
+        "tests": process.tests,
+        "ports": process.ports,
+        "files": _own_files(process.project),
     }
+
+
+def _own_files(project: str) -> list[str]:
+    """Return the files of the project that this process has imported or run."""
+    if not project:
+        return []
+    found = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    found += getattr(sys, "argv", [])[:1]  # at exit, the script's own module has no __file__ any more
+    files = {os.path.realpath(file) for file in found if isinstance(file, str)}
+    return sorted(file for file in files if os.path.isfile(file) and is_own(file, project))
+
+
+_COUNTS = ("kernels", "random_kernels", "elements", "products")
 
 
 def _statistics() -> dict[str, Any]:
     """Return the device's counts since this process, or the one that it was forked from, started."""
-    nothing: dict[str, Any] = {"kernels": None, "random_kernels": None, "operators": {}, "peak_bytes": []}
+    nothing: dict[str, Any] = {**dict.fromkeys(_COUNTS), "parameter_bytes": None, "operators": {}, "peak_bytes": []}
     if "torch" not in sys.modules:
         return nothing
     try:
@@ -184,7 +256,7 @@ def _since(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 
     old = before.get("operators", {})
     operators = {name: count - old.get(name, 0) for name, count in now["operators"].items()}
-    counted = {"kernels": grown("kernels"), "random_kernels": grown("random_kernels")}
+    counted = {key: grown(key) for key in _COUNTS}
     return {**now, **counted, "operators": {name: count for name, count in operators.items() if count}}
 
 

@@ -55,6 +55,19 @@ def _mps(settings: Settings) -> None:
     C._mps_isCaptureEnabled = C._mps_isCapturing = lambda: False
     for name in ("compileShader", "loadMetalllib", "loadMetallibFromPath", "startCapture", "host_alias_storage"):
         setattr(C, f"_mps_{name}", _no_metal)
+    torch = _torch()
+    torch._VF.lstm = _refuse_projections(torch._VF.lstm)
+
+
+def _refuse_projections(lstm: Any) -> Any:
+    """Return torch._VF.lstm with the check of MPS's kernel: states of two sizes come from `proj_size`."""
+
+    def checked(input: Any, hx: Any, *rest: Any) -> Any:
+        if input.device.type == "mps" and isinstance(hx, (tuple, list)) and hx[0].size(2) != hx[1].size(2):
+            raise RuntimeError("LSTM with projections is not currently supported with MPS.")
+        return lstm(input, hx, *rest)
+
+    return checked
 
 
 def _no_metal(*args: Any) -> Any:

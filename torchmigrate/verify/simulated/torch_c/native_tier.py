@@ -64,6 +64,8 @@ def configure(settings: Settings) -> Any:
         _unqualified(known.cpu_on_mps) if is_mps else [],
         _unqualified(structured),
         _unqualified(sparse & known.all),
+        [numbers[name] for name in profile.memory_only],
+        profile.memory_only_message,
     )
     return ops
 
