@@ -66,7 +66,7 @@ def run(command: list[str], project: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             given, cwd=project, env=own, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
         )
-    return warm_torch.run(words, project, own)
+    return warm_torch.run(words, project, own, warm_torch.TRAINING)
 
 
 def apply(project: Path, *options: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import json
 import os
 import runpy
@@ -21,7 +22,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 240.0  # for one program, on a busy machine
+SECONDS = 240  # for one program, on a busy machine
 # What an interpreter or `import torch` reads: processes that differ in these share nothing.
 READ_AT_START = ("CUDA_", "LD_", "MKL_", "OMP_", "PYTHON", "PYTORCH_", "TORCH_", "TORCHMIGRATE_")
 OWN_OF_EACH = (
@@ -34,17 +35,17 @@ OWN_OF_EACH = (
     "TORCHMIGRATE_READONLY",
     "TORCHMIGRATE_REPORTS",
 )
+TRAINING = ("torch", "torch._dynamo")  # which the first optimizer imports
 SITE = Path(__file__).parents[2] / "torchmigrate" / "verify" / "simulated" / "site"
 
 
 class Warm:
     """The process, as tests see it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str]) -> None:
         self.lock = threading.Lock()
-        self.process = subprocess.Popen(
-            [sys.executable, __file__], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        command, pipe = [sys.executable, __file__, *modules], subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
         atexit.register(self.process.communicate)
 
     def run(self, told: Mapping[str, object]) -> int:
@@ -55,44 +56,51 @@ class Warm:
 
 
 @functools.cache
-def _process(environment: tuple[tuple[str, str], ...]) -> Warm:
-    return Warm(dict(environment))
+def _process(environment: tuple[tuple[str, str], ...], modules: tuple[str, ...]) -> Warm:
+    return Warm(dict(environment), modules)
 
 
 _starting = threading.Lock()
 
 
-def _warm(environment: Mapping[str, str]) -> Warm:
+def _warm(environment: Mapping[str, str], modules: tuple[str, ...]) -> Warm:
     """The process for programs of this environment, started at the first of them."""
     shared = {n: v for n, v in environment.items() if n.startswith(READ_AT_START) and n not in OWN_OF_EACH}
     if "TORCHMIGRATE_BACKEND" in shared:
         shared["PYTHONPATH"] = str(SITE)
     common = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
     with _starting:
-        return _process(tuple(sorted({**common, **shared}.items())))
+        return _process(tuple(sorted({**common, **shared}.items())), modules)
 
 
 def run_into(
-    out: Path, err: Path, words: Sequence[str], cwd: Path, environment: Mapping[str, str], seconds: float = SECONDS
+    out: Path,
+    err: Path,
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    modules: tuple[str, ...] = ("torch",),
 ) -> int:
-    """The exit status of `python WORDS`, its streams in files; -14 if it takes longer."""
+    """The exit status of `python WORDS`, its streams in files; -14 if it takes longer than SECONDS.
+
+    A process for a few programs alone costs more than it saves: starting one is importing its `modules`.
+    """
     told = {
         "words": list(words),
         "cwd": str(cwd),
         "environment": dict(environment),
         "streams": [str(out), str(err)],
-        "seconds": seconds,
     }
-    return _warm(environment).run(told)
+    return _warm(environment, modules).run(told)
 
 
 def run(
-    words: Sequence[str], cwd: Path, environment: Mapping[str, str], seconds: float = SECONDS
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], modules: tuple[str, ...] = ("torch",)
 ) -> subprocess.CompletedProcess[str]:
     """`python WORDS`; the words begin with a script, `-m` or `-c`."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = (Path(folder, name) for name in ("out", "err"))
-        status = run_into(out, err, words, cwd, environment, seconds)
+        status = run_into(out, err, words, cwd, environment, modules)
         texts = [path.read_text(encoding="utf-8") for path in (out, err)]
     return subprocess.CompletedProcess(words, status, *texts)
 
@@ -110,9 +118,9 @@ def _next() -> dict[str, object]:
     sys.exit()
 
 
-def _become(words: list[str], cwd: str, environment: dict[str, str], streams: list[str], seconds: float) -> None:
+def _become(words: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:
     """Go on as `python WORDS` would."""
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.alarm(SECONDS)
     for number, path in enumerate((os.devnull, *streams)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0), 0o600), number)
     os.chdir(cwd)
@@ -181,8 +189,6 @@ def _run_as_main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    import torch
-    import torch._dynamo  # which the first optimizer imports
-
-    torch.testing.assert_close(torch.ones(1), torch.ones(1))  # imports what it compares with
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     _become(**_next())  # type: ignore[arg-type]

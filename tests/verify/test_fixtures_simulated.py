@@ -92,7 +92,7 @@ def launch(command: list[str], job: Job, variables: dict[str, str], project: Pat
         streams = {"capture_output": True, "text": True, "encoding": "utf-8"}
         done = subprocess.run([sys.executable, *words], cwd=project, env=own, timeout=SECONDS, **streams)
     else:
-        done = warm_torch.run(words, project, own, SECONDS)
+        done = warm_torch.run(words, project, own, warm_torch.TRAINING)
     told = [json.loads(path.read_text()) for path in reports.glob("*.json")]
     kernels = sum(each["kernels"] or 0 for each in told)
     return Ran(" ".join(command), done.returncode, done.stdout, done.stderr, kernels)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm_torch
 
 from torchmigrate.verify.run import simulated_environment
 
@@ -49,14 +48,15 @@ def variables(library: str, backend: str, count: int | None, memory: int | None)
 
 @pytest.fixture
 def simulate(library: str, tmp_path: Path) -> Callable[..., Ran]:
-    """Run a program, its file or its text, where a device is simulated; in a fork of a process with torch."""
+    """Run a program, its file or its text, where a device is simulated."""
 
     def run(backend: str, program: Path | str, *arguments: str, **more: str) -> Ran:
         if isinstance(program, str):
             (tmp_path / "program.py").write_text(program)
         path = program if isinstance(program, Path) else tmp_path / "program.py"
         own = {**variables(library, backend, None, None), **more}
-        done = warm_torch.run([str(path), *arguments], tmp_path, own)
+        command, pipe = [sys.executable, str(path), *arguments], {"capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run(command, env=own, cwd=tmp_path, **pipe)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
