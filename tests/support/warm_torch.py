@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import os
@@ -135,7 +136,16 @@ def _become(words: list[str], cwd: str, environment: dict[str, str], streams: li
     sys.path[:] = [*path, *(each for each in sys.path[1:] if each not in path)]
     if "torchmigrate_simulated" in sys.modules:
         _restart_the_simulation()
-    _run_as_main(words)
+    _end(_run_as_main(words))
+
+
+def _end(status: int) -> None:
+    """As an interpreter ends, but for taking torch apart, which takes longer than most programs here."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 def _restart_the_simulation() -> None:
@@ -159,7 +169,8 @@ def _restart_the_simulation() -> None:
     startup._seed_torch()
 
 
-def _run_as_main(words: list[str]) -> None:
+def _run_as_main(words: list[str]) -> int:
+    """The exit status."""
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     vars(main)["__builtins__"] = __builtins__
     kind, *rest = words
@@ -175,20 +186,26 @@ def _run_as_main(words: list[str]) -> None:
         else:
             sys.argv = words
             sys.path.insert(0, os.path.dirname(os.path.realpath(kind)))
-            main.__file__ = kind
-            exec(compile(Path(kind).read_bytes(), kind, "exec"), vars(main))
-    except SystemExit:
-        raise
+            main.__file__ = os.path.abspath(kind)
+            exec(compile(Path(kind).read_bytes(), main.__file__, "exec"), vars(main))
+    except SystemExit as error:
+        if isinstance(error.code, int | None):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
     except BaseException as error:
         ours, told = __file__, error.__traceback__
         while told and told.tb_next and told.tb_frame.f_code.co_filename == ours:
             told = told.tb_next
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error.with_traceback(told), told
         sys.excepthook(type(error), error, told)
-        raise SystemExit(1) from None
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a fork that collects would copy all of torch
     _become(**_next())  # type: ignore[arg-type]
