@@ -588,9 +588,10 @@ def test_a_real_program_on_simulated_devices(here: Path, cli: Cli, monkeypatch: 
 @needs_compiler
 def test_a_broken_port_fails_and_the_line_is_named(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
-    (here / "train.py").write_text(REAL + "print((torch.ones(2).to('cuda').double() + loss).sum().item())\n")
+    line = "print((torch.ones(2).to('cuda').double() + 1).sum().item())\n"
+    (here / "train.py").write_text(f"import torch\nprint(torch.ones(2).cuda().sum().item())\n{line}")
     ran = cli("verify", ".", "--backends", "mps", "--output-format", "json", "--", sys.executable, "train.py")
     found = json.loads(ran.out)["runs"][1]
     assert (ran.status, found["verdict"]) == (1, "FAIL"), ran.out + ran.err
     assert found["error"].startswith("TypeError: Cannot convert a MPS Tensor to float64")
-    assert (found["where"]["path"], found["where"]["line"]) == ("train.py", 13)
+    assert (found["where"]["path"], found["where"]["line"]) == ("train.py", 3)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_torch
 
 from torchmigrate import runtime
 
@@ -16,14 +17,9 @@ SOURCE = Path(runtime.__file__)
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    root = str(SOURCE.parent.parent)
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": root, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    """In a fork of a process that has imported torch."""
+    own = {**os.environ, "PYTHONPATH": str(SOURCE.parent.parent), "CUDA_VISIBLE_DEVICES": "", **environment}
+    return warm_torch.run(["-c", code], SOURCE.parent, own)
 
 
 def test_it_is_one_readable_file():
@@ -68,7 +64,8 @@ except AssertionError as error:
 
 
 def test_importing_it_probes_and_imports_nothing():
-    done = run(PROBES)
+    own = {**os.environ, "PYTHONPATH": str(SOURCE.parent.parent)}
+    done = subprocess.run([sys.executable, "-c", PROBES], env=own, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == ["[]", "probed at import"], done.stderr
 
 
@@ -79,7 +76,7 @@ def test_the_environment_picks_the_device():
 
 @pytest.mark.parametrize("name", ["bogus", "nn", "cuda:1", "hpu"])
 def test_a_device_that_is_not_here_is_an_error_that_says_so(name):
-    done = run("import torchmigrate.runtime as a; a.device()", TORCH_ACCEL_DEVICE=name, CUDA_VISIBLE_DEVICES="")
+    done = run("import torchmigrate.runtime as a; a.device()", TORCH_ACCEL_DEVICE=name)
     assert f"TORCH_ACCEL_DEVICE={name.partition(':')[0]}: torch finds no such device" in done.stderr
     assert done.returncode == 1
 

@@ -60,14 +60,13 @@ def run(command: list[str], project: Path) -> subprocess.CompletedProcess[str]:
     """A command of fixtures.toml, by a process that has torch already; one that spawns others, by itself."""
     assert command[0] == "python"
     words = [word.replace("{fixtures}", str(FIXTURES)) for word in command[1:]]
-    common = environment(DEFAULTS["env"])
-    own = common | SPEC[project.name].get("env", {})
+    own = environment(DEFAULTS["env"] | SPEC[project.name].get("env", {}))
     if project.name in SPAWNS:
         given = [sys.executable, *words]
         return subprocess.run(
             given, cwd=project, env=own, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
         )
-    return warm_torch.process(tuple(common.items())).run(words, project, own)
+    return warm_torch.run(words, project, own, warm_torch.TRAINING)
 
 
 def apply(project: Path, *options: str) -> str:

@@ -1,9 +1,16 @@
-"""Programs on the CPU, each in a fork of one process that has imported torch: the import is most of their cost."""
+"""Programs that import torch, each in a fork of a process that has imported it: the import is most of their cost.
+
+Where the environment simulates a device, the process does so, too, and a fork goes on as the start of an interpreter
+would: with its own reports, protected folder and seeds. Tests of that start, and of how processes end, take a fresh
+interpreter instead.
+"""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -11,37 +18,95 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 120  # for one program
+SECONDS = 240  # for one program, on a busy machine
+# What an interpreter or `import torch` reads: processes that differ in these share nothing.
+READ_AT_START = ("CUDA_", "LD_", "MKL_", "OMP_", "PYTHON", "PYTORCH_", "TORCH_", "TORCHMIGRATE_")
+OWN_OF_EACH = (
+    "PYTHONPATH",
+    "PYTHONUNBUFFERED",
+    "TORCH_ACCEL_DEVICE",
+    "TORCH_ACCEL_LOG",
+    "TORCHMIGRATE_CACHE_DIR",
+    "TORCHMIGRATE_PROJECT",
+    "TORCHMIGRATE_READONLY",
+    "TORCHMIGRATE_REPORTS",
+)
+TRAINING = ("torch", "torch._dynamo")  # which the first optimizer imports
+SITE = Path(__file__).parents[2] / "torchmigrate" / "verify" / "simulated" / "site"
 
 
 class Warm:
     """The process, as tests see it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, __file__], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str]) -> None:
+        self.lock = threading.Lock()
+        command, pipe = [sys.executable, __file__, *modules], subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
         atexit.register(self.process.communicate)
 
-    def run(self, words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        """`words`: what would follow `python`."""
-        with tempfile.TemporaryDirectory() as folder:
-            out, err = (Path(folder, name) for name in ("out", "err"))
-            told = {"words": words, "cwd": str(cwd), "environment": dict(environment), "streams": [str(out), str(err)]}
+    def run(self, told: Mapping[str, object]) -> int:
+        with self.lock:
             assert self.process.stdin and self.process.stdout
             print(json.dumps(told), file=self.process.stdin, flush=True)
-            status = int(self.process.stdout.readline())
-            texts = [path.read_text(encoding="utf-8") for path in (out, err)]
-        return subprocess.CompletedProcess(words, status, *texts)
+            return int(self.process.stdout.readline())
 
 
 @functools.cache
-def process(environment: tuple[tuple[str, str], ...]) -> Warm:
-    """The process of these variables, started once."""
-    return Warm(dict(environment))
+def _process(environment: tuple[tuple[str, str], ...], modules: tuple[str, ...]) -> Warm:
+    return Warm(dict(environment), modules)
+
+
+_starting = threading.Lock()
+
+
+def _warm(environment: Mapping[str, str], modules: tuple[str, ...]) -> Warm:
+    """The process for programs of this environment, started at the first of them."""
+    shared = {n: v for n, v in environment.items() if n.startswith(READ_AT_START) and n not in OWN_OF_EACH}
+    if "TORCHMIGRATE_BACKEND" in shared:
+        shared["PYTHONPATH"] = str(SITE)
+    common = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
+    with _starting:
+        return _process(tuple(sorted({**common, **shared}.items())), modules)
+
+
+def run_into(
+    out: Path,
+    err: Path,
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    modules: tuple[str, ...] = ("torch",),
+) -> int:
+    """The exit status of `python WORDS`, its streams in files; -14 if it takes longer than SECONDS.
+
+    A process for a few programs alone costs more than it saves: starting one is importing its `modules`.
+    """
+    told = {
+        "words": list(words),
+        "cwd": str(cwd),
+        "environment": dict(environment),
+        "streams": [str(out), str(err)],
+    }
+    return _warm(environment, modules).run(told)
+
+
+def run(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], modules: tuple[str, ...] = ("torch",)
+) -> subprocess.CompletedProcess[str]:
+    """`python WORDS`; the words begin with a script, `-m` or `-c`."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = (Path(folder, name) for name in ("out", "err"))
+        status = run_into(out, err, words, cwd, environment, modules)
+        texts = [path.read_text(encoding="utf-8") for path in (out, err)]
+    return subprocess.CompletedProcess(words, status, *texts)
+
+
+# ---- in that process
 
 
 def _next() -> dict[str, object]:
@@ -58,19 +123,89 @@ def _become(words: list[str], cwd: str, environment: dict[str, str], streams: li
     """Go on as `python WORDS` would."""
     signal.alarm(SECONDS)
     for number, path in enumerate((os.devnull, *streams)):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), number)
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0), 0o600), number)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    if words[0] == "-m":
-        sys.argv, sys.path[0] = words[1:], cwd
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv, sys.path[0] = words, os.path.dirname(os.path.abspath(words[0]))
-        runpy.run_path(words[0], run_name="__main__")
+    tempfile.tempdir = None
+    sys.orig_argv[:] = [sys.executable, *words]
+    if environment.get("PYTHONUNBUFFERED"):
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    path = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:] = [*path, *(each for each in sys.path[1:] if each not in path)]
+    if "torchmigrate_simulated" in sys.modules:
+        _restart_the_simulation()
+    _end(_run_as_main(words))
+
+
+def _end(status: int) -> None:
+    """As an interpreter ends, but for taking torch apart, which takes longer than most programs here."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+def _restart_the_simulation() -> None:
+    """What startup.prepare() and its step after `import torch` do for one program; the device is there already."""
+    import random
+
+    import torch
+    from torchmigrate_simulated import startup, write_protection  # type: ignore[import-not-found]
+    from torchmigrate_simulated.profiles import Settings  # type: ignore[import-not-found]
+
+    settings = Settings.read(os.environ)
+    if settings.backend == "mps":
+        # Its generator was seeded, so that this fork is a bad one to torch.mps, which is then not seeded; as on a Mac
+        torch.mps._is_in_bad_fork = lambda: False
+    random.seed(0)
+    startup._install_recorder(settings)
+    write_protection.install(settings.readonly)
+    write_protection.protect_torch(settings.readonly)
+    if "numpy" in sys.modules:
+        startup._seed_numpy()
+    startup._seed_torch()
+
+
+def _run_as_main(words: list[str]) -> int:
+    """The exit status."""
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    vars(main)["__builtins__"] = __builtins__
+    kind, *rest = words
+    try:
+        if kind == "-m":
+            sys.argv = ["-m", *rest[1:]]
+            sys.path.insert(0, os.getcwd())
+            runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
+        elif kind == "-c":
+            sys.argv = ["-c", *rest[1:]]
+            sys.path.insert(0, "")
+            exec(compile(rest[0], "<string>", "exec"), vars(main))
+        else:
+            sys.argv = words
+            sys.path.insert(0, os.path.dirname(os.path.realpath(kind)))
+            main.__file__ = os.path.abspath(kind)
+            exec(compile(Path(kind).read_bytes(), main.__file__, "exec"), vars(main))
+    except SystemExit as error:
+        if isinstance(error.code, int | None):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        ours, told = __file__, error.__traceback__
+        while told and told.tb_next and told.tb_frame.f_code.co_filename == ours:
+            told = told.tb_next
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error.with_traceback(told), told
+        sys.excepthook(type(error), error, told)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    import torch  # noqa: F401
-
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a fork that collects would copy all of torch
     _become(**_next())  # type: ignore[arg-type]

@@ -204,6 +204,7 @@ _MEASURE = """
 import ast, importlib, io, json, os, sys, contextlib, signal, warnings
 warnings.simplefilter("ignore")
 import torch
+import torch._dynamo  # which many of them import
 
 def modules_of(expression):
     for node in ast.walk(ast.parse(expression)):

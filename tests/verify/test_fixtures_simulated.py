@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixture_projects import DEFAULTS, FIXTURES, SPEC, copy_project, expected_changes
+import warm_torch
+from fixture_projects import DEFAULTS, FIXTURES, SPAWNS, SPEC, copy_project, expected_changes
 
 from torchmigrate.verify.compare import Kind, Line, Tolerance, compare, lines, reference
 from torchmigrate.verify.run import simulated_environment
@@ -82,36 +83,33 @@ def prepare(job: Job, folder: Path) -> Path:
     return project
 
 
-def launch(command: list[str], job: Job, library: str, project: Path, reports: Path) -> Ran:
-    variables = simulated_environment(job.backend, count=job.devices, reports=reports)
-    words = [{"python": sys.executable}.get(word, word).replace("{fixtures}", str(FIXTURES)) for word in command]
-    more = {"TORCHMIGRATE_LIBRARY": library, "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        words,
-        cwd=project,
-        env={**variables, **ENVIRONMENT, **SPEC[job.name].get("env", {}), **more},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=SECONDS,
-    )
+def launch(command: list[str], job: Job, variables: dict[str, str], project: Path, reports: Path) -> Ran:
+    assert command[0] == "python"
+    words = [word.replace("{fixtures}", str(FIXTURES)) for word in command[1:]]
+    more = {"TORCHMIGRATE_REPORTS": str(reports), "PYTHONIOENCODING": "utf-8"}
+    own = {**variables, **ENVIRONMENT, **SPEC[job.name].get("env", {}), **more}
+    if job.name in SPAWNS:
+        streams = {"capture_output": True, "text": True, "encoding": "utf-8"}
+        done = subprocess.run([sys.executable, *words], cwd=project, env=own, timeout=SECONDS, **streams)
+    else:
+        done = warm_torch.run(words, project, own, warm_torch.TRAINING)
     told = [json.loads(path.read_text()) for path in reports.glob("*.json")]
     kernels = sum(each["kernels"] or 0 for each in told)
     return Ran(" ".join(command), done.returncode, done.stdout, done.stderr, kernels)
 
 
-def run(job: Job, library: str, folder: Path) -> list[Ran]:
+def run(job: Job, variables: dict[str, str], folder: Path) -> list[Ran]:
     """All commands in one copy, up to the first that fails."""
     place = folder / str(job)
     project, done = prepare(job, place), []
     for at, step in enumerate(SPEC[job.name]["run"]):
-        done.append(launch(step["command"], job, library, project, place / f"reports-{at}"))
+        done.append(launch(step["command"], job, variables, project, place / f"reports-{at}"))
         if done[-1].status != 0:
             break
     return done
 
 
-# ---- two jobs at a time, while the first tests wait for theirs
+# ---- two jobs at a time, while the first tests wait for theirs; pytest changes os.environ meanwhile
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +123,8 @@ def runs(
             if item.path == Path(__file__) and "runs" in item.fixturenames and not item.get_closest_marker("skip"):
                 for job in item.callspec.params["jobs"]:
                     if job not in started:
-                        started[job] = pool.submit(run, job, library, folder)
+                        variables = simulated_environment(job.backend, count=job.devices)  # not in a thread, see above
+                        started[job] = pool.submit(run, job, {**variables, "TORCHMIGRATE_LIBRARY": library}, folder)
         yield lambda job: started[job].result()
         pool.shutdown(cancel_futures=True)
 

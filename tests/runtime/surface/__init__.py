@@ -29,15 +29,19 @@ ON_CUDA, ON_MPS = KIND == "cuda", KIND == "mps"
 
 @dataclass(frozen=True)
 class Check:
-    """A function that raises if something is wrong, on these backends with `least` devices or more."""
+    """A function that raises if something is wrong, on these backends with `least` devices or more.
+
+    `most_only`: with as many devices as a test gives the backend, two or a Mac's one, since fewer cannot differ."""
 
     name: str
     function: Callable[[], None]
     backends: tuple[str, ...]
     least: int
+    most_only: bool = False
 
     def runs_on(self, backend: str, count: int) -> bool:
-        return backend in self.backends and count >= self.least
+        least = 2 if self.most_only and backend != "mps" else self.least
+        return backend in self.backends and count >= least
 
 
 CHECKS: dict[str, Check] = {}
@@ -49,6 +53,7 @@ def check(
     only: tuple[str, ...] = BACKENDS,
     but: tuple[str, ...] = (),
     least: int = 1,
+    most_only: bool = False,
     name: str = "",
 ) -> Any:
     """Marks a check; with a name of its own, or the function's."""
@@ -56,7 +61,7 @@ def check(
     def mark(function: Callable[[], None]) -> Callable[[], None]:
         title = name or function.__name__
         assert title not in CHECKS, title
-        CHECKS[title] = Check(title, function, tuple(b for b in only if b not in but), least)
+        CHECKS[title] = Check(title, function, tuple(b for b in only if b not in but), least, most_only)
         return function
 
     return mark(function) if function else mark

@@ -259,10 +259,10 @@ def checked(case: Case) -> Callable[[], None]:
 
 
 for name, case in CASES.items():
-    check(checked(case), name=f"compiled: {name}")
+    check(checked(case), most_only=True, name=f"compiled: {name}")
 
 
-@check
+@check(most_only=True)
 def compiled_at_the_first_call_of_all() -> None:
     """The device is found while dynamo traces."""
     for name in ("device", "is_available", "synchronize", "autocast"):
@@ -272,13 +272,13 @@ def compiled_at_the_first_call_of_all() -> None:
         assert accel.device() == torch.device(KIND)
 
 
-@check
+@check(most_only=True)
 def compiled_with_a_refusal() -> None:
     """So that the checks above can fail."""
     assert "print" in refusal(after(lambda x: print("a side effect that dynamo refuses")))
 
 
-@check
+@check(most_only=True)
 def what_is_compiled_in_pieces_answers_as_ever() -> None:
     """torch.npu's own name has no counterpart in torch.accelerator."""
     torch._dynamo.reset()

@@ -50,27 +50,13 @@ def variables(library: str, backend: str, count: int | None, memory: int | None)
 def simulate(library: str, tmp_path: Path) -> Callable[..., Ran]:
     """Run a program, its file or its text, where a device is simulated."""
 
-    def run(
-        backend: str,
-        program: Path | str,
-        *arguments: str,
-        count: int | None = None,
-        memory: int | None = None,
-        options: tuple[str, ...] = (),
-        timeout: float = 120,
-        **more: str,
-    ) -> Ran:
+    def run(backend: str, program: Path | str, *arguments: str, **more: str) -> Ran:
         if isinstance(program, str):
             (tmp_path / "program.py").write_text(program)
         path = program if isinstance(program, Path) else tmp_path / "program.py"
-        done = subprocess.run(
-            [sys.executable, *options, str(path), *arguments],
-            env={**variables(library, backend, count, memory), **more},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        own = {**variables(library, backend, None, None), **more}
+        command, pipe = [sys.executable, str(path), *arguments], {"capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run(command, env=own, cwd=tmp_path, **pipe)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
@@ -134,10 +120,10 @@ def outcomes(request: pytest.FixtureRequest, library: str, tmp_path_factory: pyt
         if check:
             topics.setdefault(check.backend, {})[check.topic] = None
 
-    def run(backend: str, folder: Path) -> Outcomes:
+    def run(backend: str, folder: Path, own: dict[str, str]) -> Outcomes:
         done = subprocess.run(
             [sys.executable, str(PROGRAMS / "serve.py"), str(folder), *topics[backend]],
-            env=variables(library, backend, 1 if backend == "mps" else 2, 64 << 20),
+            env=own,
             cwd=folder,
             capture_output=True,
             text=True,
@@ -145,7 +131,10 @@ def outcomes(request: pytest.FixtureRequest, library: str, tmp_path_factory: pyt
         return Outcomes({path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}, done.stderr)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {backend: pool.submit(run, backend, tmp_path_factory.mktemp(backend)) for backend in topics}
+        jobs = {}
+        for backend in topics:
+            own = variables(library, backend, 1 if backend == "mps" else 2, 64 << 20)  # pytest changes os.environ
+            jobs[backend] = pool.submit(run, backend, tmp_path_factory.mktemp(backend), own)
         yield lambda backend: jobs[backend].result()
 
 

@@ -50,7 +50,7 @@ def on_the_cpu(library: str, tmp_path_factory: pytest.TempPathFactory) -> list[d
 
 @pytest.mark.parametrize(
     "how, kind",
-    [("torchrun", "cuda"), ("torchrun", "xpu"), ("torchrun", "npu"), ("spawn", "xpu"), ("environment", "npu")],
+    [("torchrun", "cuda"), ("spawn", "xpu"), ("environment", "npu")],  # each way once, and each library
 )
 def test_launchers(how: str, kind: str, library: str, tmp_path: Path, on_the_cpu: list[dict[str, Any]]) -> None:
     actual = launched(library, tmp_path, how, kind)
