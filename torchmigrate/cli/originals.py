@@ -38,7 +38,7 @@ def applied(path: Path) -> dict[Path, bytes]:
     """Return the files that the last `apply` rewrote and that are as it left them, as they were before."""
     from torchmigrate.apply import journal
 
-    newest = journal.newest(path)
+    newest = next(journal.below(path), None)
     if newest is None:
         return {}
     kept, entries = newest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from torchmigrate.diagnostics.finding import Safety, Status, Unchanged
 from torchmigrate.engine import worker
@@ -16,14 +15,6 @@ from torchmigrate.worlds.check import Check, Held
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """How many edits were checked, and how many were held back."""
-
-    edits: int = 0
-    held: int = 0
-
-
 def run_checked(
     todo: Sequence[Read],
     mode: str,
@@ -31,10 +22,10 @@ def run_checked(
     facts: ProjectContext,
     jobs: int,
     on_progress: Progress | None,
-) -> tuple[list[Done], ProjectContext, Checked]:
+) -> tuple[list[Done], ProjectContext, tuple[int, int]]:
     """Process the files in a mode of `worker.Job`; every edit in the results has passed the worlds check.
 
-    Returns the results, the project context with the edits held back, and their numbers.
+    Returns the results, the project context with the edits held back, and the numbers of edits checked and held.
     """
     done = list(worker.run(todo, mode, ruleset, facts, jobs, on_progress))
     by_path = {str(d.result.path): d for d in done}
@@ -46,7 +37,8 @@ def run_checked(
         rewrites = {d.rewritten.path: d.rewritten for d in done if d.rewritten}
     total = sum(len(r.edits) for r in rewrites.values())
     stale: set[str] = set()
-    check, fresh = Check(facts), {}
+    check = Check(facts)
+    fresh: Held = {}
     for _ in range(ROUNDS if rewrites else 0):
         fresh = check.held_back(list(rewrites.values()), fresh.keys() or None)
         if not fresh:
@@ -65,7 +57,7 @@ def run_checked(
             str(d.result.path): d for d in _run([(p, raw[p]) for p in sorted(stale)], mode, ruleset, facts, jobs)
         }
     held = sum(map(len, facts.held.values()))
-    return list(by_path.values()), facts, Checked(total, held)
+    return list(by_path.values()), facts, (total, held)
 
 
 def _run(todo: Sequence[Read], mode: str, ruleset: Ruleset, facts: ProjectContext, jobs: int) -> Iterable[Done]:

@@ -99,9 +99,8 @@ def _step(
 
 def _rewrite_partly(change: Changed, worker: Worker, vendored: Vendored) -> Changed | None:
     """Return the file with only the fixes of the packs so far, or None if they change nothing."""
-    result, lacks = worker(Job(str(change.path), change.before, "apply"))
-    if lacks:
-        result = vendored.bind(result, lacks)
+    done = worker(Job(str(change.path), change.before, "apply"))
+    result = vendored.bind(done.result, done.lacks) if done.lacks else done.result
     return result if isinstance(result, Changed) else None
 
 

@@ -31,6 +31,7 @@ class Plan:
     notes: list[str]
     others: frozenset[str] = frozenset()
     facts: ProjectContext | None = None  # None if no file had work
+    checked: tuple[int, int] = (0, 0)  # edits that the worlds check looked at, and edits that it held back
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def plan(
     notes += vendored.notes()
     if settings.style == "native":
         notes += _note_remaining_calls(results, facts)
-    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts)
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts, checked)
 
 
 def _read(

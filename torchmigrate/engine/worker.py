@@ -91,7 +91,7 @@ class Worker:
             where = traceback.extract_tb(error.__traceback__)[-1]
             name = os.path.basename(where.filename)
             return Done(
-                Failed(path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report it")
+                Failed(path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report")
             )
 
     def _process(self, path: Path, job: Job) -> Done:

@@ -90,7 +90,7 @@ def _checked(
     start, end = finding.start, finding.end
     for edits in reversed(passes):
         start, end = original_offset(edits, start), original_offset(edits, end)
-    reason = next((why for (a, b), why in held.items() if a < end and start < b or start <= a == b <= end), None)
+    reason = next((why for (a, b), why in held.items() if (a < end and start < b) or start <= a == b <= end), None)
     if reason is None:
         return finding
     message = f"{finding.message} (left alone: {reason})"

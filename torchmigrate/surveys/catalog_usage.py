@@ -96,24 +96,24 @@ class _Surveyor(Worker):
         self.catalog = catalog
 
     def __call__(self, job: Job) -> Done:
-        result, unbound = super().__call__(job)
-        if isinstance(result, Failed) and not _MAY_USE.search(job.raw):
-            return Unchanged(result.path), None  # `check` does not look into such a file either
-        return result, unbound
+        done = super().__call__(job)
+        if isinstance(done.result, Failed) and not _MAY_USE.search(job.raw):
+            return Done(Unchanged(done.result.path))  # `check` does not look into such a file either
+        return done
 
     def _process(self, path: Path, job: Job) -> Done:
         if job.raw.startswith(helper_file.MARKER):
-            return Unchanged(path), None
+            return Done(Unchanged(path))
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
         if book and book.language:
-            return Skipped(path, f"a notebook in {book.language}"), None
+            return Done(Skipped(path, f"a notebook in {book.language}"))
         text = book.source if book else encoding.decode(job.raw)
         if b"torchmigrate: skip-file" in text.utf8 and suppressions.find(text).skip_file:
-            return Skipped(path, "# torchmigrate: skip-file"), None
+            return Done(Skipped(path, "# torchmigrate: skip-file"))
         places = list(Uses(SemanticModel(path, text, self.facts), self.catalog).places())
         places = list(notebook_results.in_cells(places, book))
         unread = notebook_results.unread(book, lambda raw: _MAY_USE.search(raw) is not None) if book else ""
-        return Unchanged(path, tuple(places), unread=unread), None
+        return Done(Unchanged(path, tuple(places), unread=unread))
 
 
 class Uses(Visitor):

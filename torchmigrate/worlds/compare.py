@@ -18,8 +18,9 @@ from torchmigrate.worlds.observations import (
     Observations,
     Place,
 )
+from torchmigrate.worlds.program import Edits
 from torchmigrate.worlds.truth import World
-from torchmigrate.worlds.values import Const, Device, Edits, Unknown, Value
+from torchmigrate.worlds.values import Const, Device, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
 
 
 def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Yield functions named for CUDA that would answer otherwise: others ask them beside functions for other devices."""
+    """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices."""
     for place, value in new.of(ANSWER):
         before = old.get(ANSWER, place)
         if before is not None and set(before) != set(value) and (edits := new.edits(ANSWER, place)):
@@ -102,10 +103,10 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
     """Yield device positions at which the original chose the accelerator itself, and would no longer."""
     for place, before in old.of(DEVICE):
         value = new.get(DEVICE, place)
-        chosen = {a.type for a in before if isinstance(a, Device)}
+        chosen = _types(before)
         if value is None or not chosen - {"cpu", "cuda", "meta"}:
             continue
-        now = {a.type for a in value if isinstance(a, Device)}
+        now = _types(value)
         if now != chosen and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, place, f"the project chooses {_listed(chosen)} itself here on {world.title}")
 
@@ -137,7 +138,7 @@ def _devices(world: World, old: Observations, new: Observations) -> Iterator[Fau
         before = old.get(DEVICE, place)
         if before is None or not (edits := new.edits(DEVICE, place)):
             continue
-        chosen, now = ({a.type for a in v if isinstance(a, Device)} for v in (before, value))
+        chosen, now = _types(before), _types(value)
         if world.kind != "cuda" and "cuda" in chosen:
             continue  # it died, or was about to
         if now - chosen and not _open(before):

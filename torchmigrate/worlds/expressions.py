@@ -10,18 +10,16 @@ from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import External
 from torchmigrate.worlds.observations import LOST, Place
-from torchmigrate.worlds.program import ClassInfo, File, FunctionInfo, Locals, Program
+from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals, Program
 from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
-    NONE,
     NOTHING,
     TENSOR,
     UNKNOWN,
     Atom,
     Const,
     Device,
-    Edits,
     Instance,
     Items,
     Module,
@@ -147,15 +145,14 @@ class Expressions(External):
                 return self.of_class(info, name) or UNKNOWN
             case Unknown(of):
                 if name == "is_cuda":
-                    yes = {Const(True, bool): NONE} if self.world.kind == "cuda" else {}
-                    return Value({**yes, Const(False, bool): NONE})
+                    return join(const(True), const(False)) if self.world.kind == "cuda" else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
                     return known
                 return TENSOR if of == "tensor" else UNKNOWN
         return UNKNOWN
 
     def of_unknown(self, name: str) -> Value | None:
-        """Return what the project assigns to this attribute of things that it does not make, or what an option gives."""
+        """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
         return self.store.get(("attribute", "*", name)) or self.store.get(("option", name))
 
     def _of_instance(self, info: ClassInfo, atom: Instance, name: str, state: State) -> Value:
@@ -416,9 +413,7 @@ class Expressions(External):
             case ast.Name(name):
                 self._drop(name, state)
                 state.env[name] = value
-                if isinstance(frame.info.node, ast.Module) and frame.owner is None:
-                    self.write(("global", frame.file.path, name), value)
-                elif name in frame.locals.shared:
+                if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
                     self.write(("global", frame.file.path, name), value)
                 elif frame.owner is not None:
                     self.write(("class", frame.owner.key, name), value)

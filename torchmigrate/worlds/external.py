@@ -11,17 +11,16 @@ from typing import NoReturn
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import DEATH, DEVICE, FOREIGN, REFUSAL, Observations, Place, device_of, devices
+from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.state import Dead, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
-    NONE,
     NOTHING,
     TENSOR,
     UNKNOWN,
     Atom,
     Const,
     Device,
-    Edits,
     Items,
     Named,
     Routine,
@@ -460,8 +459,8 @@ class External(ABC):
 
 
 _TEXT_METHODS = {
-    "split", "rsplit", "partition", "rpartition", "startswith", "endswith", "replace", "lower", "upper", "strip", "lstrip",
-    "rstrip", "removeprefix", "removesuffix", "format", "join", "isdigit", "title", "capitalize", "find", "count",
+    "split", "rsplit", "partition", "rpartition", "startswith", "endswith", "replace", "lower", "upper", "strip",
+    "lstrip", "rstrip", "removeprefix", "removesuffix", "format", "join", "isdigit", "title", "capitalize", "find", "count",
 }  # fmt: skip
 
 

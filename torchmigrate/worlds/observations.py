@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torchmigrate.worlds.values import NONE, NOTHING, Const, Device, Edits, Value, join
+from torchmigrate.worlds.program import NONE, Edits
+from torchmigrate.worlds.values import NOTHING, Const, Device, Value, join
 
 Place = tuple[str, int]  # path, and offset in the original text
 Key = tuple[str, Place]

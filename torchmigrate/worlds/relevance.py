@@ -90,7 +90,7 @@ class Relevance:
             self.words[node] = found = set(_words(node, place))
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 pairs = ((a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname)
-                self._aliases.setdefault(place.file, []).extend(pairs)  # type: ignore[arg-type]
+                self._aliases.setdefault(place.file, []).extend(pairs)
             for word in found:
                 self._by_word.setdefault(word, []).append(at)
             inner, home = place, owner
@@ -263,11 +263,11 @@ class Relevance:
 
 # functions and methods whose result is made of what they are given
 _PASSING = {
-    "str", "int", "bool", "list", "tuple", "dict", "set", "sorted", "reversed", "any", "all", "getattr", "get", "getenv",
-    "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format", "split", "rsplit",
+    "str", "int", "bool", "list", "tuple", "dict", "set", "sorted", "reversed", "any", "all", "getattr", "get",
+    "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format", "split", "rsplit",
     "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith", "endswith", "join", "keys",
-    "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy", "hasattr", "isinstance", "len", "param",
-    "removeprefix", "removesuffix",
+    "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy", "hasattr", "isinstance", "len",
+    "param", "removeprefix", "removesuffix",
 }  # fmt: skip
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _TRANSPARENT = (

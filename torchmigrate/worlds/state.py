@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from torchmigrate.worlds.program import ClassInfo, File, FunctionInfo, Locals
-from torchmigrate.worlds.values import NONE, Edits, Value, join
+from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals
+from torchmigrate.worlds.values import Value, join
 
 
 class Dead(Exception):
@@ -58,8 +58,6 @@ def merged(ways: Sequence[State | None]) -> State | None:
     env: dict[str, Value] = {}
     for name in names:
         found = [way.env[name] for way in there if name in way.env]
-        if len(found) == len(there):
-            env[name] = join(*found)
-        elif "." not in name:
+        if len(found) == len(there) or "." not in name:
             env[name] = join(*found)
     return State(env, frozenset().union(*(way.path for way in there)))

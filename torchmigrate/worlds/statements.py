@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, REFUSAL
-from torchmigrate.worlds.program import FUNCTIONS, ClassInfo, File, FunctionInfo, Program
+from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
-    NONE,
     NOTHING,
     UNKNOWN,
-    Edits,
     Instance,
     Module,
     Named,
@@ -62,10 +61,8 @@ class Statements(Expressions):
         if isinstance(info.node, ast.Module):
             self.body_of(info.file)
             return
-        try:
+        with contextlib.suppress(Dead):
             self.call_function(info, owner, (), {}, State({}), is_root=True)
-        except Dead:
-            pass
 
     def call_function(
         self,
@@ -131,7 +128,7 @@ class Statements(Expressions):
         for extra, kind in ((spec.vararg, "rest"), (spec.kwarg, "options")):
             if extra is None:
                 continue
-            more = [v for v in given[len(names) :]] if kind == "rest" else []
+            more = given[len(names) :] if kind == "rest" else []
             options = [(values.Const(k, str), v) for k, v in named.items() if k not in info.parameters()]
             whole = one(values.Items(tuple(more))) if kind == "rest" else one(values.Table(tuple(options)))
             self.write(("parameter", info.key, extra.arg), whole if not is_root else UNKNOWN)
@@ -561,8 +558,8 @@ def _bound_in(node: ast.stmt) -> Iterator[str]:
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
             if (chain := chain_of(inner)) is not None:
                 yield chain
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _CHANGES:
-            if (chain := chain_of(inner.func.value)) is not None:
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if inner.func.attr in _CHANGES and (chain := chain_of(inner.func.value)) is not None:
                 yield chain
         stack += ast.iter_child_nodes(inner)
 

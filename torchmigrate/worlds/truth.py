@@ -58,6 +58,5 @@ def _answer(text: str) -> Value:
 
 
 WORLDS = tuple(
-    World(*row, at)  # type: ignore[misc]
-    for at, row in enumerate(zip(_DATA["worlds"], _DATA["kind"], _DATA["title"], strict=True))
+    World(*row, at) for at, row in enumerate(zip(_DATA["worlds"], _DATA["kind"], _DATA["title"], strict=True))
 )
