@@ -103,7 +103,7 @@ class Check:
         for target in self.facts.index.imported_by(path):
             if self._leads_to_devices(target):
                 yield target
-                yield from self._leading.get(target, ())
+                yield from self._leading[target] or ()
 
     def _leads_to_devices(self, path: str) -> bool:
         """Return whether a file, or one that it imports, speaks of a device; those are noted in `_leading`."""

@@ -116,20 +116,18 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
     by_file: dict[str, list[tuple[Place, Value]]] = {}
     for place, value in new.of(DEVICE):
         before, there = old.get(DEVICE, place), cuda.get(DEVICE, place)
-        if there is not None and {a.type for a in there if isinstance(a, Device)} == {"cuda"} and before is not None:
-            if {a.type for a in before if isinstance(a, Device)} == {"cpu"}:
-                by_file.setdefault(place[0], []).append((place, value))
+        if there is not None and before is not None and _types(there) == {"cuda"} and _types(before) == {"cpu"}:
+            by_file.setdefault(place[0], []).append((place, value))
     for found in by_file.values():
-        kinds = {kind for _, value in found for kind in (a.type for a in value if isinstance(a, Device))}
-        if len(kinds) > 1:
-            for place, value in found:
-                if any(isinstance(a, Device) and a.type == world.kind for a in value) and (
-                    edits := new.edits(DEVICE, place)
-                ):
-                    other = next(
-                        p for p, v in found if not any(isinstance(a, Device) and a.type == world.kind for a in v)
-                    )
-                    yield Fault(edits, world, other, f"this device stays the CPU on {world.title}")
+        moved = [(place, value) for place, value in found if world.kind in _types(value)]
+        stays = [place for place, value in found if world.kind not in _types(value)]
+        for place, _ in moved if stays else ():
+            if edits := new.edits(DEVICE, place):
+                yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+
+
+def _types(value: Value) -> set[str]:
+    return {atom.type for atom in value if isinstance(atom, Device)}
 
 
 def _devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:

@@ -82,7 +82,7 @@ class Expressions(External):
         if node is None:
             return const(None)
         method = _HANDLERS.get(type(node))
-        value = method(self, node, state, frame) if method else self._unknown(node, state, frame)
+        value: Value = method(self, node, state, frame) if method else self._unknown(node, state, frame)
         edits = frame.file.edits_of(node)
         return value.of(edits) if edits else value
 
@@ -319,10 +319,8 @@ class Expressions(External):
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame) -> Value:
         if isinstance(atom, Items):
             if isinstance(key, Const) and key.type is int:
-                try:
-                    return atom.items[key.value]
-                except IndexError:
-                    return NOTHING
+                at: int = key.value
+                return atom.items[at] if -len(atom.items) <= at < len(atom.items) else NOTHING
             return self.element(one(atom))
         if isinstance(atom, Table):
             if isinstance(key, Const):
@@ -369,8 +367,9 @@ class Expressions(External):
         first, *rest = generators
         items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
         for item, _ in items:
-            inner: State | None = state.copy()
-            self.assign(first.target, item, inner, frame)
+            start = state.copy()
+            self.assign(first.target, item, start, frame)
+            inner: State | None = start
             for test in first.ifs:
                 inner = self.refine(test, inner, frame, True) if inner is not None else None
             if inner is not None:

@@ -159,8 +159,8 @@ class External(ABC):
             if not value.certain:
                 self.seen.add(DEVICE, self.place(node, frame), one(Unknown()), state.path)
             return
-        unknown = {a: e for a, e in value.atoms.items() if isinstance(a, Unknown)}
-        noted = Value({**there.atoms, **unknown})
+        unknown: dict[Atom, Edits] = {a: e for a, e in value.atoms.items() if isinstance(a, Unknown)}
+        noted = join(there, Value(unknown))
         self.seen.add(DEVICE, self.place(node, frame), noted, state.path)
         if moves and self.world.kind != "cuda" and all(isinstance(a, Device) and a.type == "cuda" for a in noted):
             self.die('"cuda"', node, state, frame, noted)
@@ -460,7 +460,8 @@ class External(ABC):
 
 _TEXT_METHODS = {
     "split", "rsplit", "partition", "rpartition", "startswith", "endswith", "replace", "lower", "upper", "strip",
-    "lstrip", "rstrip", "removeprefix", "removesuffix", "format", "join", "isdigit", "title", "capitalize", "find", "count",
+    "lstrip", "rstrip", "removeprefix", "removesuffix", "format", "join", "isdigit", "title", "capitalize",
+    "find", "count",
 }  # fmt: skip
 
 

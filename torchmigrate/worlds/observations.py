@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.values import NOTHING, Const, Device, Value, join
+from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, join
 
 Place = tuple[str, int]  # path, and offset in the original text
 Key = tuple[str, Place]
@@ -50,12 +50,12 @@ class Observations:
 
 def devices(value: Value) -> Value:
     """Return the devices that a value names, each as a Device."""
-    found: dict[Device, Edits] = {}
+    found: dict[Atom, Edits] = {}
     for atom, edits in value.atoms.items():
         device = device_of(atom)
         if device is not None:
             found[device] = found.get(device, NONE) | edits
-    return Value(dict(found))
+    return Value(found)
 
 
 _TYPES = frozenset(

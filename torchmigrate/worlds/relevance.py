@@ -187,8 +187,8 @@ class Relevance:
                 self._decorated(node)
                 for names, key in self._parameters.get(name, ()):
                     defaults = dict(_defaults(node))
-                    carried = [n for n in names if n in defaults and self._carries(defaults[n], place)]
-                    self._add(self.decisions, *(f"{n}@{key}" for n in carried))
+                    held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
+                    self._add(self.decisions, *(f"{n}@{key}" for n in held))
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
             self._handed(call, place)
 
@@ -257,14 +257,15 @@ class Relevance:
         if name not in _PASSING:
             return place.token(name) in self.decisions  # a variable that holds a function
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        given = [owner, *node.args, *(k.value for k in node.keywords)]
+        given = (owner, *node.args, *(k.value for k in node.keywords))
         return any(self._carries(each, place) for each in given)
 
 
 # functions and methods whose result is made of what they are given
 _PASSING = {
     "str", "int", "bool", "list", "tuple", "dict", "set", "sorted", "reversed", "any", "all", "getattr", "get",
-    "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format", "split", "rsplit",
+    "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
+    "split", "rsplit",
     "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith", "endswith", "join", "keys",
     "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy", "hasattr", "isinstance", "len",
     "param", "removeprefix", "removesuffix",

@@ -558,9 +558,13 @@ def _bound_in(node: ast.stmt) -> Iterator[str]:
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
             if (chain := chain_of(inner)) is not None:
                 yield chain
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if inner.func.attr in _CHANGES and (chain := chain_of(inner.func.value)) is not None:
-                yield chain
+        elif (
+            isinstance(inner, ast.Call)
+            and isinstance(inner.func, ast.Attribute)
+            and inner.func.attr in _CHANGES
+            and (chain := chain_of(inner.func.value)) is not None
+        ):
+            yield chain
         stack += ast.iter_child_nodes(inner)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from torchmigrate.base.text import visible
+from torchmigrate.base.text import counted, visible
 from torchmigrate.cli import output, selection
 from torchmigrate.cli.output import Progress
 from torchmigrate.cli.selection import Request
