@@ -79,14 +79,12 @@ def verify(
     env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
     tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
     profile: Annotated[
-        Profile | None, Option(metavar="NAME", help="A device that lacks something: arc (xpu without float64).")
+        Profile | None, Option(metavar="NAME", help="A lesser device: arc, an xpu without float64.")
     ] = None,
     platform: Annotated[
-        Platform | None, Option(metavar="P", help="Whose processes: macos (spawn; for mps anyway), linux.")
+        Platform | None, Option(metavar="P", help="Whose processes: macos (default on mps) or linux.")
     ] = None,
-    since: Annotated[
-        str | None, Option(metavar="REV", help="It is migrated: the original is at git's REV, as main.")
-    ] = None,
+    since: Annotated[str | None, Option(metavar="REV", help="It is migrated; the original is REV's, in git.")] = None,
     unsafe_fixes: Annotated[
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
