@@ -28,30 +28,17 @@ PROJECTS = Path(__file__).with_name("projects")
 NAMES = sorted(path.name for path in PROJECTS.iterdir())
 DIRECTIVES = ("wants", "keeps", "refuses", "never", "input", "env")
 HALVES = (  # fail today
-    "argument_falls_back",
     "backend_compared",
     "choices",
     "choices_guarded",
-    "count_and_capability",
-    "cuda_of_a_package",
-    "flag_above_formatted_text",
-    "foreign_flag",
-    "foreign_library",
-    "foreign_over_files",
     "foreign_provider",
     "half_precision",
     "inherited_cuda",
-    "list_of_devices",
     "memory_compared",
-    "opt_in",
-    "parameter_with_mark",
-    "public_predicate",
     "question_about_nccl",
     "refusal",
     "refused_request",
-    "tests_skipped",
     "two_ways_of_choosing",
-    "word_in_device",
 )
 
 
