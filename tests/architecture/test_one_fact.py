@@ -113,9 +113,9 @@ def test_modules_that_run_alone_say_the_same() -> None:
         for node in runtime.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         for target in node.targets
-        if isinstance(target, ast.Name) and target.id in ("_TYPES", "_SINGLE")
+        if isinstance(target, ast.Name) and target.id in ("_KINDS", "_SINGLE")
     }
-    assert {*constants["_TYPES"]} == known
+    assert {*constants["_KINDS"]} == known
     assert {*constants["_SINGLE"]} == {*backends.having("single")}
 
 
