@@ -71,12 +71,11 @@ def device(index_or_device: Any = None) -> torch.device:
     if index is None or here.type == "cpu":
         return here
     index = int(index)
-    if index > 0 and here.type != "cuda" and device_count() < 2:
-        if not _is_compiling():
-            text = f"accel: device {index} was asked for, but there is only {here}:0"
-            warnings.warn(text, stacklevel=2)
+    kind = here.type
+    if index > 0 and kind != "cuda" and (kind == "mps" or getattr(torch, kind).device_count() < 2):
+        warnings.warn(f"accel: device {index} was asked for, but there is only {kind}:0", stacklevel=2)
         index = 0
-    return torch.device(here.type, index)
+    return torch.device(kind, index)
 
 
 def _native(name: str) -> Any:
@@ -113,7 +112,7 @@ def is_available() -> bool:
 def device_count() -> Any:
     """Return the number of accelerators: 0 on the CPU, 1 on MPS."""
     kind = _here().type
-    return int(kind == "mps") if kind in ("cpu", "mps") else _native("device_count")()
+    return int(kind == "mps") if kind in ("cpu", "mps") else getattr(torch, kind).device_count()
 
 
 def current_device() -> Any:
@@ -127,7 +126,10 @@ def current_device() -> Any:
 
 def set_device(device: Any) -> None:
     """Make a device the current one; do nothing on the CPU and MPS."""
-    _ask("set_device", device, None)
+    kind = _here().type
+    if kind not in ("cpu", "mps"):
+        is_plain = kind == "cuda" or isinstance(device, int)
+        getattr(torch, kind).set_device(device if is_plain else torch.device(device).index or 0)
 
 
 def device_guard(device: Any) -> Any:
@@ -253,7 +255,7 @@ class _Queue:
 
     def synchronize(self, *_: Any) -> bool:
         """Wait for the device."""
-        synchronize()
+        _wait()
         return True
 
     query = synchronize
@@ -266,7 +268,7 @@ class _Queue:
     def record(self, *_: Any) -> None:
         """Take the time once the device is done."""
         if self._timed and not _is_compiling():
-            synchronize()
+            _wait()
             self._at = time.perf_counter()
 
     def record_event(self, event: Any = None) -> Any:
@@ -290,9 +292,18 @@ def _stream_function(name: str) -> Any:
     return None if _here().type in ("cpu", "mps") else _native(name)
 
 
-def synchronize(device: Any = None) -> None:
+def _wait() -> None:
     """Wait for the device; do nothing on the CPU, nor off CUDA while compiling."""
-    if _here().type == "cuda" or not _is_compiling():
+    native = _native("synchronize")
+    if native is not None and (_here().type == "cuda" or not _is_compiling()):
+        native()
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for a device; do nothing on the CPU, nor off CUDA while compiling."""
+    if device is None:
+        _wait()
+    elif _here().type == "cuda" or not _is_compiling():
         _ask("synchronize", device, None)
 
 

@@ -31,7 +31,7 @@ def test_a_project_that_chooses_a_device_gets_that_function_alone() -> None:
 
 def test_a_call_with_an_index_needs_the_longer_form() -> None:
     text = vendored({"device": False})
-    assert {"device", "_here", "device_count"} <= defined(text)
+    assert {"device", "_here"} <= defined(text)
     assert b"def device() ->" in vendored({"device": True}) and b"def device(index_or_device" in text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torchmigrate import runtime
 from torchmigrate.project import helper_parts
 
-_SHORT = ("device", "map_location")  # those with a form of their own for calls without arguments
+_SHORT = ("device", "map_location", "synchronize")  # those with a form of their own for calls without arguments
 
 
 class EitherHelper:

@@ -18,7 +18,7 @@ MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 _HEADER = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{16,32})\b")
 _WIDTH = 88
 # what a function is for calls without arguments: a part of it, which takes its name where nothing needs the rest
-_SHORT = {"device": "_here", "map_location": "_from_anywhere"}
+_SHORT = {"device": "_here", "map_location": "_from_anywhere", "synchronize": "_wait"}
 Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and without arguments
 
 
