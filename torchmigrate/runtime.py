@@ -1,11 +1,14 @@
-# torchmigrate-runtime 1
-# SPDX-License-Identifier: Apache-2.0
-"""torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none. Needs torch >= 2.1 only.
+# torchmigrate-runtime 2
+# SPDX-License-Identifier: 0BSD
+"""torch.cuda's functions for whatever accelerator is here: CUDA, MPS, XPU, NPU..., or none.
+
+A project gets those of them that it calls, and what these need (`project/helper_parts.py`). So each stands by itself,
+reads on Python 3.7, and works on the oldest torch that has what it is about: on CUDA from 1.7 on.
 
 On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.
-The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it, TORCH_ACCEL_LOG=1 logs lacks."""
-
-from __future__ import annotations
+The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it. TORCH_ACCEL_LOG=1 logs lacks: here,
+and not in the copies.
+"""
 
 import contextlib
 import functools
@@ -14,396 +17,618 @@ import os
 import sys
 import threading
 import time
-import types
 import warnings
 from typing import Any
 
 import torch
 
-OutOfMemoryError = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-_is_compiling: Any = getattr(torch.compiler, "is_compiling", None) or getattr(torch._utils, "is_compiling", bool)
-_version = tuple(map(int, torch.__version__.split(".")[:2]))  # comparing a TorchVersion takes 10 us
-_LOG = os.environ.get("TORCH_ACCEL_LOG", "0") not in ("", "0")  # once, as os.environ takes longer than most calls here
-_kind = ""  # _device's type, of which torch makes a new text each time
-_device: torch.device | None = None  # bound at the first call, and not by functools.cache, of which dynamo warns
-_said: set[str] = set()
-_ranges: dict[int, list[Any]] = {}  # the open ones of each thread
-_types: dict[str, _TensorType] = {}
-_SINGLE = ("cpu", "mps")  # one device, one queue (torch.mps has streams from 2.15 on; they are not used)
-_TYPES = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
-_STREAMS = ("Event", "Stream", "stream", "current_stream", "default_stream", "set_stream")
-_MPS_UNTRACED = ("is_available", "device_count")  # torch.mps's break the graph under torch.compile
-_UNTRACED = ("empty_cache", "synchronize")  # as do these of any backend but CUDA
-_NEITHER = "Does nothing on the CPU and MPS."
+_compiler: Any = getattr(torch, "compiler", torch._utils)  # from torch 2.1 on
+_is_compiling: Any = getattr(_compiler, "is_compiling", None) or getattr(torch._utils, "is_compiling", bool)
+_version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+OutOfMemoryError = getattr(torch.cuda, "OutOfMemoryError", RuntimeError)  # from torch 1.13 on
+_KINDS = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
+_device: Any = None
 
 
-def _note(lacking: str, instead: str) -> None:
-    """TORCH_ACCEL_LOG=1: logs once per call site."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals is globals():
-        frame = frame.f_back
-    line = f"{frame.f_code.co_filename}:{frame.f_lineno}: no {lacking} on {_device}. {instead}"
-    if line not in _said:
-        _said.add(line)
-        logging.getLogger("accel").warning(line)  # to stderr, unless the program has set up logging
+def _is_here(kind: str) -> bool:
+    """Return whether torch finds a device of this type."""
+    home: Any = getattr(torch.backends if kind == "mps" else torch, kind, None)
+    return hasattr(home, "is_available") and bool(home.is_available())
 
 
-def _available(kind: str) -> bool:
-    home: Any = torch.backends if kind == "mps" else torch  # torch.mps.is_available is younger
-    return bool(getattr(getattr(home, kind, None), "is_available", bool)())
-
-
-def _resolve() -> torch.device:
-    global _device, _kind
-    kind, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
-    accelerator = getattr(torch, "accelerator", None)  # torch >= 2.6
-    if kind not in ("", "cpu") and not _available(kind):
-        raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device on this machine")
-    # Asked first: current_accelerator() answers "cuda" on a CUDA build without a GPU. The count leaves fork alone.
-    if not kind and accelerator is not None:
-        there = accelerator.is_available() if _is_compiling() else accelerator.device_count() > 0
-        kind = accelerator.current_accelerator().type if there else "cpu"
-    _kind = kind or next(filter(_available, _TYPES), "cpu")
-    _device = torch.device(_kind)
-    if int(index or 0) > 0:
-        set_device(int(index))
-    return _device
+def _here() -> torch.device:
+    """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
+    global _device
+    if _device is None:
+        kind, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
+        if kind not in ("", "cpu") and not _is_here(kind):
+            raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device")
+        if not kind and hasattr(torch, "accelerator"):  # from torch 2.6 on
+            api: Any = torch.accelerator  # to count leaves fork alone, but breaks a graph
+            compiling = torch.compiler.is_compiling()
+            there = api.is_available() if compiling else api.device_count()
+            kind = api.current_accelerator().type if there else "cpu"
+        _device = torch.device(kind or next(filter(_is_here, _KINDS), "cpu"))
+        if int(index or 0) > 0:
+            getattr(torch, kind).set_device(int(index))
+    return _device  # type: ignore[no-any-return]
 
 
 def device_type() -> str:
-    """The accelerator's type ("cuda", "mps", "xpu"...), or "cpu"."""
-    return _kind or _resolve().type
+    """Return the accelerator's type ("cuda", "mps", "xpu"...), or "cpu"."""
+    return _here().type
 
 
 def device(index_or_device: Any = None) -> torch.device:
-    """None: the accelerator without an index, i.e. its current device; 1, "1", "cuda:1": that index; "cpu": itself.
-
-    Where there is one device, index 0 and a warning; device(0) is what MPS tensors say, mps:0. The CPU has no index."""
-    here, index = _device or _resolve(), index_or_device
-    if index is None:
-        return here
+    """Return the accelerator with that index, or the current one for None; "cpu" stays."""
+    here, index = _here(), index_or_device
     if isinstance(index, str) and not index.isdigit():
         index = torch.device(index)
     if isinstance(index, torch.device):
         if index.type != "cuda":
             return index
         index = index.index
-    if index is None or _kind == "cpu":
+    if index is None or here.type == "cpu":
         return here
     index = int(index)
-    if index > 0 and _kind != "cuda" and device_count() < 2:
-        if not _is_compiling():
-            warnings.warn(f"accel: device {index} was asked for, but there is only {_kind}:0", stacklevel=2)
+    kind = here.type
+    if index > 0 and kind != "cuda" and (kind == "mps" or getattr(torch, kind).device_count() < 2):
+        warnings.warn(f"accel: device {index} was asked for, but there is only {kind}:0", stacklevel=2)
         index = 0
-    return torch.device(_kind, index)
+    return torch.device(kind, index)
 
 
-def _native(name: str, mps: str = "") -> Any:
-    """torch.<backend>.<name>, else torch.accelerator's (not on MPS, where those assert: #186430), else None."""
-    kind = device_type()
-    if kind == "mps":
-        return None if name in _STREAMS + _MPS_UNTRACED else getattr(torch.mps, mps or name, None)
-    if kind == "cpu" or name == "get_device_capability":
-        return None
-    own: Any = getattr(torch, kind, None)
-    generic: Any = getattr(torch, "accelerator", None)
-    if kind == "npu" and name == "is_bf16_supported":  # takes no arguments there
-        return lambda *_, **__: own.is_bf16_supported()
-    if kind != "xpu" and _is_compiling():  # dynamo knows torch.accelerator, but of torch.npu and torch.mtia nothing
-        own, generic, name = generic, own, "current_device_index" if name == "current_device" else name
-    return next((getattr(home, name) for home in (own, generic) if hasattr(home, name)), None)
+def _native(name: str) -> Any:
+    """Return the backend's function of this name, else torch.accelerator's, or None."""
+    kind = _here().type
+    homes = [getattr(torch, kind, None), getattr(torch, "accelerator", None)]
+    if kind in ("cpu", "mps"):  # torch.accelerator's assert on MPS before torch 2.13
+        homes = homes[:1] if kind == "mps" else []
+    elif kind not in ("cuda", "xpu") and _is_compiling():
+        homes.reverse()  # torch.compile knows nothing of torch.npu and torch.mtia
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
-def _forward(name: str, doc: str, instead: Any = None, own: int = 0, mps: str = "", home: str = "") -> Any:
-    """A function: torch.cuda's, the backend's of this name, or `instead`. Its device comes after `own` arguments."""
-
-    def function(*args: Any, **options: Any) -> Any:
-        if device_type() == "cuda":
-            return getattr(getattr(torch.cuda, home) if home else torch.cuda, name)(*args, **options)
-        idle = _kind == "cpu" or (name in _UNTRACED and _is_compiling()) or ("stream" in name and own and None in args)
-        native = None if idle else _native(name, mps)
-        if native is None:
-            if _LOG and name not in _MPS_UNTRACED and not _is_compiling():  # those two are answers, not lacks
-                _note(name, doc)  # which would break the graph
-            return instead(*args, **options) if callable(instead) else instead
-        if "device" in options and len(args) == own:  # some take it by position only
-            args = (*args, options.pop("device"))
-        at = [d if d is None or (isinstance(d, int) and d < 0) else device(d) for d in args[own : own + 1]]
-        rest = () if device_type() == "mps" else (*at, *args[own + 1 :])  # torch.mps takes no device
-        return native(*args[:own], *rest, **options)
-
-    function.__name__, function.__doc__ = name, doc
-    return function
+def _place(index: Any) -> Any:
+    """Return the arguments that name a device to the backend; MPS takes none."""
+    kind = _here().type
+    if index is None or kind == "mps":
+        return ()
+    is_final = kind == "cuda" or (isinstance(index, int) and index < 0)
+    return (index if is_final else device(index),)
 
 
-is_available = _forward("is_available", "Whether there is an accelerator.", lambda: device_type() != "cpu")
-device_count = _forward("device_count", "0 on the CPU, 1 on MPS.", lambda: int(device_type() != "cpu"))
-current_device = _forward("current_device", "0 on the CPU and MPS. For `.to()`, which may refuse 0, use device().", 0)
-set_device = _forward("set_device", "Does nothing on the CPU and MPS, nor for -1.")
-_BLOCK = "That device inside the block; nothing for None, -1 or something on the CPU, and on the CPU and MPS."
-device_guard = _forward("device", _BLOCK, lambda device=None: contextlib.nullcontext())
-device_of = _forward("device_of", _BLOCK, lambda obj: device_guard(obj.device if is_accelerated(obj) else None), own=1)
+def _ask(name: str, device: Any, default: Any) -> Any:
+    """Return what the backend's function says of a device, or the default."""
+    native = _native(name)
+    return default if native is None else native(*_place(device))
+
+
+def is_available() -> bool:
+    """Return whether there is an accelerator."""
+    return _here().type != "cpu"
+
+
+def device_count() -> Any:
+    """Return the number of accelerators: 0 on the CPU, 1 on MPS."""
+    kind = _here().type
+    return int(kind == "mps") if kind in ("cpu", "mps") else getattr(torch, kind).device_count()
+
+
+def current_device() -> Any:
+    """Return the current device's index, 0 on the CPU and MPS; for `.to()` use device()."""
+    kind = _here().type
+    if kind in ("cpu", "mps"):
+        return 0
+    is_traced = kind not in ("cuda", "xpu") and _is_compiling()
+    return _native("current_device_index" if is_traced else "current_device")()
+
+
+def set_device(device: Any) -> None:
+    """Make a device the current one; do nothing on the CPU and MPS."""
+    kind = _here().type
+    if kind not in ("cpu", "mps"):
+        is_plain = kind == "cuda" or isinstance(device, int)
+        getattr(torch, kind).set_device(device if is_plain else torch.device(device).index or 0)
+
+
+def device_guard(device: Any) -> Any:
+    """Make a device the current one in a `with`; do nothing on the CPU and MPS."""
+    null = contextlib.nullcontext()
+    return null if device is None else _ask("device", device, null)
+
+
+def device_of(obj: Any) -> Any:
+    """Make a tensor's device the current one in a `with`; do nothing for the CPU's."""
+    if _here().type == "cuda":
+        return _native("device_of")(obj)
+    return device_guard(obj.device if is_accelerated(obj) else None)
 
 
 def is_usable() -> bool:
-    """For what refused to run without CUDA: False only where torch was built for CUDA or ROCm and finds no GPU."""
+    """Return False only where torch was built for CUDA or ROCm and finds no GPU."""
     built: Any = torch.backends.cuda.is_built
-    return device_type() != "cpu" or not built() or "TORCH_ACCEL_DEVICE" in os.environ
+    return _here().type != "cpu" or not built() or "TORCH_ACCEL_DEVICE" in os.environ
 
 
 def is_nvidia() -> bool:
-    """Whether it is CUDA and not ROCm."""
-    return device_type() == "cuda" and torch.version.hip is None
+    """Return whether it is CUDA and not ROCm."""
+    return _here().type == "cuda" and torch.version.hip is None
 
 
 def is_accelerated(thing: Any) -> bool:
-    """What `x.is_cuda`, `x.device.type == "cuda"`, `"cuda" in device` ask, of this accelerator ("cuda" is it too)."""
-    kind = device_type()
+    """Return whether a tensor, a device or a name is the accelerator's ("cuda" is)."""
+    kind = _here().type
     if kind == "cpu" or isinstance(thing, int):
-        return kind != "cpu" and thing >= 0
+        return kind != "cpu" and bool(thing >= 0)
     if isinstance(thing, (str, torch.device)):
-        return any(str(thing).split(":")[0] == name or f".{name}." in str(thing) for name in (kind, "cuda"))
-    place = getattr(thing, "device", None) or getattr(getattr(thing, "data", None), "device", None)
-    return bool(getattr(thing, "is_cuda", False)) if place is None else torch.device(place).type == kind
+        text = str(thing)
+        return any(text.split(":")[0] == k or f".{k}." in text for k in (kind, "cuda"))
+    place = getattr(thing, "device", None) or getattr(getattr(thing, "data", 0), "device", 0)
+    return torch.device(place).type == kind if place else bool(getattr(thing, "is_cuda", 0))
 
 
-def device_ids(*ids: Any) -> list[Any] | None:
-    """For DDP: the ids, or the one list or range of them, as a list; None on the CPU and MPS."""
+def device_ids(*ids: Any) -> Any:
+    """Return ids, or one list of them, as a list for DDP; None on the CPU and MPS."""
     if len(ids) == 1 and not isinstance(ids[0], (int, str, torch.device)):
         ids = ids[0]
-    if ids is None or device_type() in _SINGLE:
+    if ids is None or _here().type in ("cpu", "mps"):
         return None
-    return [i if isinstance(i, int) or device_type() == "cuda" else device(i) for i in ids]
+    is_cuda = _here().type == "cuda"
+    return [i if is_cuda or isinstance(i, int) else device(i) for i in ids]
 
 
 def output_device(index: Any) -> Any:
-    """For DDP: as given; None on the CPU and MPS."""
-    return (device_ids(index) or [None])[0]
+    """Return the output_device for DDP; None on the CPU and MPS."""
+    is_cuda, none = _here().type == "cuda", _here().type in ("cpu", "mps") or index is None
+    return None if none else index if is_cuda or isinstance(index, int) else device(index)
 
 
-def _scatter_inputs(where: torch.device, module: Any, *inputs: Any) -> Any:
-    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(where), inputs)
+def _move_inputs(place: torch.device, module: Any, *inputs: Any) -> Any:
+    """Return a module's inputs on a device."""
+    move = torch.utils._pytree.tree_map_only
+    return move(torch.Tensor, lambda tensor: tensor.to(place), inputs)
 
 
 def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> Any:
-    """torch.nn.DataParallel; off CUDA, where torch cannot scatter, one that takes all to one device: the first."""
-    if device_type() == "cuda":
+    """Return torch.nn.DataParallel; off CUDA it moves module and inputs to the first device."""
+    if _here().type == "cuda":
         return torch.nn.DataParallel(module, device_ids, output_device, dim)
     wrapped: Any = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
-    torch.nn.Module.__init__(wrapped)  # its own would find a CUDA device that was not chosen, and refuses others
-    wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim  # with no ids it calls the module
-    if device_type() != "cpu":
-        where = device(next(iter(device_ids or ()), None))
-        module.to(where)
-        wrapped.register_forward_pre_hook(functools.partial(_scatter_inputs, where), with_kwargs=True)
+    torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
+    wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
+    if _here().type != "cpu":
+        place = device(next(iter(device_ids or ()), None))
+        module.to(place)
+        move = functools.partial(_move_inputs, place)
+        wrapped.register_forward_pre_hook(move, with_kwargs=True)
     return wrapped
 
 
 def non_blocking(wanted: bool = True) -> bool:
-    """As wanted; False on MPS, where the copy is read before it is there (pytorch #139550, #189690)."""
-    return wanted and device_type() != "mps"
+    """Return as wanted; False on MPS, where a copy is read before it is there."""
+    return wanted and _here().type != "mps"  # pytorch #139550, #189690
 
 
 def pin_memory(wanted: bool = True) -> bool:
-    """For DataLoader: as wanted; False on the CPU, where torch warns and pins nothing, and on MPS (#86060)."""
-    return wanted and device_type() not in _SINGLE
+    """Return as wanted; False on the CPU and MPS, where torch cannot."""
+    return wanted and _here().type not in ("cpu", "mps")
 
 
 def pin(tensor: Any) -> Any:
-    """tensor.pin_memory(); the tensor itself on the CPU and MPS, where that raises."""
-    return tensor.pin_memory() if pin_memory() else tensor
+    """Return tensor.pin_memory(); the tensor itself on the CPU and MPS."""
+    return tensor if _here().type in ("cpu", "mps") else tensor.pin_memory()
 
 
 class _Places(dict):  # type: ignore[type-arg]
-    """A dict for torch.load, which asks it where to put what was saved there: what an accelerator saved comes here."""
+    """A map_location: what an accelerator saved goes to the one that is here."""
 
-    def get(self, location: str, default: Any = None) -> str:
+    def get(self, location: str, default: Any = None) -> Any:
+        """Return where torch.load is to put what was saved at a location."""
         kind, _, index = str(super().get(location, location)).partition(":")
-        return kind if kind in ("cpu", "meta") else str(device(int(index) if index else None))
+        here = kind if kind in ("cpu", "meta") else _here().type
+        if not index or here in ("cpu", "meta", "mps"):
+            return here
+        count = getattr(torch, here).device_count()
+        return f"{here}:{index}" if int(index) < count else f"{here}:0"
+
+
+def _from_anywhere() -> Any:
+    """Return a map_location: what an accelerator saved comes to this one; None on CUDA."""
+    return None if _here().type == "cuda" else _Places()
 
 
 def map_location(target: Any = None) -> Any:
-    """For torch.load: device(target). None moves only what an accelerator saved, and on CUDA nothing. Dicts too."""
-    if target is None or isinstance(target, dict):
-        return target if device_type() == "cuda" else _Places(target or {})
+    """Return a map_location; None moves only what an accelerator saved, on CUDA nothing."""
+    if target is None:
+        return _from_anywhere()
+    if isinstance(target, dict):
+        return target if _here().type == "cuda" else _Places(target)
     return device(target) if isinstance(target, (int, str, torch.device)) else target
 
 
 class _Queue:
-    """Stream and Event where there is one queue: all is in order already, and the time is the host's after a sync."""
+    """The one stream of the CPU and MPS, and its events, by the host's clock."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self._timed, self._at = enable_timing, 0.0
 
-    def query(self) -> bool:
-        synchronize()
+    def synchronize(self, *_: Any) -> bool:
+        """Wait for the device."""
+        _wait()
         return True
 
-    synchronize = query
-    wait = wait_event = wait_stream = lambda self, other=None: None
+    query = synchronize
 
-    def record(self, stream: Any = None) -> None:
+    def wait(self, *_: Any) -> None:
+        """Do nothing, as all is in order."""
+
+    wait_event = wait_stream = wait
+
+    def record(self, *_: Any) -> None:
+        """Take the time once the device is done."""
         if self._timed and not _is_compiling():
-            synchronize()
+            _wait()
             self._at = time.perf_counter()
 
     def record_event(self, event: Any = None) -> Any:
-        (event := event or _Queue()).record()
+        """Record an event, a new one if none is given."""
+        event = event or _Queue()
+        event.record()
         return event
 
-    def elapsed_time(self, end_event: Any) -> float:
-        if not (self._at and end_event._at):
-            raise RuntimeError("Both events must be made with enable_timing=True, and recorded, before elapsed_time().")
-        return float(end_event._at - self._at) * 1e3
+    def elapsed_time(self, end: Any) -> float:
+        """Return the milliseconds between two events that were recorded."""
+        if not (self._at and end._at):
+            raise RuntimeError("Record both events first, made with enable_timing=True.")
+        return float(end._at - self._at) * 1e3
 
 
 _QUEUE = _Queue()
-synchronize = _forward("synchronize", "Does nothing on the CPU, which is never ahead; nor off CUDA while compiling.")
-empty_cache = _forward("empty_cache", "Does nothing on the CPU; nor off CUDA while compiling.")
-Stream = _forward("Stream", "On the CPU and MPS the one queue.", lambda device=None, priority=0: _QUEUE)
-current_stream = _forward("current_stream", "On the CPU and MPS the one queue.", lambda device=None: _QUEUE)
-default_stream = _forward("default_stream", "On XPU the current one.", lambda device=None: current_stream(device))
-set_stream = _forward("set_stream", _NEITHER, own=1)
-stream = _forward("stream", _NEITHER, lambda stream: contextlib.nullcontext(), own=1)
+
+
+def _stream_function(name: str) -> Any:
+    """Return the backend's function; None on the CPU and MPS, which have one stream."""
+    return None if _here().type in ("cpu", "mps") else _native(name)
+
+
+def _wait() -> None:
+    """Wait for the device; do nothing on the CPU, nor off CUDA while compiling."""
+    native = _native("synchronize")
+    if native is not None and (_here().type == "cuda" or not _is_compiling()):
+        native()
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for a device; do nothing on the CPU, nor off CUDA while compiling."""
+    if device is None:
+        _wait()
+    elif _here().type == "cuda" or not _is_compiling():
+        _ask("synchronize", device, None)
+
+
+def empty_cache() -> None:
+    """Free unused memory; do nothing on the CPU, nor off CUDA while compiling."""
+    native = _native("empty_cache")
+    if native is not None and (_here().type == "cuda" or not _is_compiling()):
+        native()
+
+
+def Stream(device: Any = None, priority: int = 0) -> Any:
+    """Return a new stream; on the CPU and MPS the only one."""
+    native = _stream_function("Stream")
+    options = {"priority": priority} if priority else {}
+    return _QUEUE if native is None else native(*_place(device), **options)
+
+
+def current_stream(device: Any = None) -> Any:
+    """Return the current stream; on the CPU and MPS the only one."""
+    native = _stream_function("current_stream")
+    return _QUEUE if native is None else native(*_place(device))
+
+
+def default_stream(device: Any = None) -> Any:
+    """Return the default stream, on XPU the current one; on the CPU and MPS the only one."""
+    native = _stream_function("default_stream")
+    return current_stream(device) if native is None else native(*_place(device))
+
+
+def set_stream(stream: Any) -> None:
+    """Make a stream the current one; do nothing on the CPU and MPS."""
+    native = _stream_function("set_stream")
+    if native is not None and (stream is not None or _here().type == "cuda"):
+        native(stream)
+
+
+def stream(stream: Any) -> Any:
+    """Make a stream the current one in a `with`; do nothing on the CPU and MPS."""
+    native = _stream_function("stream")
+    is_none = native is None or (stream is None and _here().type != "cuda")
+    return contextlib.nullcontext() if is_none else native(stream)
 
 
 def record_stream(tensor: Any, stream: Any) -> None:
-    """tensor.record_stream(stream); does nothing with the one queue of the CPU and MPS."""
-    if type(stream).__name__ != "_Queue":  # by name: another copy of this file may have made it
+    """Call tensor.record_stream(stream); do nothing on the CPU and MPS."""
+    if type(stream).__name__ != "_Queue":  # by name: a copy of this file may have made it
         tensor.record_stream(stream)
 
 
 def Event(enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
-    """torch.cuda.Event; elsewhere only enable_timing counts. On the CPU and MPS the host's clock after a sync."""
-    options = {"blocking": blocking, "interprocess": interprocess} if device_type() == "cuda" else {}
-    make: Any = torch.cuda.Event if device_type() == "cuda" else _native("Event") or _Queue
-    return make(enable_timing=enable_timing, **options)
+    """Return an event; on the CPU and MPS one by the host's clock."""
+    if _here().type == "cuda":
+        new: Any = torch.cuda.Event
+        return new(enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+    return (_stream_function("Event") or _Queue)(enable_timing=enable_timing)
 
 
-memory_allocated = _forward("memory_allocated", "Bytes; 0 on the CPU.", 0, mps="current_allocated_memory")
-memory_reserved = _forward("memory_reserved", "Bytes; 0 on the CPU.", 0, mps="driver_allocated_memory")
-max_memory_allocated = _forward("max_memory_allocated", "Bytes; 0, as unknown, on the CPU and MPS.", 0)
-max_memory_reserved = _forward("max_memory_reserved", "Bytes; 0, as unknown, on the CPU and MPS.", 0)
-reset_peak_memory_stats = _forward("reset_peak_memory_stats", _NEITHER)
-reset_accumulated_memory_stats = _forward("reset_accumulated_memory_stats", _NEITHER)
-memory_stats = _forward("memory_stats", "A dict, empty on the CPU and MPS.", lambda device=None: {})
-memory_summary = _forward("memory_summary", "A text; where the backend writes none, a line that says so.", "no summary")
-mem_get_info = _forward("mem_get_info", "(free, total) bytes; (0, 0), as unknown, on the CPU and MPS.", (0, 0))
-ipc_collect = _forward("ipc_collect", "Does nothing where there is no such thing.")
-set_per_process_memory_fraction = _forward("set_per_process_memory_fraction", "Does nothing on the CPU.", own=1)
-# The CPU's generator is torch.manual_seed's: seeding here leaves it alone, as torch.cuda's functions do.
-manual_seed = _forward("manual_seed", "Seeds the current device; does nothing on the CPU.", own=1)
-manual_seed_all = _forward("manual_seed_all", "Seeds all devices; does nothing on the CPU.", own=1, mps="manual_seed")
-seed = _forward("seed", "Seeds the current device at random; does nothing on the CPU.")
-seed_all = _forward("seed_all", "Seeds all devices at random; does nothing on the CPU.", mps="seed")
-initial_seed = _forward(
-    "initial_seed",
-    "On the CPU the CPU's.",
-    lambda: (torch.mps._get_default_mps_generator() if device_type() == "mps" else torch).initial_seed(),
-)
-get_rng_state = _forward("get_rng_state", "On the CPU the CPU's.", lambda device=None: torch.get_rng_state())
-get_rng_state_all = _forward("get_rng_state_all", "[] on CPUs.", lambda: [*map(get_rng_state, range(device_count()))])
-set_rng_state = _forward("set_rng_state", "Does nothing on the CPU.", own=1)
-set_rng_state_all = _forward(
-    "set_rng_state_all",
-    "Does nothing on the CPU.",
-    lambda states: [*map(set_rng_state, states, range(device_count()))].clear(),
-    own=1,
-)
+def memory_allocated(device: Any = None) -> Any:
+    """Return the bytes that tensors take; 0 on the CPU."""
+    if _here().type == "mps":
+        return torch.mps.current_allocated_memory()
+    return _ask("memory_allocated", device, 0)
+
+
+def memory_reserved(device: Any = None) -> Any:
+    """Return the bytes that torch holds; 0 on the CPU."""
+    if _here().type == "mps":
+        return torch.mps.driver_allocated_memory()
+    return _ask("memory_reserved", device, 0)
+
+
+def max_memory_allocated(device: Any = None) -> Any:
+    """Return the most bytes that tensors took; 0, as unknown, on the CPU and MPS."""
+    return _ask("max_memory_allocated", device, 0)
+
+
+def max_memory_reserved(device: Any = None) -> Any:
+    """Return the most bytes that torch held; 0, as unknown, on the CPU and MPS."""
+    return _ask("max_memory_reserved", device, 0)
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Forget the most bytes so far; do nothing on the CPU and MPS."""
+    _ask("reset_peak_memory_stats", device, None)
+
+
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Forget the sums so far; do nothing on the CPU and MPS."""
+    _ask("reset_accumulated_memory_stats", device, None)
+
+
+def memory_stats(device: Any = None) -> Any:
+    """Return a dict of statistics, empty on the CPU and MPS."""
+    return _ask("memory_stats", device, {})
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> Any:
+    """Return a text; where the backend writes none, "no summary"."""
+    if _here().type == "cuda":
+        return torch.cuda.memory_summary(device, abbreviated)
+    return _ask("memory_summary", device, "no summary")
+
+
+def mem_get_info(device: Any = None) -> Any:
+    """Return the free and all bytes; (0, 0), as unknown, on the CPU and MPS."""
+    return _ask("mem_get_info", device, (0, 0))
+
+
+def ipc_collect() -> None:
+    """Free memory that other processes shared; do nothing where there is no such thing."""
+    native = _native("ipc_collect")
+    if native is not None:
+        native()
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Limit the memory of this process; do nothing on the CPU."""
+    native = _native("set_per_process_memory_fraction")
+    if native is not None:
+        native(fraction, *_place(device))
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the current device; do nothing on the CPU, as torch.cuda's."""
+    native = _native("manual_seed")
+    if native is not None:
+        native(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed all devices; do nothing on the CPU, as torch.cuda's."""
+    native = _native("manual_seed" if _here().type == "mps" else "manual_seed_all")
+    if native is not None:
+        native(seed)
+
+
+def seed() -> None:
+    """Seed the current device at random; do nothing on the CPU, as torch.cuda's."""
+    native = _native("seed")
+    if native is not None:
+        native()
+
+
+def seed_all() -> None:
+    """Seed all devices at random; do nothing on the CPU, as torch.cuda's."""
+    native = _native("seed" if _here().type == "mps" else "seed_all")
+    if native is not None:
+        native()
+
+
+def initial_seed() -> Any:
+    """Return the seed of the current device; on the CPU the CPU's."""
+    if _here().type == "mps":
+        return torch.mps._get_default_mps_generator().initial_seed()
+    return (_native("initial_seed") or torch.initial_seed)()
+
+
+def get_rng_state(device: Any = None) -> Any:
+    """Return the state of a device's generator; on the CPU the CPU's."""
+    return torch.get_rng_state() if _here().type == "cpu" else _ask("get_rng_state", device, None)
+
+
+def get_rng_state_all() -> Any:
+    """Return the states of all devices' generators; [] on the CPU."""
+    return [get_rng_state(index) for index in range(device_count())]
+
+
+def set_rng_state(new_state: Any, device: Any = None) -> None:
+    """Set the state of a device's generator; do nothing on the CPU."""
+    native = _native("set_rng_state")
+    if native is not None:
+        native(new_state, *_place(device))
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Set the states of all devices' generators; do nothing on the CPU."""
+    for index in range(min(device_count(), len(new_states))):
+        set_rng_state(new_states[index], index)
 
 
 def generator(index_or_device: Any = None) -> torch.Generator:
-    """A torch.Generator on that device, which is where its numbers are drawn."""
+    """Return a torch.Generator on a device, which is where its numbers are drawn."""
     return torch.Generator(device=device(index_or_device))
 
 
 def autocast_type() -> str:
-    """For torch.autocast: device_type(), but on the CPU a "cuda" that is disabled, as it was; MPS has one since 2.5."""
-    kind = device_type()
+    """Return the type for torch.autocast, "cuda" (disabled there) on the CPU and old MPS."""
+    kind = _here().type
     return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 5)) else kind
 
 
-def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: bool | None = None) -> torch.autocast:
-    """torch.autocast, with CUDA's default of float16 on any accelerator; disabled on the CPU, as torch.cuda.amp's."""
-    kind, dtype = autocast_type(), torch.float16 if dtype is None else dtype
-    return torch.autocast(kind, dtype=dtype, enabled=enabled and kind == device_type(), cache_enabled=cache_enabled)
+def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> Any:
+    """Return torch.autocast, by default to float16; disabled on the CPU, as torch.cuda's."""
+    if not hasattr(torch, "autocast"):  # before torch 1.10
+        return torch.cuda.amp.autocast(enabled)
+    kind, options = autocast_type(), {"dtype": dtype or torch.float16, "cache_enabled": cache_enabled}
+    return torch.autocast(kind, enabled=enabled and kind == _here().type, **options)
 
 
 def scaler_type() -> str:
-    """For GradScaler: autocast_type(), but on MPS before torch 2.8, for want of a kernel, a disabled "cuda" too."""
-    return "cuda" if device_type() == "mps" and _version < (2, 8) else autocast_type()
+    """Return the type for GradScaler, "cuda" (disabled there) on the CPU and old MPS."""
+    kind = _here().type
+    return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 8)) else kind
 
 
 def grad_scaler(*args: Any, **options: Any) -> Any:
-    """torch.amp.GradScaler, arguments after the device; disabled on the CPU and, for want of a kernel, on old MPS."""
+    """Return torch.amp.GradScaler; disabled on the CPU and, for want of a kernel, on old MPS."""
     kind = scaler_type()
-    options["enabled"] = kind == device_type() and (args[4] if len(args) > 4 else options.get("enabled", True))
-    new = getattr(torch.amp, "GradScaler", None)  # torch >= 2.3
-    return new(kind, *args[:4], **options) if new else torch.cuda.amp.GradScaler(*args[:4], **options)
+    wanted = args[4] if len(args) > 4 else options.get("enabled", True)
+    options["enabled"] = wanted and kind == _here().type
+    if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):  # from torch 2.3 on
+        return torch.amp.GradScaler(kind, *args[:4], **options)
+    return torch.cuda.amp.GradScaler(*args[:4], **options)
 
 
-def _amp_decorator(name: str, function: Any = None, **options: Any) -> Any:
+def _amp_decorator(name: str, function: Any, options: Any) -> Any:
+    """Decorate a method of an autograd function; the device is found when it runs."""
     if function is None:
-        return functools.partial(_amp_decorator, name, **options)
-    new = getattr(torch.amp, name, None)  # torch >= 2.4
+        return lambda function: _amp_decorator(name, function, options)
+    new: Any = getattr(getattr(torch, "amp", None), name, None)  # from torch 2.4 on
     if new is None:
         return getattr(torch.cuda.amp, name)(function, **options)
-    made = {kind: new(function, device_type=kind, **options) for kind in _TYPES}  # here, as dynamo cannot
+    made = {kind: new(function, device_type=kind, **options) for kind in _KINDS}
 
     @functools.wraps(function)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        return (made.get(autocast_type()) or new(function, device_type=autocast_type(), **options))(*args, **kwargs)
+        kind = autocast_type()
+        return (made.get(kind) or new(function, device_type=kind, **options))(*args, **kwargs)
 
     return decorated
 
 
-# torch.amp's decorators; the device is looked for when the method runs, not when its class is made
-custom_fwd = functools.partial(_amp_decorator, "custom_fwd")
-custom_bwd = functools.partial(_amp_decorator, "custom_bwd")
-get_device_name = _forward("get_device_name", "On the CPU and MPS the device type.", lambda device=None: device_type())
-get_device_capability = _forward("get_device_capability", "(major, minor) on CUDA only; else (0, 0).", (0, 0))
-is_bf16_supported = _forward("is_bf16_supported", "False on the CPU and, as unknown, on MPS.", False, own=1)
-_properties = _forward("get_device_properties", "What is not known is 0.", lambda device=None: {})
+def custom_fwd(function: Any = None, **options: Any) -> Any:
+    """Decorate a forward, as torch.cuda.amp.custom_fwd does for CUDA."""
+    return _amp_decorator("custom_fwd", function, options)
 
 
-class _Properties:  # and no SimpleNamespace, which breaks the graph
-    def __init__(self, found: Any, **unknown: Any) -> None:
-        for name, value in unknown.items():
-            setattr(self, name, found.get(name, value) if isinstance(found, dict) else getattr(found, name, value))
+def custom_bwd(function: Any = None, **options: Any) -> Any:
+    """Decorate a backward, as torch.cuda.amp.custom_bwd does for CUDA."""
+    return _amp_decorator("custom_bwd", function, options)
 
 
-def get_device_properties(*args: Any, **options: Any) -> Any:
-    """Off CUDA name, total_memory, major, minor and multi_processor_count; 0, or the device type, is unknown."""
-    found = _properties(*args, **options)
-    if device_type() == "cuda":
-        return found
-    name, total = get_device_name(*args, **options), mem_get_info(*args, **options)[1]
-    return _Properties(found, name=name, total_memory=total, major=0, minor=0, multi_processor_count=0)
+def get_device_name(device: Any = None) -> Any:
+    """Return the device's name; on the CPU and MPS its type."""
+    return _ask("get_device_name", device, _here().type)
+
+
+def get_device_capability(device: Any = None) -> Any:
+    """Return (major, minor) on CUDA only; else (0, 0)."""
+    return torch.cuda.get_device_capability(device) if _here().type == "cuda" else (0, 0)
+
+
+def is_bf16_supported(*args: Any, **options: Any) -> Any:
+    """Return whether bfloat16 works; False on the CPU and, as unknown, on MPS."""
+    native = _native("is_bf16_supported")
+    if _here().type == "npu":  # takes no arguments there
+        return native()
+    return native is not None and native(*args, **options)
+
+
+class _Properties:
+    """What is known of a device; 0 is unknown."""
+
+    def __init__(self, found: Any, name: str, total_memory: int) -> None:
+        get = found.get if isinstance(found, dict) else functools.partial(getattr, found)
+        self.name, self.total_memory = get("name", name), get("total_memory", total_memory)
+        self.major, self.minor = get("major", 0), get("minor", 0)
+        self.multi_processor_count = get("multi_processor_count", 0)
+
+
+def get_device_properties(device: Any = None) -> Any:
+    """Return name, total_memory, major, minor and multi_processor_count; 0 is unknown."""
+    if _here().type == "cuda":
+        return torch.cuda.get_device_properties(device)
+    found = _ask("get_device_properties", device, {})
+    return _Properties(found, get_device_name(device), mem_get_info(device)[1])
 
 
 def dist_backend(wanted: str = "nccl") -> str:
-    """For "nccl": itself on CUDA, xccl on XPU if built, hccl on NPU and HPU, else gloo. Anything else stays."""
-    xccl = "xccl" if getattr(torch.distributed, "is_xccl_available", bool)() else "gloo"  # torch >= 2.7
-    own = {"cuda": "nccl", "xpu": xccl, "npu": "hccl", "hpu": "hccl"}.get(device_type(), "gloo")
+    """Return "nccl" on CUDA, elsewhere xccl, hccl or gloo; another one that is wanted stays."""
+    kind = _here().type
+    if kind == "xpu" and getattr(torch.distributed, "is_xccl_available", bool)():
+        own = "xccl"
+    else:
+        own = {"cuda": "nccl", "npu": "hccl", "hpu": "hccl"}.get(kind, "gloo")
     return own if wanted == "nccl" else wanted
 
 
-def _open() -> list[Any]:
-    return _ranges.setdefault(threading.get_ident(), [])
+_OPEN: Any = {}  # the ranges of each thread
 
 
-_record: Any = torch.profiler.record_function
-_nvtx = functools.partial(_forward, doc="A torch.profiler.record_function, for torch's own profiler.", home="nvtx")
-nvtx = types.SimpleNamespace(
-    range=_nvtx("range", instead=lambda msg, *args, **kw: _record(msg.format(*args, **kw))),
-    range_push=_nvtx("range_push", instead=lambda msg: _open().append(_record(msg).__enter__())),
-    range_pop=_nvtx("range_pop", instead=lambda: _open() and _open().pop().__exit__(None, None, None)),
-    mark=_forward("mark", "Does nothing.", home="nvtx"),
-)
+class nvtx:
+    """torch.cuda.nvtx; elsewhere ranges of torch's own profiler."""
+
+    @staticmethod
+    def range(msg: str, *args: Any, **options: Any) -> Any:
+        """Name a block or a function."""
+        if _here().type == "cuda":
+            return _native("nvtx").range(msg, *args, **options)
+        return torch.profiler.record_function(msg.format(*args, **options))
+
+    @staticmethod
+    def range_push(msg: str) -> Any:
+        """Begin a range."""
+        if _here().type == "cuda":
+            return _native("nvtx").range_push(msg)
+        record: Any = torch.profiler.record_function(msg)
+        return _OPEN.setdefault(threading.get_ident(), []).append(record.__enter__())
+
+    @staticmethod
+    def range_pop() -> Any:
+        """End the last range."""
+        if _here().type == "cuda":
+            return _native("nvtx").range_pop()
+        ranges = _OPEN.get(threading.get_ident())
+        return ranges and ranges.pop().__exit__(None, None, None)
+
+    @staticmethod
+    def mark(msg: str) -> Any:
+        """Mark a moment; do nothing off CUDA."""
+        return _native("nvtx").mark(msg) if _here().type == "cuda" else None
 
 
 class _TensorType(type):
-    """What torch.cuda.FloatTensor is, for other accelerators: of sizes it is uninitialised, of a sequence its data."""
+    """What torch.cuda.FloatTensor is, for other accelerators."""
 
     dtype: torch.dtype
 
@@ -412,41 +637,104 @@ class _TensorType(type):
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
-            return args[0].to(device(), cls.dtype)
-        return getattr(torch, cls.__name__)(*args, **options).to(device())
+            return args[0].to(_here(), cls.dtype)
+        return getattr(torch, cls.__name__)(*args, **options).to(_here())
+
+
+_types: Any = {}
 
 
 def tensor_type(dtype: torch.dtype) -> Any:
-    """torch.cuda.FloatTensor and its kin; on the CPU torch.FloatTensor; elsewhere a class that is used the same way."""
-    name, kind = torch.empty(0, dtype=dtype, device="cpu").type().rpartition(".")[2], device_type()
+    """Return torch.cuda.FloatTensor or its kin; off CUDA a class that is used the same way."""
+    name, kind = torch.empty(0, dtype=dtype, device="cpu").type().split(".")[-1], _here().type
     if kind in ("cpu", "cuda"):
         return getattr(torch if kind == "cpu" else torch.cuda, name)
     return _types.setdefault(name, _TensorType(name, (), {"dtype": dtype}))
 
 
 def cast(tensor: Any, wanted: Any) -> Any:
-    """tensor.type(torch.cuda.FloatTensor): to this (d)type, on the accelerator unless it is the CPU's. Modules too."""
+    """Return tensor.type(torch.cuda.FloatTensor): of this type, on the accelerator or the CPU."""
     if isinstance(wanted, str):
         home, _, name = wanted.rpartition(".")
         wanted = getattr(torch, name) if home == "torch" else getattr(torch, name).dtype
-    legacy = isinstance(wanted, type(torch.FloatTensor)) and (device_type() == "cuda" or not wanted.is_cuda)
-    if legacy or wanted is torch.Tensor:  # the latter is the default type
+    legacy = isinstance(wanted, type(torch.FloatTensor))
+    if wanted is torch.Tensor or (legacy and (_here().type == "cuda" or not wanted.is_cuda)):
         return tensor.type(wanted)
     dtype = getattr(wanted, "dtype", wanted)
     if isinstance(tensor, torch.nn.Module):
         return tensor._apply(lambda part: cast(part, dtype))  # type: ignore[no-untyped-call]
-    return tensor.to(tensor.device if is_accelerated(tensor) else device(), dtype)
+    return tensor.to(tensor.device if is_accelerated(tensor) else _here(), dtype)
 
 
-def set_default_tensor_type(dtype: torch.dtype) -> Any:
-    """torch.set_default_tensor_type(torch.cuda.FloatTensor); elsewhere dtype and device, but torch.Tensor() stays."""
-    if device_type() == "cuda":
-        return torch.set_default_tensor_type(tensor_type(dtype))
+def set_default_tensor_type(dtype: torch.dtype) -> None:
+    """Make new tensors of this type, on the accelerator; off CUDA torch.Tensor() stays."""
+    if _here().type == "cuda":
+        name = torch.empty(0, dtype=dtype, device="cpu").type()
+        torch.set_default_tensor_type(name.replace("torch.", "torch.cuda."))
+        return
     torch.set_default_dtype(dtype)
-    return torch.set_default_device(device()) if device_type() != "cpu" else None
+    if _here().type != "cpu":
+        torch.set_default_device(_here())
 
 
 def sparse_tensor(indices: Any, values: Any, size: Any = None) -> torch.Tensor:
-    """torch.cuda.sparse.FloatTensor(indices, values, size): where the values are, if that is an accelerator."""
-    where = values.device if is_accelerated(values) else device()
-    return torch.sparse_coo_tensor(indices, values, *([] if size is None else [size]), device=where)
+    """Return a sparse tensor where the values are, if that is an accelerator."""
+    place = values.device if is_accelerated(values) else _here()
+    options = {} if size is None else {"size": size}
+    return torch.sparse_coo_tensor(indices, values, **options, device=place)
+
+
+# What follows is not copied into projects: the log of what a device lacks.
+_ON_MPS = {
+    "memory_allocated": "current_allocated_memory",
+    "memory_reserved": "driver_allocated_memory",
+    "initial_seed": "manual_seed",
+    "manual_seed_all": "manual_seed",
+    "seed_all": "seed",
+}
+_LOGGED = {
+    *("current_device", "set_device", "device_guard", "device_of", "synchronize", "empty_cache"),
+    *("Stream", "stream", "current_stream", "default_stream", "set_stream"),
+    *("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats"),
+    *("memory_summary", "mem_get_info", "reset_peak_memory_stats", "reset_accumulated_memory_stats"),
+    *("ipc_collect", "set_per_process_memory_fraction", "get_device_name", "is_bf16_supported"),
+    *("get_device_capability", "get_device_properties"),
+    *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "set_rng_state"),
+}
+_said: Any = set()
+
+
+def _lacks(name: str) -> bool:
+    """Return whether the device has no function of its own for this one."""
+    if _here().type == "mps" and "tream" in name:
+        return True
+    name = "device" if name == "device_guard" else name
+    return _native(_ON_MPS.get(name, name) if _here().type == "mps" else name) is None
+
+
+def _note(function: Any) -> None:
+    """Log once per call site what the device lacks, and what is done instead."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    line = f"{site}: no {function.__name__} on {_here()}. {function.__doc__}"
+    if line not in _said:
+        _said.add(line)
+        logging.getLogger("accel").warning(line)  # to stderr, unless the program has set up logging
+
+
+def _logged(function: Any) -> Any:
+    """Return a function that also logs what the device lacks; not while compiling, as that breaks the graph."""
+
+    @functools.wraps(function)
+    def noted(*args: Any, **options: Any) -> Any:
+        if not _is_compiling() and _lacks(function.__name__):
+            _note(function)
+        return function(*args, **options)
+
+    return noted
+
+
+if os.environ.get("TORCH_ACCEL_LOG", "0") not in ("", "0"):
+    globals().update({_name: _logged(globals()[_name]) for _name in _LOGGED})

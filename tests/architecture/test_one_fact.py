@@ -113,10 +113,12 @@ def test_modules_that_run_alone_say_the_same() -> None:
         for node in runtime.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         for target in node.targets
-        if isinstance(target, ast.Name) and target.id in ("_TYPES", "_SINGLE")
+        if isinstance(target, ast.Name) and target.id == "_KINDS"
     }
-    assert {*constants["_TYPES"]} == known
-    assert {*constants["_SINGLE"]} == {*backends.having("single")}
+    assert {*constants["_KINDS"]} == known
+    compared = (node.comparators[0] for node in ast.walk(runtime) if isinstance(node, ast.Compare))
+    pairs = {ast.literal_eval(each) for each in compared if isinstance(each, ast.Tuple) and "cpu" in ast.dump(each)}
+    assert {frozenset(pair) - {"meta"} for pair in pairs if "mps" in pair} == {frozenset(backends.having("single"))}
 
 
 def test_the_help_of_verify_names_what_it_takes() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-
-from torchmigrate import runtime
+from either_helper import accel
 
 
 class Backend(types.ModuleType):
@@ -59,11 +58,16 @@ class Mps(Backend):
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test finds the device anew, as a new process does."""
     monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
-    monkeypatch.setattr(runtime, "_LOG", False)
-    monkeypatch.setattr(runtime, "_device", None)
-    monkeypatch.setattr(runtime, "_kind", "")
-    monkeypatch.setattr(runtime, "_said", set())
-    monkeypatch.setattr(runtime, "_types", {})
+    monkeypatch.setattr(accel, "_device", None)
+    monkeypatch.setattr(accel, "_types", {})
+
+
+@pytest.fixture(params=["whole", "alone"])
+def either(request: pytest.FixtureRequest, fresh: None) -> Iterator[None]:
+    """The helper as a whole, and each function in a vendored file of its own."""
+    vars(accel)["alone"] = request.param == "alone"
+    yield
+    vars(accel)["alone"] = False
 
 
 @pytest.fixture
@@ -74,10 +78,9 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Backend]]
         answers = {"device_count": 2, "is_available": True, **answers}
         module = Mps(kind, **answers) if kind == "mps" else Backend(kind, absent, **answers)
         monkeypatch.setattr(torch, kind, module, raising=False)
-        monkeypatch.setattr(runtime, "_kind", kind)
-        monkeypatch.setattr(runtime, "_device", torch.device("privateuseone" if kind == "npu" else kind))
+        monkeypatch.setattr(accel, "_device", torch.device("privateuseone" if kind == "npu" else kind))
         if kind == "npu":  # no such name in this build of torch
-            monkeypatch.setattr(runtime, "_device", types.SimpleNamespace(type="npu"))
+            monkeypatch.setattr(accel, "_device", types.SimpleNamespace(type="npu"))
         return module
 
     yield install

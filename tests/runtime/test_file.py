@@ -24,17 +24,21 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_is_one_readable_file():
     text = SOURCE.read_text(encoding="utf-8")
-    assert text.splitlines()[0] == "# torchmigrate-runtime 1"
-    assert len(text.splitlines()) <= 452
+    assert text.splitlines()[0] == "# torchmigrate-runtime 2"
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    assert [f.name for f in functions if (f.end_lineno or 0) - f.lineno >= 20] == []
+    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    own = [*(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)), *classes]
+    assert [n.name for n in own if "\n" in (ast.get_docstring(n) or "\n")] == []
 
 
 def test_a_copy_says_whose_it_is():
     """In the form that licence scanners read, as no licence text lies beside it."""
-    assert SOURCE.read_text(encoding="utf-8").splitlines()[1] == "# SPDX-License-Identifier: Apache-2.0"
+    assert SOURCE.read_text(encoding="utf-8").splitlines()[1] == "# SPDX-License-Identifier: 0BSD"
 
 
-def test_python_38_reads_it():
-    ast.parse(SOURCE.read_text(encoding="utf-8"), feature_version=(3, 8))
+def test_python_37_reads_it():
+    ast.parse(SOURCE.read_text(encoding="utf-8"), feature_version=(3, 7))
 
 
 def test_it_imports_torch_and_the_standard_library():
@@ -89,7 +93,7 @@ torch.xpu.set_device = lambda device: print("set", device)
 print(accel.device(), accel.device_type())
 """
     done = run(code, TORCH_ACCEL_DEVICE="xpu:1")
-    assert done.stdout.splitlines() == ["set xpu:1", "xpu xpu"], done.stderr
+    assert done.stdout.splitlines() == ["set 1", "xpu xpu"], done.stderr
 
 
 LOGGING = """import torchmigrate.runtime as accel
@@ -109,7 +113,8 @@ allocated()
 def test_the_log_names_each_call_site_once(wish, lines):
     done = run(LOGGING, **({} if wish is None else {"TORCH_ACCEL_LOG": wish}))
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == lines
-    assert all("no memory_allocated on cpu. Bytes; 0 on the CPU." in line for line in done.stderr.splitlines())
+    said = "no memory_allocated on cpu. Return the bytes that tensors take; 0 on the CPU."
+    assert all(said in line for line in done.stderr.splitlines())
 
 
 def test_the_log_goes_where_the_program_sends_it():

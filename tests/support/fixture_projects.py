@@ -18,7 +18,6 @@ import warm_torch
 from conftest import ROOT
 
 from torchmigrate.cli import app
-from torchmigrate.project.helper_file import runtime_source
 
 FIXTURES = ROOT / "fixtures"
 SPEC: dict[str, Any] = tomllib.loads((FIXTURES / "fixtures.toml").read_text(encoding="utf-8"))
@@ -39,8 +38,7 @@ def expected_changes(name: str) -> Files:
     folder = FIXTURES / "expected" / name
     if not folder.is_dir():
         pytest.skip(f"fixtures/expected/{name} is not there yet: python fixtures/regenerate.py {name}")
-    links = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink()}
-    return {path: runtime_source() if path in links else raw for path, raw in read_tree(folder).items()}
+    return read_tree(folder)
 
 
 def copy_project(name: str, parent: Path) -> Path:

@@ -15,8 +15,10 @@ from torchmigrate.base.text import counted
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, shifted
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import Placement, placed, placement
-from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.helper_file import ProjectHelper, is_ours, is_untouched, public, runtime_source, unix_lines
+from torchmigrate.project import helper_parts
+from torchmigrate.project.context import ProjectContext, code
+from torchmigrate.project.helper_file import ProjectHelper, is_ours
+from torchmigrate.project.helper_parts import Uses
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
@@ -87,10 +89,21 @@ class Vendored:
         A file that is not ours, or was edited since, is never overwritten. If a helper cannot be had, no file is
         rewritten to import it.
         """
-        content = runtime_source()
-        helpers = [r for path in sorted(self.needed) if (r := _write(Path(path), content, self.facts.texts.get(path)))]
+        results = list(results)
+        after = {str(r.path): r.after for r in results if isinstance(r, Changed)}
+        written = (
+            _write(Path(path), self._used(path, after), self.facts.texts.get(path)) for path in sorted(self.needed)
+        )
+        helpers = [r for r in written if r]
         lost = {path: r.path.name for r in helpers if isinstance(r, Failed) for path in self.needed[str(r.path)]}
         return [*(_kept_back(r, lost) for r in results), *helpers]
+
+    def _used(self, helper: str, after: Mapping[str, bytes]) -> Uses:
+        """Return the functions that the files which import this copy of the helper call, rewritten or not."""
+        index = self.facts.index
+        users = {*map(str, self.needed[helper]), *(use.importer for use in index.importers.get(helper, ()))}
+        texts = ((path, after[path] if path in after else index.read(path)) for path in users)
+        return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
 
 
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:
@@ -100,17 +113,19 @@ def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:
     return Failed(result.path, f"not rewritten: the helper that it would import, {helper}, cannot be had")
 
 
-def _write(path: Path, content: bytes, text: bytes | None) -> FileResult | None:
+def _write(path: Path, uses: Uses, text: bytes | None) -> FileResult | None:
+    """Return the helper's file with these functions, and those that it has already; None if it is as it should be."""
     if text is None and not os.path.lexists(path):
-        return Changed(path, b"", content, (), new=True)
+        return Changed(path, b"", helper_parts.vendored(uses), (), new=True)
     if text is None and path.is_symlink():
         return Failed(path, "is a symbolic link; the helper is not written through it: put a file there")
     if not is_ours(path, text):
         return Failed(path, "exists and was not written by torchmigrate; rename it, or use --runtime package")
     before = file_io.read(path) if text is None else text
-    if is_untouched(before):
-        return Changed(path, before, content, ()) if unix_lines(before) != content else None
-    if lacks := sorted({*public(content)} - {*public(before)}):
+    content = helper_parts.vendored(helper_parts.merged([helper_parts.held(before), uses]))
+    if helper_parts.is_untouched(before):
+        return None if helper_parts.is_same(before, content) else Changed(path, before, content, ())
+    if lacks := sorted({*uses} - {*helper_parts.public(before)}):
         what = f"was edited since torchmigrate wrote it, so it is not updated; it lacks {', '.join(lacks[:_NAMED])}"
         return Failed(path, f"{what}{' and more' if lacks[_NAMED:] else ''}: move it away, apply, take the edits over")
     return Skipped(path, "was edited since torchmigrate wrote it, so it is not updated")

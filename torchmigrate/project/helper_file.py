@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, did_you_mean
+from torchmigrate.project import helper_parts
+from torchmigrate.project.helper_parts import MARKER as MARKER
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -56,49 +55,9 @@ def is_ours(path: Path, text: bytes | None = None) -> bool:
         return False
 
 
-MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
-
-
-def unix_lines(raw: bytes) -> bytes:
-    """Replace \\r\\n by \\n, as git may check out the helper with other line ends."""
-    return raw.replace(b"\r\n", b"\n")
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()[:32]
-
-
-def is_untouched(raw: bytes) -> bool:
-    """Return whether a vendored helper is unedited: its first line has the digest of the rest."""
-    first, _, body = unix_lines(raw).partition(b"\n")
-    found = re.fullmatch(rb"# torchmigrate-runtime \S+ ([0-9a-f]{32})", first)
-    return found is not None and found[1].decode() == _digest(body)
-
-
-def public(raw: bytes) -> Iterable[str]:
-    """Yield the public names of a helper; nothing if it is not valid Python."""
-    try:
-        body = ast.parse(raw).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for statement in body:
-        match statement:
-            case ast.FunctionDef(name) | ast.ClassDef(name):
-                names = [name]
-            case ast.Assign(targets):
-                names = [target.id for target in targets if isinstance(target, ast.Name)]
-            case _:
-                names = []
-        yield from (name for name in names if not name.startswith("_"))
-
-
-@cache
 def runtime_source() -> bytes:
-    """Return the runtime helper as it is vendored, with the digest that later tells if it was edited."""
-    raw = unix_lines(resources.files("torchmigrate").joinpath("runtime.py").read_bytes())
-    first, _, body = raw.partition(b"\n")
-    assert first.startswith(MARKER)
-    return first + b" " + _digest(body).encode() + b"\n" + body
+    """Return the runtime helper with all its functions, as it is vendored where all are called."""
+    return helper_parts.vendored(helper_parts.everything())
 
 
 # callables that return functions, beside those of the module's own functions which contain a nested one
@@ -173,7 +132,7 @@ def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]
 
 def _runtime_functions() -> set[str]:
     """Return the public functions of the runtime helper, which rewrites may call."""
-    return {*public(runtime_source())}
+    return {*helper_parts.everything()}
 
 
 def _callables(tree: ast.Module) -> dict[str, ast.arguments | None]:

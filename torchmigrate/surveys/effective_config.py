@@ -20,7 +20,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.project import context, discovery, helper_file
 from torchmigrate.project import context as facts
-from torchmigrate.project.helper_file import runtime_source
+from torchmigrate.project.helper_parts import is_current
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
@@ -244,11 +244,10 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
     if settings.runtime == "package":
         return Helper(PACKAGED, helper_file.PACKAGED)
     name = helper_file.helper_name(files, context.code_of_other_files(files, rules.has_work))
-    content = runtime_source()
     there = [
         Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))
     ]
-    return Helper(VENDORED, name, {path: file_io.read(path) == content for path in there})
+    return Helper(VENDORED, name, {path: is_current(file_io.read(path)) for path in there})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,142 @@
+"""The vendored helper: what a project calls, what that needs, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from torchmigrate.project import helper_parts
+from torchmigrate.project.helper_parts import everything, held, is_current, is_same, is_untouched, used_by, vendored
+
+NAMES = list(everything())
+FEW = {"device": True, "is_available": True, "map_location": True}
+
+
+def defined(raw: bytes) -> set[str]:
+    return {*helper_parts._defined(ast.parse(raw).body)}
+
+
+def test_a_project_that_chooses_a_device_gets_that_function_alone() -> None:
+    text = vendored({"device": True})
+    assert defined(text) == {"_KINDS", "_device", "_is_here", "device"}
+    assert len(text.splitlines()) <= 34
+
+
+def test_a_call_with_an_index_needs_the_longer_form() -> None:
+    text = vendored({"device": False})
+    assert {"device", "_here"} <= defined(text)
+    assert b"def device() ->" in vendored({"device": True}) and b"def device(index_or_device" in text
+
+
+def test_another_function_may_need_the_longer_form() -> None:
+    assert b"def device(index_or_device" in vendored({"device": True, "generator": False})
+
+
+def test_a_parameter_does_not_hide_a_function_with_its_name() -> None:
+    """get_device_capability has a parameter `device`, and asks for the device."""
+    text = vendored({"device": True, "get_device_capability": False})
+    namespace: dict[str, object] = {}
+    exec(text, namespace)
+    assert namespace["get_device_capability"]("cuda:1") == (0, 0)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_holds_one_function_and_all_that_it_needs(name: str, is_short: bool) -> None:
+    text = vendored({name: is_short})
+    assert name in helper_parts.public(text)
+    parts = defined(text) | {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.alias)}
+    used = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name) and n.id.startswith("_")} - {"_"}
+    assert used - {"__file__"} <= parts
+    for kept in parts - {name}:  # each is used by another
+        assert len(re.findall(rf"\b{kept}\b", text.decode().partition("0BSD")[2])) > 1, kept
+
+
+def test_the_order_does_not_hang_on_the_calls() -> None:
+    assert vendored(FEW) == vendored(dict(reversed(FEW.items())))
+    whole = helper_parts.public(vendored(everything()))
+    assert [n for n in whole if n in FEW] == helper_parts.public(vendored(FEW))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("uses", [{"device": True}, FEW, everything()], ids=["one", "few", "all"])
+def test_linters_and_type_checkers_accept_it(uses: helper_parts.Uses, tmp_path: Path) -> None:
+    (tmp_path / "accel.py").write_bytes(vendored(uses))
+    for command in (
+        ["mypy", "--strict", "--config-file", "", "accel.py"],
+        ["ruff", "check", "--isolated", "--select", "E4,E7,E9,F,I", "accel.py"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("uses", [{name: short} for name in NAMES for short in (True, False)] + [FEW, everything()])
+def test_it_is_as_formatters_leave_it_and_its_own(uses: helper_parts.Uses) -> None:
+    text = vendored(uses)
+    assert is_untouched(text) and is_current(text)
+    assert {*uses} <= {*held(text)}
+    assert "\n\n\n\n" not in text.decode() and text.endswith(b"\n") and not text.endswith(b"\n\n")
+
+
+def test_a_formatter_s_work_is_no_edit() -> None:
+    text = vendored(FEW).decode()
+    formatted = text.replace('"', "'").replace("'''", '"""').replace("    ", "\t")
+    assert is_untouched(formatted.encode())
+    imports = text.replace("import os\nfrom typing import Any\n", "from typing import Any\nimport os\n")
+    assert imports != text and is_untouched(imports.encode())
+    assert is_same(text.encode(), text.replace("\n", "\r\n").encode())
+    assert not is_untouched(text.replace('"cpu"', '"gpu"', 1).encode())
+    assert not is_untouched(text.encode() + b"mine = 1\n")
+    assert not is_untouched(text.encode() + b"((")
+
+
+USED = [
+    ("import accel\naccel.device()", {"device": True}),
+    ("import accel\naccel.device(0)\naccel.device()", {"device": False}),
+    ("import accel\nf(accel.device)", {"device": False}),
+    ("from . import accel as a\na.map_location()", {"map_location": True}),
+    ("import pkg.accel\npkg.accel.device(index_or_device=1)", {"device": False}),
+    ("from pkg.accel import device as d\nd()", {"device": True}),
+    ("import accel\naccel.nvtx.range_push('x')", {"nvtx": False}),
+    ("import accel\nf'{accel.is_available()}'", {"is_available": True}),
+    ("import accel\ngetattr(accel, 'pin')(x)", {"pin": False}),
+    ("mock.patch('pkg.accel.synchronize')", {"synchronize": False}),
+    ("import accel\nother.device()\nx = 'device'", {}),
+    ("import accel\naccel.no_such_function()", {}),
+    ("", {}),
+]
+
+
+@pytest.mark.parametrize(("code", "expected"), USED)
+def test_what_a_file_uses(code: str, expected: dict[str, bool]) -> None:
+    assert used_by(code.encode(), "accel") == expected
+
+
+def test_a_star_import_may_use_whatever_is_named() -> None:
+    assert {*used_by(b"from accel import *\ndevice()", "accel")} == {"device"}
+
+
+def test_a_file_that_does_not_parse_may_use_anything() -> None:
+    assert used_by(b"import accel\nprint 1", "accel") == everything()
+    assert used_by(b"print 1", "accel") == {}
+
+
+def test_the_first_version_is_ours_and_held_nothing_that_must_stay() -> None:
+    body = b"def device(): pass\n"
+    old = b"# torchmigrate-runtime 1 " + hashlib.sha256(body).hexdigest()[:32].encode() + b"\n" + body
+    assert is_untouched(old) and not is_untouched(old + b"#\n") and not is_current(old)
+    assert held(old) == {}
+
+
+def test_the_page_and_the_whole_name_the_same_functions() -> None:
+    page = (ROOT / "docs" / "helper.md").read_text(encoding="utf-8")
+    assert {name for name in NAMES if f"`{name}`" in page or f"accel.{name}" in page} == {*NAMES}

@@ -1,0 +1,277 @@
+"""The runtime helper in parts: the file for a project holds the functions that it calls, and what these need."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import re
+import symtable
+import textwrap
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
+_HEADER = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{16,32})\b")
+_WIDTH = 88
+# what a function is for calls without arguments: a part of it, which takes its name where nothing needs the rest
+_SHORT = {"device": "_here", "map_location": "_from_anywhere", "synchronize": "_wait"}
+Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and without arguments
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A top-level definition of the helper: its text, and the names of the module that it uses."""
+
+    name: str
+    text: str
+    needs: frozenset[str]
+    is_value: bool
+
+    def clashes(self, old: str, new: str) -> bool:
+        """Return whether a scope inside that uses `old` has a name `new` of its own."""
+        return any(_is_local(scope, new) and _is_used(scope, old) for scope in _scopes(self.text))
+
+
+@cache
+def _whole() -> tuple[str, Mapping[str, _Part], Mapping[str, str]]:
+    """Return the helper's header, its parts in order, and its imports by the name that each binds."""
+    text = unix_lines(resources.files("torchmigrate").joinpath("runtime.py").read_bytes()).decode()
+    lines = text.splitlines(keepends=True)
+    parts: dict[str, _Part] = {}
+    imports: dict[str, str] = {}
+    for statement in ast.parse(text).body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for alias in statement.names:
+                home = f"from {statement.module} " if isinstance(statement, ast.ImportFrom) else ""
+                imports[alias.name] = f"{home}import {alias.name}\n"
+        elif name := next(_defined((statement,)), ""):
+            own = "".join(lines[statement.lineno - 1 : statement.end_lineno])
+            is_value = not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
+            parts[name] = _Part(name, own, frozenset(_global_names(own)), is_value)
+    return "".join(lines[:2]), parts, imports
+
+
+def _scopes(text: str) -> Iterator[symtable.SymbolTable]:
+    stack = [symtable.symtable(text, "helper", "exec")]
+    while stack:
+        scope = stack.pop()
+        yield scope
+        stack += scope.get_children()
+
+
+def _global_names(text: str) -> Iterator[str]:
+    """Yield the names of its module that a definition uses, annotations included."""
+    for scope in _scopes(text):
+        symbols = (s for s in scope.get_symbols() if s.is_referenced())
+        yield from (s.get_name() for s in symbols if scope.get_type() == "module" or s.is_global())
+        yield from (s.get_name() for s in scope.get_symbols() if s.is_declared_global())
+
+
+def _is_local(scope: symtable.SymbolTable, name: str) -> bool:
+    return name in scope.get_identifiers() and scope.lookup(name).is_local() and scope.get_type() != "module"
+
+
+def _is_used(scope: symtable.SymbolTable, name: str) -> bool:
+    return name in scope.get_identifiers() and scope.lookup(name).is_referenced()
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for statement in body:
+        match statement:
+            case ast.FunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.Assign(targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(ast.Name(name)):
+                yield name
+
+
+def public(raw: bytes) -> list[str]:
+    """Return the public names of a helper; nothing if it is not valid Python."""
+    return [name for name in _defined(_body(raw)) if not name.startswith("_")]
+
+
+def _body(raw: bytes) -> list[ast.stmt]:
+    try:
+        return ast.parse(raw).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def unix_lines(raw: bytes) -> bytes:
+    """Replace \\r\\n by \\n, as git may check out the helper with other line ends."""
+    return raw.replace(b"\r\n", b"\n")
+
+
+def everything() -> Uses:
+    """Return all functions of the helper, for any call."""
+    return {name: False for name in _whole()[1] if not name.startswith("_")}
+
+
+def merged(several: Iterable[Uses]) -> dict[str, bool]:
+    """Return the functions of all, each with whether all only call it, and without arguments."""
+    out: dict[str, bool] = {}
+    for uses in several:
+        for name, is_short in uses.items():
+            out[name] = out.get(name, True) and is_short
+    return out
+
+
+def vendored(uses: Uses) -> bytes:
+    """Return the helper's file for a project that uses these functions of it; others are left out."""
+    header, parts, imports = _whole()
+    names = {name for name in uses if name in parts and not name.startswith("_")}
+    short = {name: _SHORT[name] for name in names if uses[name] and name in _SHORT}
+    needed = _closure((names - {*short}) | {*short.values()}, parts)
+    renamed = {old: new for new, old in short.items() if new not in needed}
+    for old, new in [*renamed.items()]:
+        if any(parts[name].clashes(old, new) for name in needed):
+            del renamed[old]
+            needed |= _closure({new}, parts)
+    body = _joined([part for part in parts.values() if part.name in needed])
+    used = frozenset().union(*(parts[name].needs for name in needed))
+    top = "".join(text for name, text in imports.items() if name in used and name != "torch")
+    torch = f"\n{imports['torch']}" if "torch" in used else ""
+    text = f"{top}{torch}{_renamed(body, renamed)}".lstrip("\n")
+    return _header(header, sorted(names, key=[*parts].index), text).encode() + text.encode()
+
+
+def _closure(names: Iterable[str], parts: Mapping[str, _Part]) -> set[str]:
+    found: set[str] = set()
+    stack = [*names]
+    while stack:
+        name = stack.pop()
+        if name in parts and name not in found:
+            found.add(name)
+            stack += parts[name].needs
+    return found
+
+
+def _joined(parts: Iterable[_Part]) -> str:
+    """Join parts with the blank lines that formatters want."""
+    out, after_value = "", False
+    for part in parts:
+        gap = "" if after_value and part.is_value else "\n" if part.is_value and not out else "\n\n"
+        out, after_value = out + gap + part.text, part.is_value
+    return out
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Rename identifiers."""
+    lines = text.splitlines(keepends=True)
+    found = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
+    for token in reversed([t for t in found if t.string in names]):
+        row, (start, end) = token.start[0] - 1, (token.start[1], token.end[1])
+        lines[row] = lines[row][:start] + names[token.string] + lines[row][end:]
+    return "".join(lines)
+
+
+def _header(header: str, names: Iterable[str], text: str) -> str:
+    first, _, rest = header.partition("\n")
+    title = f"{first} {_digest(text.encode())}: {', '.join(names)}"
+    return "\n".join(textwrap.wrap(title, _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)) + "\n" + rest
+
+
+def _digest(raw: bytes) -> str:
+    """Return a digest of the parsed code, which no formatter changes; nor does the order of imports count."""
+    body = [*map(_plain, ast.parse(raw).body)]
+    imports = [each for each in body if each.startswith("Import")]
+    code = [each for each in body if not each.startswith("Import")]
+    return hashlib.sha256("\n".join([*sorted(imports), *code]).encode()).hexdigest()[:16]
+
+
+def _plain(node: object) -> str:
+    """Return a syntax tree as text that is the same on every version of Python."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_plain, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+    return f"{type(node).__name__}({','.join(f'{name}={_plain(value)}' for name, value in fields)})"
+
+
+def is_untouched(raw: bytes) -> bool:
+    """Return whether a vendored helper is unedited: its first line has the digest of the rest."""
+    text = unix_lines(raw)
+    found = _HEADER.match(text)
+    if found is None:
+        return False
+    if len(found[2]) == 32:  # version 1: a digest of the bytes below the first line
+        return found[2].decode() == hashlib.sha256(text.partition(b"\n")[2]).hexdigest()[:32]
+    return bool(_body(text)) and found[2].decode() == _digest(text)
+
+
+def is_current(raw: bytes) -> bool:
+    """Return whether an unedited helper is what this version of torchmigrate writes."""
+    return is_untouched(raw) and is_same(raw, vendored(held(raw)))
+
+
+def is_same(one: bytes, other: bytes) -> bool:
+    """Return whether two versions of the helper differ in layout and comments alone."""
+    return _digest(unix_lines(one)) == _digest(unix_lines(other))
+
+
+def held(raw: bytes) -> Uses:
+    """Return the functions of a vendored helper, in the forms that it has; nothing of the first version's whole."""
+    found = _HEADER.match(raw)
+    if found is not None and len(found[2]) == 32:
+        return {}
+    body = _body(raw)
+    short = {d.name for d in body if isinstance(d, ast.FunctionDef) and d.name in _SHORT and not ast.unparse(d.args)}
+    return {name: name in short for name in _defined(body) if not name.startswith("_")}
+
+
+def used_by(code: bytes, helper: str) -> Uses:
+    """Return which of the helper's functions a file may use, if `helper` is the name of the helper's module."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return everything() if helper.encode() in code else {}
+    known, found = everything(), dict[str, bool]()
+    aliases, direct = {helper}, dict[str, str]()
+    nodes = [*ast.walk(tree)]
+    for node in nodes:
+        match node:
+            case ast.Import(names) | ast.ImportFrom(None, names):
+                aliases |= {a.asname for a in names if a.asname and a.name.rpartition(".")[2] == helper}
+            case ast.ImportFrom(str(module), names):
+                aliases |= {a.asname for a in names if a.asname and a.name == helper}
+                if module.rpartition(".")[2] == helper:
+                    direct |= {a.asname or a.name: a.name for a in names}
+    calls = {id(n.func) for n in nodes if isinstance(n, ast.Call) and not (n.args or n.keywords)}
+    owners: set[int] = set()
+    for node in nodes:
+        name = ""
+        if isinstance(node, ast.Attribute) and _last(node.value) in aliases:
+            name = node.attr
+            owners.add(id(node.value))
+        elif isinstance(node, ast.Name) and node.id in direct:
+            name = direct[node.id]
+        if name in known:
+            found[name] = found.get(name, True) and id(node) in calls
+    is_passed = "*" in direct or any(
+        _last(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
+    )
+    words = {
+        word for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str) for word in _words(n, helper)
+    }
+    words |= {n.id for n in nodes if isinstance(n, ast.Name)} if "*" in direct else set()
+    dotted = {word.partition(".")[2] for word in words if "." in word}
+    return found | {name: False for name in known if name in dotted or (is_passed and name in words)}
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _words(node: ast.Constant, helper: str) -> Iterator[str]:
+    """Yield a string that may name a function of the helper: alone (`getattr`), or after its module (`mock.patch`)."""
+    parts = str(node.value).split(".")
+    if len(parts) == 1:
+        yield parts[0]
+    elif helper in parts[:-1]:
+        yield f"{helper}.{parts[parts.index(helper) + 1]}"
