@@ -219,7 +219,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing(project: Path, monkeypatch
 
 
 def test_a_full_disk_leaves_no_half_entry(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)

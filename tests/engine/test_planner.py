@@ -106,7 +106,7 @@ def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
 def test_a_file_that_the_disk_does_not_give_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, read = write_tree(tmp_path, {"train.py": TRAIN, "other.py": TRAIN}), file_io.read
 
-    def failing(path: str | Path, most: int = -1) -> bytes:
+    def failing(path: str | Path, most: int | None = None) -> bytes:
         if Path(path).name == "train.py":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(path, most)

@@ -22,6 +22,7 @@ MARK = b"torchmigrate:"
 _DIRECTIVE = re.compile(r"(?:#|//|;)\s*torchmigrate:\s*(?P<word>[\w-]*)\s*(?:\[(?P<names>[^\]]*)\])?")
 _PLACED = (ast.stmt, ast.expr, ast.ExceptHandler, ast.pattern)
 Span = tuple[int, int]  # first and last line
+_HINTS = 20  # names of one file that get a hint for their spelling, which takes milliseconds each
 
 
 @dataclass(slots=True)
@@ -73,9 +74,11 @@ class Suppressions:
         reported.
         """
         found = list(self.malformed)
+        hints = 0
         for ignore in self.ignores:
             if known is not None and ignore.name not in known:
-                hint = did_you_mean(ignore.name, known)
+                hint = did_you_mean(ignore.name, known) if hints < _HINTS else ""
+                hints += 1
                 found.append((ignore.line, ignore.name, "no such rule or pack" + (f"; {hint}" if hint else "")))
             elif not ignore.used and (active is None or ignore.name in active):
                 found.append((ignore.line, ignore.name, "suppresses nothing here"))
