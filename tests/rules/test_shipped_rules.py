@@ -23,7 +23,10 @@ from torchmigrate.syntax.pattern import check_template, compile_pattern
 RULES = packs.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]
 BACKENDS = {"cpu", "cuda", "rocm", "mps", "xpu", "npu", "mtia", "hpu", "mlu", "musa", "xla", "privateuse1"}
-SHARED = {"torchmigrate.fixers.device.device_defaults"}  # what other fixers call
+SHARED = {
+    "torchmigrate.fixers.device.device_defaults",
+    "torchmigrate.fixers.device.device_lists",
+}  # what other fixers call
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
 _HOST = re.compile(r"https?://([^/\"' )]+)")
 _KNOWN_HOSTS = {"docs.pytorch.org", "pytorch.org", "github.com", "example.org"}

@@ -166,7 +166,7 @@ def sources(text: str) -> list[str]:
 def test_only_lines_of_source_change(cells: list[list[str]], seed: int) -> None:
     raw = notebook(cells, seed)
     assert split(raw).join([]) == raw
-    result, _ = worker()(Job("/p/a.ipynb", raw, "apply"))
+    result = worker()(Job("/p/a.ipynb", raw, "apply")).result
     wanted = any(".cuda()" in line or "synchronize" in line for lines in cells for line in lines)
     assert isinstance(result, Changed if wanted else Unchanged), result
     if not isinstance(result, Changed):
@@ -185,7 +185,7 @@ def test_only_lines_of_source_change(cells: list[list[str]], seed: int) -> None:
             assert list(map(json.loads, now)) == new.splitlines(keepends=True)
     book = nbformat.reads(after, as_version=4)
     nbformat.validate(book)
-    again, _ = worker()(Job("/p/a.ipynb", result.after, "apply"))
+    again = worker()(Job("/p/a.ipynb", result.after, "apply")).result
     assert isinstance(again, Unchanged)
 
 
@@ -194,7 +194,7 @@ def test_only_lines_of_source_change(cells: list[list[str]], seed: int) -> None:
 def test_the_spelling_of_a_line_outside_an_edit_stays(seed: int) -> None:
     line = "f(x.cuda(), '<b> & é / \U0001f600', \"q\")"
     raw = notebook([[line + "\n", "z = 1\n"]], seed)
-    result, _ = worker()(Job("/p/a.ipynb", raw, "apply"))
+    result = worker()(Job("/p/a.ipynb", raw, "apply")).result
     assert isinstance(result, Changed)
     text = Writer(seed).string(line)[1:-1]
     written = strings(result.after.decode("utf-8-sig"))
@@ -204,7 +204,7 @@ def test_the_spelling_of_a_line_outside_an_edit_stays(seed: int) -> None:
 
 def test_an_array_cut_anywhere_keeps_its_cuts() -> None:
     raw = b'{"cells": [{"cell_type": "code", "source": ["imp", "ort torch\\nx.cu", "", "da(", ")\\n", "y"]}]}'
-    result, _ = worker()(Job("/p/a.ipynb", raw, "apply"))
+    result = worker()(Job("/p/a.ipynb", raw, "apply")).result
     assert isinstance(result, Changed)
     cut = b'["import accel\\n", "imp", "ort torch\\nx.to(", "accel.device())\\n", "y"]'
     assert result.after == b'{"cells": [{"cell_type": "code", "source": ' + cut + b"}]}"
@@ -213,7 +213,7 @@ def test_an_array_cut_anywhere_keeps_its_cuts() -> None:
 @pytest.mark.parametrize("ending", ["\r\n", "\n"])
 def test_a_cell_may_end_as_it_likes(ending: str) -> None:
     cell = {"cell_type": "code", "source": [f"import torch{ending}", f"torch.ones(1).cuda(){ending}"]}
-    result, _ = worker()(Job("/p/a.ipynb", json.dumps({"cells": [cell]}).encode(), "apply"))
+    result = worker()(Job("/p/a.ipynb", json.dumps({"cells": [cell]}).encode(), "apply")).result
     assert isinstance(result, Changed)
     lines = [f"import accel{ending}", f"import torch{ending}", f"torch.ones(1).to(accel.device()){ending}"]
     assert json.loads(result.after)["cells"][0]["source"] == lines

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, did_you_mean, shorten
 
 
 def since(path: Path, name: str) -> dict[Path, bytes]:
     """Return the files that differ from where this branch left the commit, as they were there; raises UserError."""
-    import git
-
     from torchmigrate.vcs import git_tree
+    from torchmigrate.vcs.hardening import GitError
 
     real = Path(os.path.realpath(path))
     repository = git_tree.repository(real if real.is_dir() else real.parent)
@@ -27,7 +27,7 @@ def since(path: Path, name: str) -> dict[Path, bytes]:
     for file in repository.changed(base):
         try:
             found[file] = repository.run("cat-file", "blob", f"{base}:{file.relative_to(repository.top).as_posix()}")
-        except git.exc.GitError:
+        except GitError:
             continue  # new since then: the original does not use it
     if not found:
         raise UserError(f"--since {name}: no file differs from it", "name a commit before the migration")
@@ -45,5 +45,7 @@ def applied(path: Path) -> dict[Path, bytes]:
     return {
         kept.path(entry): kept.original(entry)
         for entry in entries
-        if not entry.new and kept.path(entry).is_file() and journal.digest(kept.path(entry).read_bytes()) == entry.after
+        if not entry.new
+        and kept.path(entry).is_file()
+        and journal.digest(file_io.read(kept.path(entry))) == entry.after
     }

@@ -90,9 +90,8 @@ class Worker:
 
             where = traceback.extract_tb(error.__traceback__)[-1]
             name = os.path.basename(where.filename)
-            return Done(
-                Failed(path, f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno}); please report")
-            )
+            what = f"internal error: {type(error).__name__}: {error} ({name}:{where.lineno})"
+            return Done(Failed(path, f"{what}; please report it"))
 
     def _process(self, path: Path, job: Job) -> Done:
         """Return the result of a Python file or notebook; errors are left to the caller."""

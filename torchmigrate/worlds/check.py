@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import Edit, Span
+from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, text_of
@@ -17,9 +18,10 @@ from torchmigrate.worlds.truth import WORLDS, World
 
 ROUNDS = 3  # what a round finds out about attributes and parameters is known to the next
 # words without which worlds cannot differ: those with a GPU that is neither CUDA's nor Apple's, and builds for CUDA
-_OTHERS = {"xpu", "npu", "hpu", "mlu", "musa", "nccl", "xccl", "hccl", "accelerator"}
+_OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"} - {"mps"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
-_ABOUT = (b"cuda", b"mps", b"xpu", b"npu", b"nccl")
+_WORDS = {"others": _OTHERS, "builds": _BUILDS}
+_ABOUT = (b"nccl", *(name.encode() for name in types_of("accelerator")))
 # by path, the spans of the original text whose edits must not be made, with the reasons
 Held = dict[str, dict[Span, str]]
 
@@ -178,12 +180,8 @@ class Check:
 
 def _worlds(relevance: Relevance) -> list[World]:
     """Return the worlds that can differ for code with these words; CUDA comes first."""
-    skipped: set[str] = set()
-    if not relevance.speaks_of(_OTHERS):
-        skipped |= {"xpu", "npu"}
-    if not relevance.speaks_of(_BUILDS):
-        skipped |= {"nogpu"}
-    return [world for world in WORLDS if world.name not in skipped]
+    spoken = {name for name, words in _WORDS.items() if relevance.speaks_of(words)}
+    return [world for world in WORLDS if not world.only_with or world.only_with in spoken]
 
 
 def _entries(files: Sequence[File], relevance: Relevance) -> list[str]:

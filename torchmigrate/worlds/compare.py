@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds.observations import (
     ANSWER,
@@ -104,7 +105,7 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
     for place, before in old.of(DEVICE):
         value = new.get(DEVICE, place)
         chosen = _types(before)
-        if value is None or not chosen - {"cpu", "cuda", "meta"}:
+        if value is None or chosen.isdisjoint(_LADDER):
             continue
         now = _types(value)
         if now != chosen and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
@@ -147,6 +148,7 @@ def _open(value: Value) -> bool:
     return any(isinstance(atom, Unknown) for atom in value)
 
 
+_LADDER = frozenset(types_of("ladder"))
 _OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
 _OF_CPU = re.compile(r"\bcpu\b", re.I)
 

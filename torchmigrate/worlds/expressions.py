@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Sequence
 
+from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import External
@@ -735,7 +736,7 @@ class Expressions(External):
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
 
 
-_KINDS = {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"}
+_KINDS = frozenset(types_of("accelerator"))
 
 
 def _both(first: dict[bool | None, Edits], second: dict[bool | None, Edits]) -> dict[bool | None, Edits]:

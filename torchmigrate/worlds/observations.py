@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchmigrate.torch_api.backends import types_of
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, join
 
@@ -58,9 +59,7 @@ def devices(value: Value) -> Value:
     return Value(found)
 
 
-_TYPES = frozenset(
-    ("cpu", "cuda", "mps", "xpu", "npu", "hpu", "mtia", "mlu", "musa", "xla", "meta", "vulkan", "hip", "privateuseone")
-)
+_TYPES = frozenset((*types_of("setting"), "meta"))
 
 
 def device_of(atom: object) -> Device | None:

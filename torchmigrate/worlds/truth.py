@@ -18,11 +18,12 @@ _DISTRIBUTED: Mapping[str, str] = _DATA["distributed"]
 
 @dataclass(frozen=True)
 class World:
-    """One machine, seen by torch; `kind` is its accelerator's type or ""."""
+    """One machine, seen by torch; `kind` is its accelerator's type or "". `only_with` names words (worlds.check)."""
 
     name: str
     kind: str
     title: str
+    only_with: str
     at: int
 
     @property
@@ -58,5 +59,6 @@ def _answer(text: str) -> Value:
 
 
 WORLDS = tuple(
-    World(*row, at) for at, row in enumerate(zip(_DATA["worlds"], _DATA["kind"], _DATA["title"], strict=True))
+    World(*row, at)
+    for at, row in enumerate(zip(_DATA["worlds"], _DATA["kind"], _DATA["title"], _DATA["only-with"], strict=True))
 )

@@ -66,8 +66,8 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
         output.emit(output.body(shown, each, settings, facts), each.output, stream)
     if request.verbose:
         request.say(*output.details(report))
-        edits, held = plan.checked
-        request.say(f"{counted(edits, 'edit')} checked in six worlds, {held} held back")
+        if plan.checked[0]:
+            request.say(f"{counted(plan.checked[0], 'edit')} checked in six worlds, {plan.checked[1]} held back")
     if request.since is None and not request.staged:
         request.say(*output.unread(report, request.verbose))
     for failed in report.failed:
