@@ -16,7 +16,8 @@ from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, World
 
-ROUNDS = 3  # what a round finds out about attributes and parameters is known to the next
+LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
+ROUNDS = 2  # what a round finds out about attributes and parameters is known to the next
 # words without which worlds cannot differ: those with a GPU that is neither CUDA's nor Apple's, and builds for CUDA
 _OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"} - {"mps"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
@@ -98,7 +99,17 @@ class Check:
         groups: dict[str, list[str]] = {}
         for path in universe:
             groups.setdefault(find(path), []).append(path)
-        return [tuple(paths) for paths in groups.values()]
+        return [each for paths in groups.values() for each in self._divided(paths, changed)]
+
+    def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[tuple[str, ...]]:
+        """Yield a group as it is, or, if it is large, each changed file with what it imports itself."""
+        if len(paths) <= LARGEST_GROUP:
+            yield tuple(paths)
+            return
+        for path in paths:
+            if path in changed:
+                near = [p for p in dict.fromkeys(self.facts.index.imported_by(path)) if p != path and p in paths]
+                yield (path, *near[:LARGEST_GROUP])
 
     def _imported(self, path: str) -> Iterator[str]:
         """Yield the files that a file imports, and those that these import, on the way to files about devices."""
@@ -138,7 +149,7 @@ class Check:
         if not group.entries:
             group.entries = _entries([f for path in group.paths if (f := new.file(path)) is not None], relevance)
         found: list[Fault] = []
-        asks = any(b"add_argument" in by_path[path].after for path in first)
+        asks = any(_is_option(by_path[path].before, edit) for path, edit in owners)
         for asked in (True, False) if asks else (True,):
             for world in _worlds(relevance):
                 if (world, asked) not in group.before:
@@ -176,6 +187,12 @@ class Check:
             return fault.words
         line = file.text.count(b"\n", 0, offset) + 1
         return f"line {line}: {fault.words}"
+
+
+def _is_option(text: bytes, edit: Edit) -> bool:
+    """Return whether an edit stands in the statement of a command-line option."""
+    start = max(text.rfind(word, 0, edit.start) for word in (b"add_argument(", b"add_option("))
+    return start >= 0 and text.count(b"(", start, edit.start) > text.count(b")", start, edit.start)
 
 
 def _worlds(relevance: Relevance) -> list[World]:

@@ -75,7 +75,8 @@ def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Faul
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
     for kind in (LOST, REFUSAL):
         for place, _ in new.of(kind):
-            if old.get(kind, place) is None and (edits := new.edits(kind, place)):
+            gone_past = world.kind != "cuda" and _dies(old, place[0])
+            if old.get(kind, place) is None and not gone_past and (edits := new.edits(kind, place)):
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
 

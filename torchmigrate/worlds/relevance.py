@@ -18,6 +18,7 @@ _MOVES = {"to", "cuda", "cpu", "type", "detach", "clone", "float", "half", "item
 _ARRAYS = BUILT_ON_TORCH | {"numpy"}
 _OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
 _ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
+MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
 
 
@@ -54,6 +55,7 @@ class Relevance:
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         self._around: dict[ast.AST, ast.AST] = {}
         self.classes: set[str] = set()
+        self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
         self._rows: list[tuple[Statement, _Place]] = []
         self._by_word: dict[str, list[int]] = {}
         self._parameters: dict[str, list[tuple[list[str], str]]] = {}  # names and key, by the name of a function
@@ -123,26 +125,29 @@ class Relevance:
         """Add the calls that lead to code that matters: all that make objects of a class, and those behind a test."""
         count = -1
         grown = True
+        self.makers.discard("")
         while grown:  # a class matters if one of its bases does, an alias if its name does
-            size = len(self.places)
+            size = len(self.places) + len(self.makers)
             for node, place in self._rows:
-                if isinstance(node, ast.ClassDef) and {_last(base) for base in node.bases} & self.places:
-                    self.places.add(node.name)
-                for name, alias in self._aliases.get(place.file, ()):
-                    if name in self.places:
-                        self.places.add(alias)
-                        self.classes |= {alias} if name in self.classes else set()
-            grown = len(self.places) > size
+                bases = {_last(base) for base in node.bases} if isinstance(node, ast.ClassDef) else set()
+                for kind in (self.places, self.makers):
+                    if isinstance(node, ast.ClassDef) and bases & kind:
+                        kind.add(node.name)
+                    if isinstance(node, (ast.Import, ast.ImportFrom)):
+                        kind.update(alias for name, alias in self._aliases.get(place.file, ()) if name in kind)
+            grown = len(self.places) + len(self.makers) > size
         while count != len(self.relevant):
             count = len(self.relevant)
             guarded = set(self._guarded())
             for node, place in self._rows:
                 if node in self.relevant:
                     continue
-                names = {_last(n.func) for n in _own(node) if isinstance(n, ast.Call)} & self.places
-                if names and (node in guarded or any(name in self.classes for name in names)):
+                names = {_last(n.func) for n in _own(node) if isinstance(n, ast.Call)}
+                if node in guarded and names & self.places:
                     self.relevant.add(node)
                     self.places.update((place.name, place.owner))
+                elif names & self.makers:
+                    self.relevant.add(node)
 
     def _guarded(self) -> Iterator[ast.AST]:
         """Yield the statements behind tests that matter, and after those that end a block."""
@@ -163,6 +168,11 @@ class Relevance:
                 return block[block.index(node) + 1 :]
         return []
 
+    def _returns(self, place: _Place) -> None:
+        """Note that a function returns a decision, unless so many have its name that a call tells nothing."""
+        if len(self._parameters.get(place.name, ())) <= MOST_OF_A_NAME:
+            self._add(self.decisions, place.name)
+
     def _add(self, kind: set[str], *words: str) -> None:
         for word in words:
             if word and word not in kind:
@@ -178,13 +188,16 @@ class Relevance:
                 carried = [target for target, value in pairs if self._carries(value, place)]
                 self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
             case ast.Return(value) if value is not None and self._carries(value, place):
-                self._add(self.decisions, place.name)
+                self._returns(place)
+                self.makers.add(place.owner)
             case ast.For(target, iterable) if self._carries(iterable, place):
                 self._add(self.decisions, *_tokens_of(target, place))
             case ast.If(test) | ast.While(test) if self._carries(test, place):
                 self._depending(node, place)
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-                self._decorated(node)
+                self._decorated(node, place)
+                if name in self.about or name == "to":
+                    self.makers.add(place.owner)
                 for names, key in self._parameters.get(name, ()):
                     defaults = dict(_defaults(node))
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
@@ -192,10 +205,13 @@ class Relevance:
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
             self._handed(call, place)
 
-    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Add the parameters that decorators name, as `parametrize` does."""
-        texts = {c.value for d in node.decorator_list for c in ast.walk(d) if isinstance(c, ast.Constant)}
-        words = {part.strip() for text in texts if isinstance(text, str) for part in text.split(",")}
+    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
+        """Add the parameters that decorators give decisions, as `parametrize` does."""
+        words: set[str] = set()
+        for call in (d for d in node.decorator_list if isinstance(d, ast.Call)):
+            if any(self._carries(value, place) for value in call.args):
+                texts = (c.value for c in call.args[:1] if isinstance(c, ast.Constant) and isinstance(c.value, str))
+                words.update(part.strip() for text in texts for part in text.split(","))
         for names, key in self._parameters.get(node.name, ()):
             self._add(self.decisions, *(f"{name}@{key}" for name in names if name in words))
 
@@ -206,7 +222,7 @@ class Relevance:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
                 case ast.Return(value) if value is None or _is_plain(value):
-                    self._add(self.decisions, place.name)
+                    self._returns(place)
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
         name = _last(call.func)
