@@ -67,7 +67,8 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
     if request.verbose:
         request.say(*output.details(report))
         edits, held = plan.checked
-        request.say(f"{counted(edits, 'edit')} checked in six worlds, {held} held back")
+        if edits:
+            request.say(f"{counted(edits, 'edit')} checked in six worlds, {held} held back")
     if request.since is None and not request.staged:
         request.say(*output.unread(report, request.verbose))
     for failed in report.failed:
