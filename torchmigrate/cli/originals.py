@@ -10,9 +10,8 @@ from torchmigrate.base.text import UserError, did_you_mean, shorten
 
 def since(path: Path, name: str) -> dict[Path, bytes]:
     """Return the files that differ from where this branch left the commit, as they were there; raises UserError."""
-    import git
-
     from torchmigrate.vcs import git_tree
+    from torchmigrate.vcs.hardening import GitError
 
     real = Path(os.path.realpath(path))
     repository = git_tree.repository(real if real.is_dir() else real.parent)
@@ -27,7 +26,7 @@ def since(path: Path, name: str) -> dict[Path, bytes]:
     for file in repository.changed(base):
         try:
             found[file] = repository.run("cat-file", "blob", f"{base}:{file.relative_to(repository.top).as_posix()}")
-        except git.exc.GitError:
+        except GitError:
             continue  # new since then: the original does not use it
     if not found:
         raise UserError(f"--since {name}: no file differs from it", "name a commit before the migration")
