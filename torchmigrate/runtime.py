@@ -611,7 +611,8 @@ class nvtx:
         if _here().type == "cuda":
             return _native("nvtx").range_push(msg)
         record: Any = torch.profiler.record_function(msg)
-        return _OPEN.setdefault(threading.get_ident(), []).append(record.__enter__())
+        record.__enter__()  # gives None, not itself, in compiled code
+        return _OPEN.setdefault(threading.get_ident(), []).append(record)
 
     @staticmethod
     def range_pop() -> Any:

@@ -241,16 +241,19 @@ def test_a_file_of_another_user(here: Path, mode: int, sticky: bool, said: str) 
 
 KILLED = """
 import os, signal, sys
+from torchmigrate.base import rename
 from torchmigrate.cli import app
 signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` in a script leaves it ignored
-real, seen = os.replace, []
-def replace(old, new):
-    if str(new).endswith(".py"):
-        seen.append(new)
-        if len(seen) == 4:  # the temp file is written, its name is not yet the target's
-            os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-    real(old, new)
-os.replace = replace
+seen = []
+def killing(real):
+    def named(old, new, directory):
+        if new.endswith(".py"):
+            seen.append(new)
+            if len(seen) == 4:  # the temp file is written, its name is not yet the target's
+                os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        return real(old, new, directory)
+    return named
+rename.exchange, rename.without_replacing = killing(rename.exchange), killing(rename.without_replacing)
 sys.exit(app.run(["apply"]))
 """
 

@@ -163,7 +163,7 @@ def test_a_helper_of_ours(here: Path, cli: Cli) -> None:
     assert "accel, not there yet" in cli("config").out
     (here / "accel.py").write_bytes(helper_file.runtime_source())
     assert shown(cli)["helper"]["files"] == [{"path": str(here / "accel.py"), "current": True}]
-    (here / "accel.py").write_bytes(helper_file.runtime_source() + b"# older\n")
+    (here / "accel.py").write_bytes(helper_file.runtime_source() + b"OLDER = True\n")
     assert shown(cli)["helper"]["files"] == [{"path": str(here / "accel.py"), "current": False}]
     assert shown(cli, "--runtime", "package")["helper"]["name"] == "torchmigrate.runtime"
     (here / "accel.py").write_text("def device(): ...\n")  # not ours: the name is taken

@@ -136,7 +136,10 @@ ELSEWHERE = (
     ("verify/interpreter.py", "no Python with torch", "cli/test_verify.py", "no Python with torch found"),
     ("verify/session.py", "note: large data", "verify/test_sandbox.py", "linked"),
     ("verify/session.py", "warning: not rewritten", "cli/test_verify.py", "warning: not rewritten"),
-    ("verify/session.py", "note: nothing to rewrite", "cli/test_verify.py", "nothing to rewrite"),
+    ("verify/session.py", "a port was taken", "cli/test_verify.py", "a port was taken"),
+    ("verify/session.py", "chooses a port itself", "verify/test_sandbox.py", "chooses a port itself"),
+    ("verify/session.py", "the code after", "verify/test_sandbox.py", "the code after `-c` is not part"),
+    ("verify/session.py", "is outside the project", "verify/test_sandbox.py", "is outside the project"),
     ("verify/session.py", "not applied (--unsafe-fixes)", "cli/test_verify.py", "not applied (--unsafe-fixes)"),
 )
 

@@ -91,7 +91,7 @@ def test_a_notebook_of_another_language_is_skipped(here: Path, cli: Cli) -> None
     ran = cli("check", "-v", ".")
     assert ran.status == 0
     assert "skipped a.ipynb: a notebook in julia\n" in ran.err
-    assert ran.last == "No findings in 1 file. 1 skipped."
+    assert ran.last == "No findings in 1 file. 1 left alone (-v). 1 skipped."
 
 
 def test_what_another_program_runs_is_told(here: Path, cli: Cli) -> None:

@@ -114,10 +114,10 @@ def test_a_dry_run_folds_the_helper_where_somebody_looks(
     whole = cli("apply", "-n").out
     monkeypatch.setattr(output, "columns", lambda stream: 80)
     folded = cli("apply", "-n").out
-    assert "+def device_type(" in whole and "+def device_type(" not in folded
+    assert "+def non_blocking(" in whole and "+def non_blocking(" not in folded
     assert re.search(r"^\+\+\+ b/.*accel.py\n@@ .*\n# \d+ lines of torchmigrate's helper; -v shows them", folded, re.M)
     assert "+model.to(accel.device(), non_blocking=accel.non_blocking())" in folded
-    assert "+def device_type(" in cli("apply", "-n", "-v").out
+    assert "+def non_blocking(" in cli("apply", "-n", "-v").out
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,12 @@ ONLY_READ: dict[str, dict[str, Any]] = {
     "a message with another group": {**TEXT, "pattern": [{"match": "x", "message": "{y}"}]},
 }
 GOOD_RULES: dict[str, dict[str, Any]] = {
-    "python": {**PYTHON, "backends": ["mps"], "see": ["u"], "case": [{**CASE, "after": "y", "finding": False}]},
+    "python": {
+        **PYTHON,
+        "backends": ["mps"],
+        "see": ["https://a.b"],
+        "case": [{**CASE, "after": "y", "finding": False}],
+    },
     "a fixer": {**RULE, "fixer": "api/memory:manual_seed", "on": ["torch.cuda.seed", ".seed", "If", "string:device"]},
     "text": {**TEXT, "case": [{**CASE, "file": "x.txt"}]},
     "text by where": {**RULE, "where": [{"files": ["a"], "line": "x"}], "pattern": [{"match": "x"}]},

@@ -76,7 +76,7 @@ def test_a_bug_of_ours_is_reported_as_ours(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(found, Failed)
     assert "internal error: KeyError" in found.error
     assert "test_planner.py" in found.error
-    assert "report it" in found.error
+    assert "please report" in found.error
 
 
 def test_skip_file(tmp_path: Path) -> None:

@@ -642,7 +642,7 @@ def test_no_copy_is_left_of_a_verification_that_is_ended(
     monkeypatch.delenv("XDG_CACHE_HOME")
     (copies := tmp_path / "t").mkdir()
     monkeypatch.setenv("TMPDIR", str(copies))
-    place = folder(here / "a", {"train.py": b"import time\ntime.sleep(600)\n"})
+    place = folder(here / "a", {"train.py": b"import time\n\ntime.sleep(600)\n" + code()})
     workers = Workers(tmp_path)
     data = task(place, verify=(sys.executable, "train.py"), flags={"backends": ["cpu"]})
     thread = threading.Thread(target=workers, args=(data,))

@@ -28,7 +28,7 @@ from torchmigrate.lsp import actions
 from torchmigrate.lsp.documents import Documents
 from torchmigrate.lsp.positions import Text
 from torchmigrate.lsp.session import Schedule
-from torchmigrate.project import helper_file
+from torchmigrate.project import helper_parts
 
 TEXT = "import torch\n\nx = torch.zeros(3).cuda()\n"
 AFTER = "import torch\nimport accel\n\nx = torch.zeros(3).to(accel.device())\n"
@@ -497,7 +497,7 @@ def test_an_old_editor(home: Path, project: Path) -> None:
     assert edit.changes is not None
     assert {name: editor.edited(editor.texts.get(name, ""), edits) for name, edits in edit.changes.items()} == {
         uri: AFTER,
-        (project / "accel.py").as_uri(): helper_file.runtime_source().decode(),
+        (project / "accel.py").as_uri(): helper_parts.vendored(helper_parts.used_by(AFTER.encode(), "accel")).decode(),
     }
     assert editor.watched == []
     assert editor.leave() == 0

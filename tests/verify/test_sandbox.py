@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import git, write_tree
@@ -14,6 +15,7 @@ from conftest import git, write_tree
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.verify import sandbox as sandbox_module
+from torchmigrate.verify import session
 from torchmigrate.verify.migration import Origin, migrate
 from torchmigrate.verify.sandbox import Project, Sandbox
 
@@ -361,3 +363,35 @@ def test_nothing_is_written_through_the_links(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("9\n", "")
     assert (tmp_path / "project/x").read_text() == "1"
+
+
+# ---- notes about runs and commands
+
+
+def test_code_of_the_command_that_is_not_the_projects(tmp_path: Path) -> None:
+    project = write_tree(tmp_path / "project", {"train.py": "", "run.sh": ""})
+    write_tree(tmp_path, {"drive.py": ""})
+    of = SimpleNamespace(directory=project, anchor=project)
+    said: list[str] = []
+    for words in (["python", "train.py"], ["bash", "../run.sh", "-c"], ["python", "../project/train.py", "../no.py"]):
+        session._report_driver(words, of, said.append)  # type: ignore[arg-type]
+    assert said == []
+    session._report_driver(["python", "../drive.py", "-c", "1"], of, said.append)  # type: ignore[arg-type]
+    assert said == [
+        "note: the code after `-c` is not part of the project: it is not rewritten",
+        "note: ../drive.py is outside the project: it is not rewritten",
+    ]
+
+
+@pytest.mark.parametrize("ports", [{29500}, {29500, 7}, {7}, set()])
+def test_a_program_that_chooses_a_port_itself(ports: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = SimpleNamespace(collided=False, ports=ports, given_ports={7})
+    said: list[str] = []
+    runs = session._Runs(*[None] * 5, said.append)  # type: ignore[arg-type]
+    runs.request = SimpleNamespace(jobs=2)  # type: ignore[assignment]
+    monkeypatch.setattr(session._Runs, "_pool", lambda self, asked, jobs: dict.fromkeys(asked, outcome))
+    runs.all(["a", "b"])  # type: ignore[list-item]
+    runs.all(["c"])  # type: ignore[list-item]
+    alone = 29500 in ports
+    assert runs.alone is alone
+    assert said == ["note: the program chooses a port itself: one run at a time"] * alone
