@@ -16,6 +16,7 @@ from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, World
 
+MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
 ROUNDS = 2  # what a round finds out about attributes and parameters is known to the next
 # words without which worlds cannot differ: those with a GPU that is neither CUDA's nor Apple's, and builds for CUDA
@@ -42,6 +43,7 @@ class _Group:
     """Files that import each other, in both versions, with what the original does in each world."""
 
     paths: tuple[str, ...]
+    roots: tuple[str, ...]  # the files whose functions are evaluated; those of the others only where they are called
     entries: list[str] = field(default_factory=list)
     before: dict[tuple[World, bool], Observations] = field(default_factory=dict)
 
@@ -54,6 +56,8 @@ class Check:
         self._originals: dict[str, bytes | None] = {}
         self._old = Program(facts.index, self._original)
         self._groups: list[_Group] | None = None
+        self._first: dict[str, int] = {}  # the number of each file's first edit
+        self._kept: dict[str, File] = {}  # rewritten files, as parsed last
         self._leading: dict[str, list[str] | None] = {}
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
@@ -61,15 +65,23 @@ class Check:
         by_path = {file.path: file for file in files}
         for file in files:
             self._originals[file.path] = file.before
+            self._first.setdefault(file.path, len(self._first) * MOST_EDITS)
+            if (kept := self._kept.get(file.path)) is not None and kept.text != file.after:
+                del self._kept[file.path]
         if self._groups is None:
-            self._groups = [_Group(paths) for paths in self._grouped(by_path)]
+            self._groups = self._grouped(by_path)
         fresh = None if changed is None else set(changed)
+        new = Program(self.facts.index, lambda path: self._rewritten(by_path, path), self._old, self._kept)
         held: Held = {}
         for group in self._groups:
             if fresh is None or fresh.intersection(group.paths):
-                for path, spans in self._check(group, by_path).items():
+                for path, spans in self._check(group, new, by_path).items():
                     held.setdefault(path, {}).update(spans)
         return held
+
+    def _rewritten(self, by_path: Mapping[str, Rewritten], path: str) -> tuple[bytes, Sequence[Edit], int] | None:
+        file = by_path.get(path)
+        return self._original(path) if file is None else (file.after, file.edits, self._first[path])
 
     def _original(self, path: str) -> tuple[bytes, Sequence[Edit], int] | None:
         if path not in self._originals:
@@ -77,7 +89,7 @@ class Check:
         text = self._originals[path]
         return None if text is None else (text, (), 0)
 
-    def _grouped(self, changed: Mapping[str, Rewritten]) -> list[tuple[str, ...]]:
+    def _grouped(self, changed: Mapping[str, Rewritten]) -> list[_Group]:
         """Return the changed files and those that import them, in groups that import nothing of each other."""
         universe = dict.fromkeys(sorted(changed))
         for path in sorted(changed):
@@ -101,15 +113,15 @@ class Check:
             groups.setdefault(find(path), []).append(path)
         return [each for paths in groups.values() for each in self._divided(paths, changed)]
 
-    def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[tuple[str, ...]]:
+    def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[_Group]:
         """Yield a group as it is, or, if it is large, each changed file with what it imports itself."""
         if len(paths) <= LARGEST_GROUP:
-            yield tuple(paths)
+            yield _Group(tuple(paths), tuple(paths))
             return
         for path in paths:
             if path in changed:
                 near = [p for p in dict.fromkeys(self.facts.index.imported_by(path)) if p != path and p in paths]
-                yield (path, *near[:LARGEST_GROUP])
+                yield _Group((path, *near[:LARGEST_GROUP]), (path,))
 
     def _imported(self, path: str) -> Iterator[str]:
         """Yield the files that a file imports, and those that these import, on the way to files about devices."""
@@ -129,27 +141,21 @@ class Check:
             self._leading[path] = found if found or speaks else None
         return self._leading[path] is not None
 
-    def _check(self, group: _Group, by_path: Mapping[str, Rewritten]) -> Held:
-        owners: list[tuple[str, Edit]] = []
-        first: dict[str, int] = {}
-        for path in group.paths:
-            if path in by_path:
-                first[path] = len(owners)
-                owners += [(path, edit) for edit in by_path[path].edits]
+    def _check(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
+        owners = {
+            self._first[path] + at: (path, edit)
+            for path in group.paths
+            if path in by_path
+            for at, edit in enumerate(by_path[path].edits)
+        }
         if not owners:
             return {}
-
-        def read(path: str) -> tuple[bytes, Sequence[Edit], int] | None:
-            file = by_path.get(path) if path in first else None
-            return (file.after, file.edits, first[path]) if file is not None else self._original(path)
-
-        new = Program(self.facts.index, read, self._old)
         both = [f for program in (self._old, new) for path in group.paths if (f := program.file(path)) is not None]
         relevance = Relevance(both, self.facts.helper)
         if not group.entries:
-            group.entries = _entries([f for path in group.paths if (f := new.file(path)) is not None], relevance)
+            group.entries = _entries([f for path in group.roots if (f := new.file(path)) is not None], relevance)
         found: list[Fault] = []
-        asks = any(_is_option(by_path[path].before, edit) for path, edit in owners)
+        asks = any(_is_option(by_path[path].before, edit) for path, edit in owners.values())
         for asked in (True, False) if asks else (True,):
             for world in _worlds(relevance):
                 if (world, asked) not in group.before:
@@ -172,7 +178,8 @@ class Check:
         for _ in range(ROUNDS):
             run.new_round()
             for file in files:
-                run.body_of(file)
+                if file.path in group.roots:
+                    run.body_of(file)
             for key in group.entries:
                 if (info := by_key.get(key)) is not None:
                     run.root(info)

@@ -11,7 +11,7 @@ from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import External
 from torchmigrate.worlds.observations import LOST, Place
-from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals, Program
+from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
 from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
@@ -46,7 +46,6 @@ class Expressions(External):
         self.program, self.helper = program, helper
         self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
         self.changed = False
-        self._locals: dict[ast.AST, Locals] = {}
 
     # what statements add
 
@@ -70,11 +69,6 @@ class Expressions(External):
         if new != old:
             self.store[key] = new
             self.changed = True
-
-    def locals_of(self, node: ast.AST) -> Locals:
-        if node not in self._locals:
-            self._locals[node] = Locals(node)
-        return self._locals[node]
 
     # expressions
 
@@ -115,7 +109,7 @@ class Expressions(External):
         found = self.store.get(("global", file.path, name))
         if found is not None:
             return found
-        if name in self.locals_of(file.tree).names:
+        if name in file.locals_of(file.tree).names:
             return UNKNOWN
         if name == self.helper:
             return one(Named(HELPER))

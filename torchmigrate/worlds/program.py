@@ -63,6 +63,7 @@ class File:
             shift += length - (edit.end - edit.start)
         self._ends = [end for _, end, _ in self._new]
         self.functions: list[FunctionInfo] = []
+        self._locals: dict[ast.AST, Locals] = {}
         self.classes: dict[str, ClassInfo] = {}
         self.body = FunctionInfo(self, self.tree, key=f"{path}:")
         self.by_node: dict[ast.AST, FunctionInfo | ClassInfo] = {self.tree: self.body}
@@ -87,6 +88,12 @@ class File:
                 self._collect(child, made, outer, f"{prefix}.{child.name}")
             else:
                 self._collect(child, owner if isinstance(child, ast.stmt) else None, outer, prefix)
+
+    def locals_of(self, node: ast.AST) -> Locals:
+        """Return the names that a function, class or the file itself binds."""
+        if node not in self._locals:
+            self._locals[node] = Locals(node)
+        return self._locals[node]
 
     def span(self, node: ast.AST) -> Span:
         """Return the byte offsets of a node in this text."""
@@ -152,9 +159,12 @@ class Program:
         index: ImportIndex,
         read: Callable[[str], tuple[bytes, Sequence[Edit], int] | None],
         other: Program | None = None,  # files without edits are shared with this version
+        kept: dict[str, File] | None = None,  # files parsed before
     ) -> None:
         self.index, self._read, self._other = index, read, other
+        self._kept = {} if kept is None else kept
         self._files: dict[str, File | None] = {}
+        self._located: dict[tuple[str, int, str], str | None] = {} if other is None else other._located
 
     def file(self, path: str) -> File | None:
         """Return a file, parsed on first use; None if it cannot be."""
@@ -169,7 +179,9 @@ class Program:
         if self._other is not None and not given[1]:
             return self._other.file(path)
         try:
-            return File(path, *given)
+            if path not in self._kept:
+                self._kept[path] = File(path, *given)
+            return self._kept[path]
         except (SyntaxError, ValueError, RecursionError):
             return None
 
@@ -178,9 +190,13 @@ class Program:
 
     def located(self, file: File, level: int, module: str) -> File | None:
         """Return the file of the project that `from module import ...` in a file means, or None."""
-        parts = tuple(p for p in module.split(".") if p)
-        found = self.index.locate(file.path, level, parts) if level or parts else None
-        return self.file(found[0]) if found else None
+        key = file.path, level, module
+        if key not in self._located:
+            parts = tuple(p for p in module.split(".") if p)
+            found = self.index.locate(file.path, level, parts) if level or parts else None
+            self._located[key] = found[0] if found else None
+        path = self._located[key]
+        return self.file(path) if path else None
 
 
 def text_of(index: ImportIndex, path: str) -> bytes | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
-from torchmigrate.worlds.program import File, Locals
+from torchmigrate.worlds.program import File
 from torchmigrate.worlds.state import chain_of
 
 # words that are about devices wherever they stand
@@ -43,58 +44,36 @@ class _Place:
         return name
 
 
-class Relevance:
-    """Finds the statements that matter, by the words in them, until no further name is found to hold a decision."""
+@dataclass(frozen=True, eq=False, slots=True)
+class _Row:
+    """One statement, with the words in it and the last names of what it calls."""
 
-    def __init__(self, files: Sequence[File], helper: str) -> None:
-        self.about = _ABOUT | {helper}
-        self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
-        self.places: set[str] = set()  # functions and classes that hold code that matters
-        self.words: dict[Statement, set[str]] = {}
-        self.relevant: set[ast.AST] = set()
-        self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
-        self._around: dict[ast.AST, ast.AST] = {}
+    node: Statement
+    place: _Place
+    words: frozenset[str]
+    called: frozenset[str]
+
+
+class _Outline:
+    """What relevance asks of one file, collected once."""
+
+    def __init__(self, file: File) -> None:
+        self.rows: list[_Row] = []
+        self.around: dict[ast.AST, ast.AST] = {}
+        self.parameters: list[tuple[str, list[str], str]] = []  # a function's name, its parameters, its key
+        self.aliases: list[tuple[str, str]] = []
         self.classes: set[str] = set()
-        self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
-        self._rows: list[tuple[Statement, _Place]] = []
-        self._by_word: dict[str, list[int]] = {}
-        self._parameters: dict[str, list[tuple[list[str], str]]] = {}  # names and key, by the name of a function
-        self._arrays: dict[File, set[str]] = {file: set(_imported(file)) for file in files}
-        self._todo: list[str] = sorted(self.about)
-        self._aliases: dict[File, list[tuple[str, str]]] = {}
-        for file in files:
-            self._collect(file.tree, file.tree.body, _Place(file), "")
-        self._close()
-        self._calls()
-        for node in list(self.relevant):
-            up = self._around.get(node)
-            while up is not None and up not in self.holding:
-                self.holding.add(up)
-                up = self._around.get(up)
-
-    def matters(self, node: ast.AST) -> bool:
-        """Return whether a function or a file's body holds anything that matters; a lambda always may."""
-        return node in self.holding or isinstance(node, ast.Lambda)
-
-    def holds(self, node: ast.AST) -> bool:
-        """Return whether a function holds a statement that matters."""
-        return node in self.holding
-
-    def speaks_of(self, words: set[str]) -> bool:
-        """Return whether one of the words occurs in a statement that matters."""
-        return any(not words.isdisjoint(self.words[node]) for node in self.relevant if isinstance(node, ast.stmt))
+        self.arrays = set(_imported(file))
+        self._collect(file.tree, file.tree.body, _Place(file), "")
 
     def _collect(self, around: ast.AST, body: Sequence[Statement], place: _Place, owner: str) -> None:
         for node in body:
-            self._around[node] = around
-            at = len(self._rows)
-            self._rows.append((node, place))
-            self.words[node] = found = set(_words(node, place))
+            self.around[node] = around
+            own = list(_own(node))
+            called = frozenset(_last(n.func) for n in own if isinstance(n, ast.Call))
+            self.rows.append(_Row(node, place, frozenset(_words(node, own, place)), called))
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                pairs = ((a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname)
-                self._aliases.setdefault(place.file, []).extend(pairs)
-            for word in found:
-                self._by_word.setdefault(word, []).append(at)
+                self.aliases += [(a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname]
             inner, home = place, owner
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 inner, home = self._function(node, place, owner), ""
@@ -109,17 +88,74 @@ class Relevance:
         name = owner if node.name == "__init__" and owner else node.name
         key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
         args = node.args
-        names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
-        self._parameters.setdefault(name, []).append((names, key))
-        return _Place(place.file, name, key, frozenset(Locals(node).names), place if place.key else None, owner)
+        self.parameters.append((name, [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)], key))
+        names = frozenset(place.file.locals_of(node).names)
+        return _Place(place.file, name, key, names, place if place.key else None, owner)
+
+
+_outlines: WeakKeyDictionary[File, _Outline] = WeakKeyDictionary()
+
+
+def _outline(file: File) -> _Outline:
+    if file not in _outlines:
+        _outlines[file] = _Outline(file)
+    return _outlines[file]
+
+
+class Relevance:
+    """Finds the statements that matter, by the words in them, until no further name is found to hold a decision."""
+
+    def __init__(self, files: Sequence[File], helper: str) -> None:
+        self.about = _ABOUT | {helper}
+        self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
+        self.places: set[str] = set()  # functions and classes that hold code that matters
+        self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
+        self.relevant: set[ast.AST] = set()
+        self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
+        outlines = {file: _outline(file) for file in dict.fromkeys(files)}
+        self._rows = [row for outline in outlines.values() for row in outline.rows]
+        self._around = {node: up for outline in outlines.values() for node, up in outline.around.items()}
+        self._arrays = {file: outline.arrays for file, outline in outlines.items()}
+        self._aliases = {file: outline.aliases for file, outline in outlines.items()}
+        self.classes = set().union(*(outline.classes for outline in outlines.values()))
+        self._parameters: dict[str, list[tuple[list[str], str]]] = {}  # names and key, by the name of a function
+        for name, names, key in (each for outline in outlines.values() for each in outline.parameters):
+            self._parameters.setdefault(name, []).append((names, key))
+        self._by_word: dict[str, list[_Row]] = {}
+        for row in self._rows:
+            for word in row.words:
+                self._by_word.setdefault(word, []).append(row)
+        self._todo: list[str] = sorted(self.about)
+        self._close()
+        self._calls()
+        for node in list(self.relevant):
+            up = self._around.get(node)
+            while up is not None and up not in self.holding:
+                self.holding.add(up)
+                up = self._around.get(up)
+
+    def matters(self, node: ast.AST) -> bool:
+        """Return whether a function or a file's body holds anything that matters; a lambda always may."""
+        return node in self.holding or isinstance(node, ast.Lambda)
+
+    def has_read(self, file: File) -> bool:
+        """Return whether a file is one of the group."""
+        return file in self._arrays
+
+    def holds(self, node: ast.AST) -> bool:
+        """Return whether a function holds a statement that matters."""
+        return node in self.holding
+
+    def speaks_of(self, words: set[str]) -> bool:
+        """Return whether one of the words occurs in a statement that matters."""
+        return any(row.node in self.relevant for word in words for row in self._by_word.get(word, ()))
 
     def _close(self) -> None:
         while self._todo:
-            for at in self._by_word.get(self._todo.pop(), ()):
-                node, place = self._rows[at]
-                self.relevant.add(node)
-                self.places.update((place.name, place.owner))
-                self._spread(node, place)
+            for row in self._by_word.get(self._todo.pop(), ()):
+                self.relevant.add(row.node)
+                self.places.update((row.place.name, row.place.owner))
+                self._spread(row.node, row.place)
 
     def _calls(self) -> None:
         """Add the calls that lead to code that matters: all that make objects of a class, and those behind a test."""
@@ -128,7 +164,8 @@ class Relevance:
         self.makers.discard("")
         while grown:  # a class matters if one of its bases does, an alias if its name does
             size = len(self.places) + len(self.makers)
-            for node, place in self._rows:
+            for row in self._rows:
+                node, place = row.node, row.place
                 bases = {_last(base) for base in node.bases} if isinstance(node, ast.ClassDef) else set()
                 for kind in (self.places, self.makers):
                     if isinstance(node, ast.ClassDef) and bases & kind:
@@ -139,15 +176,14 @@ class Relevance:
         while count != len(self.relevant):
             count = len(self.relevant)
             guarded = set(self._guarded())
-            for node, place in self._rows:
-                if node in self.relevant:
+            for row in self._rows:
+                if row.node in self.relevant or not row.called:
                     continue
-                names = {_last(n.func) for n in _own(node) if isinstance(n, ast.Call)}
-                if node in guarded and names & self.places:
-                    self.relevant.add(node)
-                    self.places.update((place.name, place.owner))
-                elif names & self.makers:
-                    self.relevant.add(node)
+                if row.node in guarded and row.called & self.places:
+                    self.relevant.add(row.node)
+                    self.places.update((row.place.name, row.place.owner))
+                elif row.called & self.makers:
+                    self.relevant.add(row.node)
 
     def _guarded(self) -> Iterator[ast.AST]:
         """Yield the statements behind tests that matter, and after those that end a block."""
@@ -368,10 +404,10 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
         stack += ast.iter_child_nodes(inner)
 
 
-def _words(node: Statement, place: _Place) -> Iterator[str]:
+def _words(node: Statement, own: Iterable[ast.AST], place: _Place) -> Iterator[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
-    yield from _words_in(_own(node), place)
+    yield from _words_in(own, place)
 
 
 def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:

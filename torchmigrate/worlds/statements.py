@@ -116,7 +116,9 @@ class Statements(Expressions):
         bound = dict(zip(names, given, strict=False)) | {k: v for k, v in named.items() if k in info.parameters()}
         defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
         defaults |= {a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
-        frame = Frame(FunctionInfo(info.file, info.file.tree, key=info.file.body.key), self.locals_of(info.file.tree))
+        frame = Frame(
+            FunctionInfo(info.file, info.file.tree, key=info.file.body.key), info.file.locals_of(info.file.tree)
+        )
         for name in info.parameters():
             value = bound.get(name)
             if value is None:
@@ -136,7 +138,7 @@ class Statements(Expressions):
     def _run(self, info: FunctionInfo, path: Edits) -> Value | None:
         """Return what a function returns, or None if it never does."""
         assert not isinstance(info.node, ast.Module)
-        frame = Frame(info, self.locals_of(info.node))
+        frame = Frame(info, info.file.locals_of(info.node))
         names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
         state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path)
         state = self._decorated(info, state, frame)
@@ -160,7 +162,7 @@ class Statements(Expressions):
 
     def _decorated(self, info: FunctionInfo, state: State | None, frame: Frame) -> State | None:
         """Return the state in which a test's body runs, after its skips and parameters."""
-        outer = Frame(info.file.body, self.locals_of(info.file.tree))
+        outer = Frame(info.file.body, info.file.locals_of(info.file.tree))
         for node in getattr(info.node, "decorator_list", ()):
             if state is None or not isinstance(node, ast.Call):
                 continue
@@ -198,10 +200,10 @@ class Statements(Expressions):
 
     def body_of(self, file: File) -> None:
         key = file.body.key
-        if key in self.begun:
-            return
+        if key in self.begun or not self.relevance.has_read(file):
+            return  # what lies outside the group is unknown
         self.begun.add(key)
-        frame = Frame(file.body, self.locals_of(file.tree))
+        frame = Frame(file.body, file.locals_of(file.tree))
         stack, self.stack = self.stack, []
         if self.block(file.tree.body, State({}), frame) is None:
             self.died.add(key)
@@ -465,7 +467,7 @@ class Statements(Expressions):
     def _class(self, node: ast.ClassDef, state: State, frame: Frame) -> State | None:
         info = frame.file.by_node.get(node)
         if isinstance(info, ClassInfo):
-            inner = Frame(frame.info, self.locals_of(node), owner=info)
+            inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
             self.block(node.body, State(dict(state.env), state.path), inner)
             self.assign(ast.Name(node.name, ast.Store()), one(Type(info)), state, frame)
         return state
@@ -489,7 +491,7 @@ class Statements(Expressions):
             if alias.name == "*":
                 if home is not None and home is not frame.file:
                     self.body_of(home)
-                    for name in self.locals_of(home.tree).names:
+                    for name in home.locals_of(home.tree).names:
                         if (found := self.store.get(("global", home.path, name))) is not None:
                             self.assign(ast.Name(name, ast.Store()), found, state, frame)
                 continue
