@@ -28,16 +28,9 @@ PROJECTS = Path(__file__).with_name("projects")
 NAMES = sorted(path.name for path in PROJECTS.iterdir())
 DIRECTIVES = ("wants", "keeps", "refuses", "never", "input", "env")
 HALVES = (  # fail today
-    "backend_compared",
-    "choices",
-    "choices_guarded",
     "foreign_provider",
     "half_precision",
-    "inherited_cuda",
-    "memory_compared",
     "question_about_nccl",
-    "refusal",
-    "refused_request",
     "two_ways_of_choosing",
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from conftest import ROOT
 from six_worlds import constructs, cross_check, oracle
 from six_worlds.fake_torch import no_torch
 from six_worlds.judge import faults
@@ -50,7 +51,7 @@ TWIN = 'import torch\ndevice = torch.device("cuda" if torch.cuda.is_available() 
 
 
 def rules(before: str, after: str) -> set[str]:
-    helper = migrated(Project({"main.py": TWIN})).files["accel.py"]
+    helper = (ROOT / "torchmigrate" / "runtime.py").read_text(encoding="utf-8")
     old = Project({"main.py": before})
     return {f"{f.rule} {f.world}" for f in faults(old, Project({"main.py": after, "accel.py": helper}))}
 

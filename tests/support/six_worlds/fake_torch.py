@@ -501,6 +501,7 @@ class Modules:
         self.add("torch.version", cuda="12.8" if world.cuda_built else None, hip=None, xpu=None)
         self.add("torch.cpu", is_available=says(True), device_count=says(1))
         self.add("torch.compiler", is_compiling=says(False), disable=lambda f=None, **o: f)
+        self.add("torch._utils", is_compiling=says(False))
         self.add("torch.profiler", record_function=Context)
         self.add("torch.utils")
         self.add("torch.utils.data", DataLoader=lambda data, **options: list(data), Dataset=object)
