@@ -151,7 +151,8 @@ class Check:
         if not owners:
             return {}
         both = [f for program in (self._old, new) for path in group.paths if (f := program.file(path)) is not None]
-        relevance = Relevance(both, self.facts.helper)
+        edits = {path: by_path[path].edits for path in group.paths if path in by_path}
+        relevance = Relevance(both, self.facts.helper, edits)
         if not group.entries:
             group.entries = _entries([f for path in group.roots if (f := new.file(path)) is not None], relevance)
         found: list[Fault] = []

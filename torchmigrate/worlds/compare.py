@@ -75,7 +75,7 @@ def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Faul
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
     for kind in (LOST, REFUSAL):
         for place, _ in new.of(kind):
-            gone_past = world.kind != "cuda" and _dies(old, place[0])
+            gone_past = world.kind != "cuda" and (_dies(old, place[0]) or _refused(old, new, place[0]))
             if old.get(kind, place) is None and not gone_past and (edits := new.edits(kind, place)):
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
@@ -167,6 +167,11 @@ def _branches(world: World, old: Observations, new: Observations) -> Iterator[Fa
         if world.name == "cpu" and refusal and not _OF_CPU.search(words):
             continue
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
+
+
+def _refused(old: Observations, new: Observations, path: str) -> bool:
+    """Return whether the original refused to run at a place that the rewritten code gets past."""
+    return any(place[0] == path and new.get(REFUSAL, place) is None for place, _ in old.of(REFUSAL))
 
 
 def _dies(seen: Observations, path: str) -> bool:

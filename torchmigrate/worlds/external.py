@@ -139,17 +139,12 @@ class External(ABC):
         """Return the part of a value that tells a device or answers a question."""
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
-            if (
-                device_of(atom) is not None
-                or isinstance(atom, Unknown)
-                or (isinstance(atom, Const) and atom.type is bool)
-            ):
+            is_open = isinstance(atom, Unknown) and atom.of != "tensor"
+            if is_open or device_of(atom) is not None or (isinstance(atom, Const) and atom.type is bool):
                 found[atom] = edits
             elif isinstance(atom, Items):
                 for item in atom.items:
                     found |= self._deciding(item).atoms
-            elif edits:
-                found[atom] = edits
         return Value(found)
 
     def position(self, value: Value, node: ast.AST, state: State, frame: Frame, moves: bool) -> None:
@@ -230,7 +225,7 @@ class External(ABC):
             device = device_of(atom)
             if device is not None and device.type != "cuda":
                 found.append(one(device, edits))
-            elif isinstance(atom, Unknown):
+            elif isinstance(atom, Unknown) and atom.of:  # what a user says may be the CPU; else it is an index
                 found.append(one(Unknown(), edits))
             else:
                 index = device.index if device is not None else atom.value if isinstance(atom, Const) else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from torchmigrate.source.edits import Edit
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds.program import File
@@ -60,11 +61,17 @@ class _Outline:
     def __init__(self, file: File) -> None:
         self.rows: list[_Row] = []
         self.around: dict[ast.AST, ast.AST] = {}
+        self.binding: set[ast.AST] = set()  # compound statements around imports and definitions
         self.parameters: list[tuple[str, list[str], str]] = []  # a function's name, its parameters, its key
         self.aliases: list[tuple[str, str]] = []
         self.classes: set[str] = set()
         self.arrays = set(_imported(file))
         self._collect(file.tree, file.tree.body, _Place(file), "")
+        for row in self.rows:
+            up = self.around[row.node] if isinstance(row.node, _BINDING) else None
+            while up is not None and not isinstance(up, (*_SCOPES, ast.Module)) and up not in self.binding:
+                self.binding.add(up)
+                up = self.around.get(up)
 
     def _collect(self, around: ast.AST, body: Sequence[Statement], place: _Place, owner: str) -> None:
         for node in body:
@@ -105,7 +112,8 @@ def _outline(file: File) -> _Outline:
 class Relevance:
     """Finds the statements that matter, by the words in them, until no further name is found to hold a decision."""
 
-    def __init__(self, files: Sequence[File], helper: str) -> None:
+    def __init__(self, files: Sequence[File], helper: str, edits: Mapping[str, Sequence[Edit]]) -> None:
+        """Find them in both versions of the files; `edits` are those of each path, in the original text."""
         self.about = _ABOUT | {helper}
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
@@ -113,6 +121,7 @@ class Relevance:
         self.relevant: set[ast.AST] = set()
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
+        self.binding = set().union(*(outline.binding for outline in outlines.values()))
         self._rows = [row for outline in outlines.values() for row in outline.rows]
         self._around = {node: up for outline in outlines.values() for node, up in outline.around.items()}
         self._arrays = {file: outline.arrays for file, outline in outlines.items()}
@@ -126,6 +135,9 @@ class Relevance:
             for word in row.words:
                 self._by_word.setdefault(word, []).append(row)
         self._todo: list[str] = sorted(self.about)
+        for file, outline in outlines.items():
+            if not file.edits:
+                self._edited(file, outline, edits.get(file.path, ()))
         self._close()
         self._calls()
         for node in list(self.relevant):
@@ -133,6 +145,17 @@ class Relevance:
             while up is not None and up not in self.holding:
                 self.holding.add(up)
                 up = self._around.get(up)
+
+    def _edited(self, file: File, outline: _Outline, edits: Sequence[Edit]) -> None:
+        """Add the original statements that are rewritten."""
+        spans = [file.span(row.node) for row in outline.rows] if edits else []
+        for edit in edits:
+            around = [at for at, (start, end) in enumerate(spans) if start <= edit.start and edit.end <= end]
+            if around:  # the last is the innermost
+                row = outline.rows[around[-1]]
+                self.relevant.add(row.node)
+                self.places.update((row.place.name, row.place.owner))
+                self._spread(row.node, row.place)
 
     def matters(self, node: ast.AST) -> bool:
         """Return whether a function or a file's body holds anything that matters; a lambda always may."""
@@ -322,6 +345,8 @@ _PASSING = {
     "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy", "hasattr", "isinstance", "len",
     "param", "removeprefix", "removesuffix",
 }  # fmt: skip
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _TRANSPARENT = (
     ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
@@ -419,7 +444,7 @@ def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:
                 if name not in _OF_TENSORS or isinstance(value, ast.Name):
                     yield name
             case ast.Constant(str() as text) if len(text) < 40:
-                yield text.partition(":")[0].lstrip("-").replace("-", "_")
+                yield text.partition(":")[0].lstrip("-").replace("-", "_").lower()
                 yield from (part for part in text.replace(".", " ").replace("_", " ").split() if part in _ABOUT)
             case ast.alias(name, asname):
                 yield asname or name.rpartition(".")[2]

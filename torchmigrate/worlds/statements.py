@@ -240,7 +240,7 @@ class Statements(Expressions):
             if state is None:
                 return None
             if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
-                if statement not in self.relevance.holding:
+                if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
                         frame.returns.append(UNKNOWN.of(state.path))
                     continue
