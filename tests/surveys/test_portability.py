@@ -196,7 +196,7 @@ c = torch.cuda.device_count()
 d = torch.cuda.current_device()
 e = torch.cuda.get_rng_state()
 torch.cuda.set_rng_state(e)
-assert torch.cuda.is_available()
+assert torch.cuda.is_available(), "CUDA is not available"
 """
     write_tree(here, {"a.py": text})
     places = [p for r in data(cli)["reasons"] for p in r["places"]]

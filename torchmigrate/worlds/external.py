@@ -139,8 +139,7 @@ class External(ABC):
         """Return the part of a value that tells a device or answers a question."""
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
-            is_open = isinstance(atom, Unknown) and atom.of != "tensor"
-            if is_open or device_of(atom) is not None or (isinstance(atom, Const) and atom.type is bool):
+            if device_of(atom) is not None or (isinstance(atom, Const) and atom.type is bool):
                 found[atom] = edits
             elif isinstance(atom, Items):
                 for item in atom.items:
