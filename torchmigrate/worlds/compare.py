@@ -14,6 +14,7 @@ from torchmigrate.worlds.observations import (
     DEATH,
     DEVICE,
     FOREIGN,
+    KEPT,
     LOST,
     REFUSAL,
     Observations,
@@ -62,9 +63,9 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
 
 def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
-    for kind in (DEATH, DEVICE):
+    for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
-            if world.kind == "cuda" or (kind == DEVICE and not _is_cuda(value)):
+            if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
                 continue
             before = old.get(kind, place)
             if before is not None and (kind == DEATH or _is_cuda(before)):

@@ -104,7 +104,10 @@ class External(ABC):
             raise Dead
         if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
             backend = named.get("backend", args[0] if args else UNKNOWN)
-            self.seen.add("backend", self.place(node, frame), backend, state.path)
+            if self.world.kind != "cuda" and (lost := backend.only([Const("nccl", str)])):
+                if len(lost) == len(backend):
+                    self.die('"nccl"', node, state, frame, lost)
+                self.seen.add(DEATH, self.place(node, frame), lost, state.path, '"nccl"')
             return UNKNOWN
         return self.hand_over(name, node, args, named, state, frame)
 

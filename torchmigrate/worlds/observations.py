@@ -10,6 +10,7 @@ Place = tuple[str, int]  # path, and offset in the original text
 Key = tuple[str, Place]
 
 DEVICE = "device"  # a device position of torch: the devices that reach it
+KEPT = "kept"  # a device of CUDA that is stored or returned without CUDA
 DEATH = "death"  # code of CUDA that runs without CUDA
 REFUSAL = "refusal"  # raise, assert, sys.exit
 FOREIGN = "foreign"  # what another library is given

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, REFUSAL
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
 from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
@@ -282,9 +282,15 @@ class Statements(Expressions):
 
     def _assign(self, node: ast.Assign, state: State, frame: Frame) -> State | None:
         value = self.evaluate(node.value, state, frame)
+        self._keeps(value, node.value, state, frame)
         for target in node.targets:
             self.assign(target, value, state, frame)
         return state
+
+    def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
+        """Note a device of CUDA that is stored or returned where there is no CUDA."""
+        if self.world.kind != "cuda" and (kept := devices(value)) and any(a.type == "cuda" for a in kept):  # type: ignore[union-attr]
+            self.seen.add(KEPT, self.place(node, frame), kept, state.path)
 
     def _annotated(self, node: ast.AnnAssign, state: State, frame: Frame) -> State | None:
         if node.value is not None:
@@ -312,6 +318,8 @@ class Statements(Expressions):
         value = self.evaluate(node.value, state, frame) if node in self.relevance.relevant else UNKNOWN
         if node.value is None:
             value = const(None)
+        else:
+            self._keeps(value, node.value, state, frame)
         frame.returns.append(value.of(state.path - self.reached.get(frame.info.key, NONE)))
         self.publish(state, frame)
         return None
