@@ -75,7 +75,7 @@ class Check:
         held: Held = {}
         for group in self._groups:
             if fresh is None or fresh.intersection(group.paths):
-                for path, spans in self._check(group, new, by_path).items():
+                for path, spans in self._checked(group, new, by_path).items():
                     held.setdefault(path, {}).update(spans)
         return held
 
@@ -140,6 +140,14 @@ class Check:
             speaks = text is not None and any(word in text[0] for word in _ABOUT)
             self._leading[path] = found if found or speaks else None
         return self._leading[path] is not None
+
+    def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
+        """Return what `_check` finds; what it cannot evaluate is held back whole."""
+        try:
+            return self._check(group, new, by_path)
+        except (RecursionError, Exception) as error:  # a bug of ours must cost an edit, not the run
+            words = f"this cannot be checked in six worlds ({type(error).__name__}: {error}); please report it"
+            return {p: {(e.start, e.end): words for e in by_path[p].edits} for p in group.paths if p in by_path}
 
     def _check(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         owners = {

@@ -28,6 +28,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+MOST_STEPS = 200_000  # of one version in one world
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -40,6 +41,7 @@ class Statements(Expressions):
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
+        self.steps = 0
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
         self.died: set[str] = set()  # functions of which every way dies
 
@@ -268,6 +270,9 @@ class Statements(Expressions):
         return merged(ways)
 
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise OverflowError(f"more than {MOST_STEPS:,} statements")
         handler = _HANDLERS.get(type(node))
         if handler is None:
             for child in ast.iter_child_nodes(node):
