@@ -36,6 +36,7 @@ from torchmigrate.worlds.values import (
 )
 
 HELPER = "accel"
+MOST_WORK = 400_000  # expressions of one version in one world
 
 
 class Expressions(External):
@@ -46,6 +47,7 @@ class Expressions(External):
         self.program, self.helper = program, helper
         self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
         self.changed = False
+        self.work = 0
 
     # what statements add
 
@@ -76,6 +78,9 @@ class Expressions(External):
         """Return what an expression may be. Raises Dead if nothing after it runs."""
         if node is None:
             return const(None)
+        self.work += 1
+        if self.work > MOST_WORK:
+            raise OverflowError(f"more than {MOST_WORK:,} expressions")
         method = _HANDLERS.get(type(node))
         value: Value = method(self, node, state, frame) if method else self._unknown(node, state, frame)
         edits = frame.file.edits_of(node)
