@@ -51,6 +51,9 @@ class ClassHierarchy:
             for found in self._step(*todo.pop()):
                 if not isinstance(found, tuple):
                     yield found
+                elif len(seen) > 100:  # `a = a.b` makes longer names without end
+                    yield None
+                    return
                 elif found not in seen:
                     seen.add(found)
                     todo.append(found)
