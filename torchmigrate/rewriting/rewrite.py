@@ -87,9 +87,7 @@ def _checked(
     """Return a finding as left alone if the worlds check holds one of its edits back."""
     if not held or finding.fix is None or finding.status is not Status.OPEN:
         return finding
-    start, end = finding.start, finding.end
-    for edits in reversed(passes):
-        start, end = original_offset(edits, start), original_offset(edits, end)
+    start, end = _original(finding.start, passes), _original(finding.end, passes)
     reason = next((why for (a, b), why in held.items() if (a < end and start < b) or start <= a == b <= end), None)
     if reason is None:
         return finding
@@ -104,14 +102,14 @@ def _wanted(
     if facts.accepted is None:
         return None
     keys = facts.accepted.get(str(path), frozenset())
-    return [f for f in findings if f.fix and (f.rule, _original_start(f, passes)) in keys]
+    return [f for f in findings if f.fix and (f.rule, _original(f.start, passes)) in keys]
 
 
-def _original_start(finding: Finding, passes: Sequence[tuple[Edit, ...]]) -> int:
-    start = finding.start
+def _original(offset: int, passes: Sequence[tuple[Edit, ...]]) -> int:
+    """Translate an offset of the text after all passes to the text before them."""
     for edits in reversed(passes):
-        start = original_offset(edits, start)
-    return start
+        offset = original_offset(edits, offset)
+    return offset
 
 
 def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext) -> Outcome:
@@ -196,10 +194,8 @@ def _names(findings: Sequence[Finding]) -> str:
 
 
 def _in_original(finding: Finding, passes: Sequence[tuple[Edit, ...]], source: Source) -> Finding:
-    start, end = finding.start, finding.end
-    for edits in reversed(passes):
-        start, end = original_offset(edits, start), original_offset(edits, end)
     if not passes:
         return finding
+    start, end = _original(finding.start, passes), _original(finding.end, passes)
     (line, column), (end_line, end_column) = source.position(start), source.position(end)
     return replace(finding, start=start, end=end, line=line, column=column, end_line=end_line, end_column=end_column)
