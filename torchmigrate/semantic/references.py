@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.syntax.scope import Scope, bind_target, children, function_scope
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -48,11 +49,11 @@ def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Refere
     while stack:
         node, scope, at = stack.pop()
         if isinstance(node, (ast.Name, ast.Attribute)):
-            chain = _chain(node) if isinstance(node.ctx, ast.Load) else None
+            chain = attribute_chain(node) if isinstance(node.ctx, ast.Load) else None
             if chain:
                 yield at or (node.lineno, node.col_offset), Reference(node, chain, scope)
                 continue
-        elif isinstance(node, ast.AugAssign) and (chain := _chain(node.target)):
+        elif isinstance(node, ast.AugAssign) and (chain := attribute_chain(node.target)):
             target: ast.Name | ast.Attribute = node.target  # type: ignore[assignment]
             yield (target.lineno, target.col_offset), Reference(target, chain, scope)
             stack.append((node.value, scope, at))
@@ -78,15 +79,6 @@ def _scoped_children(node: ast.AST, scope: Scope) -> list[tuple[ast.AST, Scope]]
                 found.append((child, inner))
         return found
     return [(child, scope) for child in children(node) if not isinstance(child, ast.stmt)]
-
-
-def _chain(node: ast.AST) -> str | None:
-    """`a.b.c` of attributes of a name. Unlike `chain_of`, it does not take `getattr(a, "b")` for `a.b`."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else None
 
 
 @query
@@ -180,7 +172,7 @@ def _chains(module: SemanticModel) -> str:
         if isinstance(node, ast.Attribute):
             inside.add(id(node.value))
             if id(node) not in inside:
-                found[_any_chain(node)] = None
+                found[_anyattribute_chain(node)] = None
         elif isinstance(node, ast.Name):
             if id(node) not in inside:
                 found[node.id] = None
@@ -192,7 +184,7 @@ def _chains(module: SemanticModel) -> str:
     return "\n".join(f".{chain}." for chain in found)
 
 
-def _any_chain(node: ast.expr) -> str:
+def _anyattribute_chain(node: ast.expr) -> str:
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

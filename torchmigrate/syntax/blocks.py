@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import Scopes
@@ -14,14 +14,31 @@ _EXITS = ("exit", "quit", "sys.exit", "os._exit")
 _SKIPS = ("skip", "skipTest")  # of pytest and unittest: the test ends
 
 
+def own_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a node itself; those of handlers and cases are theirs."""
+    for name in _FIELDS:
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield all blocks of a statement, those of its handlers and cases too."""
+    yield from own_blocks(node)
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
 class Blocks:
     """The block of each statement of a module, and the statement's place in it."""
 
     def __init__(self, scopes: Scopes) -> None:
         owners = dict.fromkeys(scopes.parent[statement] for statement in scopes.statements)
-        blocks = (getattr(owner, field, None) for owner in owners for field in _FIELDS)
         self._places: dict[ast.stmt, tuple[list[ast.stmt], int]] = {
-            statement: (block, at) for block in blocks if isinstance(block, list) for at, statement in enumerate(block)
+            statement: (block, at)
+            for owner in owners
+            for block in own_blocks(owner)
+            for at, statement in enumerate(block)
         }
 
     def place(self, statement: ast.stmt) -> tuple[list[ast.stmt], int]:

@@ -126,6 +126,15 @@ def chain_of(node: ast.AST) -> str | None:
     return ".".join(reversed(parts))
 
 
+def attribute_chain(node: ast.AST) -> str | None:
+    """Return `a.b.c` for a name and its attributes, or None. Unlike `chain_of`, it takes no `getattr` for one."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else None
+
+
 def last_name(node: ast.AST) -> str:
     """Return the name itself, or the attribute that an expression takes last: `c` of `a.b.c` and of `f(x).c`; or ""."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import Edit, Span
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults
 from torchmigrate.worlds.observations import Observations
@@ -227,5 +228,4 @@ def _entries(files: Sequence[File], relevance: Relevance) -> list[str]:
 
 def _called(node: ast.AST) -> set[str]:
     """Return the last names of all that is called in a function or file."""
-    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
-    return {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls} - {""}
+    return {last_name(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)} - {""}

@@ -6,13 +6,14 @@ import ast
 import builtins
 from collections.abc import Callable, Sequence
 
+from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import External
 from torchmigrate.worlds.observations import LOST, Place
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
-from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
+from torchmigrate.worlds.state import Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -121,7 +122,7 @@ class Expressions(External):
         return one(Named(f"builtins.{name}")) if hasattr(builtins, name) else UNKNOWN
 
     def _attribute(self, node: ast.Attribute, state: State, frame: Frame) -> Value:
-        chain = chain_of(node)
+        chain = attribute_chain(node)
         if chain is not None and (found := state.env.get(chain)) is not None:
             return found
         owner = self.evaluate(node.value, state, frame)
@@ -207,7 +208,7 @@ class Expressions(External):
         return True
 
     def _base(self, node: ast.expr, info: ClassInfo) -> Value:
-        chain = chain_of(node)
+        chain = attribute_chain(node)
         if chain is None:
             return UNKNOWN
         first, *rest = chain.split(".")
@@ -417,7 +418,7 @@ class Expressions(External):
                 elif frame.owner is not None:
                     self.write(("class", frame.owner.key, name), value)
             case ast.Attribute(owner, name):
-                chain = chain_of(target)
+                chain = attribute_chain(target)
                 if chain:
                     self._drop(chain, state)
                     state.env[chain] = value
@@ -452,7 +453,7 @@ class Expressions(External):
         return join(*found)
 
     def _set_item(self, owner: ast.expr, key: Value, value: Value, state: State, frame: Frame) -> None:
-        chain = chain_of(owner)
+        chain = attribute_chain(owner)
         if chain is None:
             return
         found: list[Value] = []
@@ -539,10 +540,10 @@ class Expressions(External):
             node = stack.pop()
             if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
                 continue
-            name = chain_of(node)
+            name = attribute_chain(node)
             if name is None:
                 if isinstance(node, ast.Call):
-                    own = chain_of(node.func)
+                    own = attribute_chain(node.func)
                     inner = node.func.value if isinstance(node.func, ast.Attribute) else None
                     stack += [*node.args, *(k.value for k in node.keywords)]
                     if own is None or (inner is not None and name is None):
@@ -582,7 +583,7 @@ class Expressions(External):
         func = node.func
         owner: Value | None = None
         if isinstance(func, ast.Attribute):
-            chain = chain_of(func)
+            chain = attribute_chain(func)
             known = state.env.get(chain) if chain else None
             owner = self.evaluate(func.value, state, frame) if known is None else None
         args = [self.evaluate(a.value if isinstance(a, ast.Starred) else a, state, frame) for a in node.args]
@@ -700,7 +701,7 @@ class Expressions(External):
     def _container_method(
         self, atom: Items | Table, edits: Edits, func: ast.Attribute, args: list[Value], state: State, frame: Frame
     ) -> Value:
-        chain = chain_of(func.value)
+        chain = attribute_chain(func.value)
         new: Atom | None = None
         if isinstance(atom, Table):
             if func.attr == "get" and args:

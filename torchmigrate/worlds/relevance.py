@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.blocks import blocks_of
+from torchmigrate.syntax.resolver import attribute_chain, last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds.program import File
-from torchmigrate.worlds.state import chain_of
 
 # words that are about devices wherever they stand
 _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}
@@ -77,7 +78,7 @@ class _Outline:
         for node in body:
             self.around[node] = around
             own = list(_own(node))
-            called = frozenset(_last(n.func) for n in own if isinstance(n, ast.Call))
+            called = frozenset(last_name(n.func) for n in own if isinstance(n, ast.Call))
             self.rows.append(_Row(node, place, frozenset(_words(node, own, place)), called))
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.aliases += [(a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname]
@@ -88,7 +89,7 @@ class _Outline:
                 home = node.name
                 self.classes.add(home)
                 inner = _Place(place.file, place.name, place.key, place.locals, place.outer, home)
-            for block in _blocks(node):
+            for block in blocks_of(node):
                 self._collect(node, block, inner, home)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, owner: str) -> _Place:
@@ -189,7 +190,7 @@ class Relevance:
             size = len(self.places) + len(self.makers)
             for row in self._rows:
                 node, place = row.node, row.place
-                bases = {_last(base) for base in node.bases} if isinstance(node, ast.ClassDef) else set()
+                bases = {last_name(base) for base in node.bases} if isinstance(node, ast.ClassDef) else set()
                 for kind in (self.places, self.makers):
                     if isinstance(node, ast.ClassDef) and bases & kind:
                         kind.add(node.name)
@@ -213,7 +214,7 @@ class Relevance:
         for node in self.relevant:
             if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
                 continue
-            inside = [s for block in _blocks(node) for s in block]
+            inside = [s for block in blocks_of(node) for s in block]
             for statement in inside:
                 yield from (n for n in ast.walk(statement) if isinstance(n, ast.stmt))
             if isinstance(node, ast.Assert) or any(isinstance(n, _LEAVING) for s in inside for n in ast.walk(s)):
@@ -222,7 +223,7 @@ class Relevance:
 
     def _after(self, node: Statement) -> list[Statement]:
         up = self._around[node]
-        for block in _blocks(up):
+        for block in blocks_of(up):
             if node in block:
                 return block[block.index(node) + 1 :]
         return []
@@ -276,7 +277,7 @@ class Relevance:
 
     def _depending(self, node: ast.If | ast.While, place: _Place) -> None:
         """Add what a test decides by binding or returning plain values."""
-        for inner in (n for block in _blocks(node) for s in block for n in ast.walk(s)):
+        for inner in (n for block in blocks_of(node) for s in block for n in ast.walk(s)):
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
@@ -284,7 +285,7 @@ class Relevance:
                     self._returns(place)
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
-        name = _last(call.func)
+        name = last_name(call.func)
         for names, key in self._parameters.get(name, ()):
             shift = 1 if names[:1] in (["self"], ["cls"]) else 0
             given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
@@ -306,7 +307,7 @@ class Relevance:
                 return token in self.decisions or token in self.about
             case ast.Attribute(value, name):
                 if name in _OF_TENSORS and name != "device":
-                    root = (chain_of(node) or "").partition(".")[0]
+                    root = (attribute_chain(node) or "").partition(".")[0]
                     known = root in ("self", "cls") or place.token(root) in self.decisions | self.about
                     return known and (name in self.decisions or self._carries(value, place))
                 return name in self.decisions or name in self.about or self._carries(value, place)
@@ -319,8 +320,8 @@ class Relevance:
         return False
 
     def _call_carries(self, node: ast.Call, place: _Place) -> bool:
-        name = _last(node.func)
-        words = (chain_of(node.func) or name).split(".")
+        name = last_name(node.func)
+        words = (attribute_chain(node.func) or name).split(".")
         if isinstance(node.func, ast.Attribute) and name in _MOVES:
             return False
         if not self.about.isdisjoint(words) or (name == "device" and words[0] in self._arrays[place.file]):
@@ -367,10 +368,6 @@ def _imported(file: File) -> Iterator[str]:
                 yield alias.asname or alias.name
 
 
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
 def _tokens_of(target: ast.AST, place: _Place) -> Iterator[str]:
     """Yield the words of the variables and attributes that a target binds; of `x[i]` it is x."""
     match target:
@@ -406,15 +403,6 @@ def _is_plain(node: ast.expr) -> bool:
     if isinstance(node, (ast.Tuple, ast.List)):
         return all(map(_is_plain, node.elts))
     return isinstance(node, ast.Constant)
-
-
-def _blocks(node: ast.AST) -> Iterator[list[Statement]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
-    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        yield part.body
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -38,15 +37,6 @@ class Frame:
     @property
     def file(self) -> File:
         return self.info.file
-
-
-def chain_of(node: ast.AST) -> str | None:
-    """Return the text of a dotted chain of names, or None."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else None
 
 
 def merged(ways: Sequence[State | None]) -> State | None:

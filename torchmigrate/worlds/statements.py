@@ -6,12 +6,13 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
+from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
 from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program
 from torchmigrate.worlds.relevance import Relevance
-from torchmigrate.worlds.state import Dead, Frame, State, chain_of, merged
+from torchmigrate.worlds.state import Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -113,7 +114,7 @@ class Statements(Expressions):
         assert not isinstance(info.node, ast.Module)
         spec = info.node.args
         names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-        is_static = any(chain_of(d) == "staticmethod" for d in getattr(info.node, "decorator_list", ()))
+        is_static = any(attribute_chain(d) == "staticmethod" for d in getattr(info.node, "decorator_list", ()))
         given = list(args) if is_static or info.owner is None else [owner or UNKNOWN, *args]
         bound = dict(zip(names, given, strict=False)) | {k: v for k, v in named.items() if k in info.parameters()}
         defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
@@ -168,7 +169,7 @@ class Statements(Expressions):
         for node in getattr(info.node, "decorator_list", ()):
             if state is None or not isinstance(node, ast.Call):
                 continue
-            name = (chain_of(node.func) or "").rpartition(".")[2]
+            name = (attribute_chain(node.func) or "").rpartition(".")[2]
             if name in ("skipif", "skipIf", "skipUnless") and node.args:
                 state = self.refine(node.args[0], state, outer, name == "skipUnless")
             elif name == "parametrize" and len(node.args) > 1:
@@ -190,12 +191,12 @@ class Statements(Expressions):
 
     def _parameter(self, node: ast.expr, state: State, frame: Frame) -> Value:
         """Return a parameter of a test; of `pytest.param(x, marks=skipif(...))` only where it is not skipped."""
-        if not (isinstance(node, ast.Call) and (chain_of(node.func) or "").endswith(".param") and node.args):
+        if not (isinstance(node, ast.Call) and (attribute_chain(node.func) or "").endswith(".param") and node.args):
             return self.evaluate(node, state, frame)
         inner: State | None = state
         for keyword in node.keywords:
             for mark in ast.walk(keyword.value):
-                is_skip = isinstance(mark, ast.Call) and (chain_of(mark.func) or "").endswith("skipif")
+                is_skip = isinstance(mark, ast.Call) and (attribute_chain(mark.func) or "").endswith("skipif")
                 if is_skip and inner is not None and isinstance(mark, ast.Call) and mark.args:
                     inner = self.refine(mark.args[0], inner, frame, False)
         return self.evaluate(node.args[0], inner, frame).of(inner.path - state.path) if inner is not None else NOTHING
@@ -300,7 +301,7 @@ class Statements(Expressions):
     def _annotated(self, node: ast.AnnAssign, state: State, frame: Frame) -> State | None:
         if node.value is not None:
             value = self.evaluate(node.value, state, frame)
-            if isinstance(node.value, ast.Call) and (chain_of(node.value.func) or "").endswith("field"):
+            if isinstance(node.value, ast.Call) and (attribute_chain(node.value.func) or "").endswith("field"):
                 value = self._field(node.value, state, frame)
             self.assign(node.target, value, state, frame)
         return state
@@ -531,7 +532,7 @@ class Statements(Expressions):
 
     def _delete(self, node: ast.Delete, state: State, frame: Frame) -> State | None:
         for target in node.targets:
-            if (chain := chain_of(target)) is not None:
+            if (chain := attribute_chain(target)) is not None:
                 state.env.pop(chain, None)
         return state
 
@@ -571,13 +572,13 @@ def _bound_in(node: ast.stmt) -> Iterator[str]:
         if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
             continue
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
-            if (chain := chain_of(inner)) is not None:
+            if (chain := attribute_chain(inner)) is not None:
                 yield chain
         elif (
             isinstance(inner, ast.Call)
             and isinstance(inner.func, ast.Attribute)
             and inner.func.attr in _CHANGES
-            and (chain := chain_of(inner.func.value)) is not None
+            and (chain := attribute_chain(inner.func.value)) is not None
         ):
             yield chain
         stack += ast.iter_child_nodes(inner)

@@ -10,6 +10,7 @@ from torchmigrate.fixers.api.amp import helper_class
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.syntax.blocks import own_blocks
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
 
@@ -106,11 +107,9 @@ def _always(module: SemanticModel, statement: ast.stmt, call: ast.Call) -> bool:
     here: ast.AST = module.statement(call)
     while here is not module.tree:
         up = module.parent(here)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(up, name, None)
-            if isinstance(block, list) and here in block and statement in block:
-                return True
         if up is None:
             break
+        if any(here in block and statement in block for block in own_blocks(up)):
+            return True
         here = up
     return False
