@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.torch_api.backends import types_of
@@ -13,7 +14,7 @@ from torchmigrate.worlds import values
 from torchmigrate.worlds.external import External
 from torchmigrate.worlds.observations import LOST, Place
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
-from torchmigrate.worlds.state import Dead, Frame, State, merged
+from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -53,7 +54,7 @@ class Expressions(External):
     # what statements add
 
     def call_function(
-        self, info: FunctionInfo, owner: Value | None, args: Sequence[Value], named: dict[str, Value], state: State
+        self, info: FunctionInfo, owner: Value | None, args: Sequence[Value], named: Mapping[str, Value], state: State
     ) -> Value:
         raise NotImplementedError
 
@@ -61,7 +62,7 @@ class Expressions(External):
         """Evaluate a file's body, if that has not been done."""
         raise NotImplementedError
 
-    def construct(self, info: ClassInfo, args: Sequence[Value], named: dict[str, Value], state: State) -> Value:
+    def construct(self, info: ClassInfo, args: Sequence[Value], named: Mapping[str, Value], state: State) -> Value:
         raise NotImplementedError
 
     # the store
@@ -160,10 +161,9 @@ class Expressions(External):
         for kind in self.ancestors(info):
             method = kind.methods.get(name)
             if method is not None:
-                bound = Routine(method, one(atom))
                 if any("property" in ast.dump(d) for d in getattr(method.node, "decorator_list", ())):
                     return self.call_function(method, one(atom), (), {}, state)
-                return one(bound)
+                return one(Routine(method, one(atom)))
         found = self.store.get(("attribute", info.key, name))
         if found is None:
             self.prepare(info)
@@ -266,7 +266,7 @@ class Expressions(External):
                 found.append(value)
             else:
                 found.append(value.only(a for a in value if values.truth(a) in (stops, None)))
-                here = self.refine(item, here, frame, not stops, quiet=True)
+                here = self.refine(item, here, frame, not stops)
         return join(*found)
 
     def _unary(self, node: ast.UnaryOp, state: State, frame: Frame) -> Value:
@@ -473,10 +473,10 @@ class Expressions(External):
 
     # tests
 
-    def refine(self, test: ast.expr, state: State, frame: Frame, wanted: bool, quiet: bool = False) -> State | None:
+    def refine(self, test: ast.expr, state: State, frame: Frame, wanted: bool) -> State | None:
         """Return the state in which a test comes out as wanted, or None if it never does."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return self.refine(test.operand, state, frame, not wanted, quiet)
+            return self.refine(test.operand, state, frame, not wanted)
         if isinstance(test, ast.BoolOp):
             return self._refine_chain(test, state, frame, wanted)
         return self._refine_leaf(test, state, frame, wanted)
@@ -505,21 +505,18 @@ class Expressions(External):
         if chain is None:
             value = self.evaluate(test, state, frame)
             return self._taken(value, state, wanted)
-        node, name, known = chain
+        name, known = chain
         kept: dict[Atom, Edits] = {}
         path = NONE
-        any_edits = NONE
         for atom, edits in known.atoms.items():
             inner = State({**state.env, name: one(atom, edits)}, state.path)
             value = self.evaluate(test, inner, frame)
-            any_edits |= value.edits
             for answer, own in value.atoms.items():
                 if values.truth(answer) in (wanted, None):
                     kept[atom] = edits
                     path |= own
         if not kept:
             return None
-        del node
         return State({**state.env, name: Value(kept)}, state.path | path)
 
     def _taken(self, value: Value, state: State, wanted: bool) -> State | None:
@@ -529,7 +526,7 @@ class Expressions(External):
         path = frozenset().union(*(edits for _, edits in taken))
         return State(dict(state.env), state.path | path)
 
-    def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[ast.AST, str, Value] | None:
+    def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[str, Value] | None:
         """Return a chain in a test whose value may be several things: the test is evaluated for each of them.
 
         What is unknown is taken for each kind of device that a user may name, if the test is about devices.
@@ -542,20 +539,17 @@ class Expressions(External):
                 continue
             name = attribute_chain(node)
             if name is None:
-                if isinstance(node, ast.Call):
-                    own = attribute_chain(node.func)
-                    inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-                    stack += [*node.args, *(k.value for k in node.keywords)]
-                    if own is None or (inner is not None and name is None):
-                        stack += [inner] if inner is not None else []
+                if isinstance(node, ast.Call):  # of `f(x)` x alone may be several things, of `x.f()` both
+                    owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+                    stack += [*node.args, *(k.value for k in node.keywords), *owner]
                 else:
-                    stack += list(ast.iter_child_nodes(node))
+                    stack += ast.iter_child_nodes(node)
                 continue
             value = self.evaluate(node, state, frame)
             if about and any(a in (Unknown(), Unknown("user")) for a in value):
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
-                return node, name, value
+                return name, value
         return None
 
     def _spread(self, value: Value) -> Value:
@@ -596,14 +590,14 @@ class Expressions(External):
                 named[keyword.arg] = value
             else:
                 named |= self._options(value)
+        call = Call(node, args, named, state, frame)
         if owner is None or not isinstance(func, ast.Attribute):
-            callee = self.evaluate(func, state, frame)
-            return self.apply(callee, node, args, named, state, frame)
+            return self.apply(self.evaluate(func, state, frame), call)
         found: list[Value] = []
         died = 0
         for atom, edits in owner.atoms.items():
             try:
-                result = self.method(atom, edits, func, node, args, named, state, frame)
+                result = self.method(atom, edits, func, call)
             except Dead:
                 died += 1
                 continue
@@ -628,9 +622,7 @@ class Expressions(External):
         tables = [a for a in value if isinstance(a, Table)]
         return {str(key.value): item for table in tables for key, item in table.items}
 
-    def apply(
-        self, callee: Value, node: ast.Call, args: list[Value], named: dict[str, Value], state: State, frame: Frame
-    ) -> Value:
+    def apply(self, callee: Value, call: Call) -> Value:
         """Call each thing that an expression may be. Raises Dead if none of the calls returns."""
         found: list[Value] = []
         died = 0
@@ -638,19 +630,20 @@ class Expressions(External):
             try:
                 match atom:
                     case Routine(info, owner):
-                        result = self.call_function(info, owner, args, named, state)
+                        result = self.call_function(info, owner, call.args, call.named, call.state)
                     case Type(info):
-                        result = self.construct(info, args, named, state)
+                        result = self.construct(info, call.args, call.named, call.state)
                     case Named(name):
-                        inner = State(state.env, state.path | edits)
-                        result = self.call_external(name, node, args, named, inner, frame)
+                        inner = State(call.state.env, call.state.path | edits)
+                        result = self.call_external(name, replace(call, state=inner))
                     case Instance(info):
-                        call = next(
+                        own = next(
                             (k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None
                         )
-                        result = self.call_function(call, one(atom), args, named, state) if call else UNKNOWN
+                        given = (one(atom), call.args, call.named, call.state)
+                        result = self.call_function(own, *given) if own else UNKNOWN
                     case _:
-                        self.hand_over("", node, args, named, state, frame)
+                        self.hand_over("", call)
                         result = TENSOR if atom == Unknown("tensor") else UNKNOWN
             except Dead:
                 died += 1
@@ -660,48 +653,27 @@ class Expressions(External):
             raise Dead
         return join(*found)
 
-    def method(
-        self,
-        atom: Atom,
-        edits: Edits,
-        func: ast.Attribute,
-        node: ast.Call,
-        args: list[Value],
-        named: dict[str, Value],
-        state: State,
-        frame: Frame,
-    ) -> Value:
+    def method(self, atom: Atom, edits: Edits, func: ast.Attribute, call: Call) -> Value:
         """Return the result of a method of one thing."""
         name = func.attr
         match atom:
             case Const(text) if isinstance(text, str):
-                return self.of_text(text, name, args, named)
+                return self.of_text(text, name, call.args, call.named)
             case Items() | Table():
-                return self._container_method(atom, edits, func, args, state, frame)
+                return self._container_method(atom, edits, func, call)
             case Instance(info) if not any(name in kind.methods for kind in self.ancestors(info)):
                 if self.store.get(("attribute", info.key, name)) is None:
                     if self.is_whole(info) and self.of_class(info, name) is None:
-                        self.die(f".{name}()", node, state, frame)
-                    return self.of_tensor(name, node, args, named, state, frame)
+                        self.die(f".{name}()", call)
+                    return self.of_tensor(name, call)
             case Unknown():
-                candidates = self._by_name(name, frame) if atom != Unknown("tensor") else []
-                if candidates:
-                    return join(
-                        *(self.call_function(c, one(Instance(o)), args, named, state) for c, o in candidates), UNKNOWN
-                    )
-                return self.of_tensor(name, node, args, named, state, frame)
+                return self.of_tensor(name, call)
             case Device():
                 return UNKNOWN
-        return self.apply(self.attribute(atom, name, state, frame), node, args, named, state, frame)
+        return self.apply(self.attribute(atom, name, call.state, call.frame), call)
 
-    def _by_name(self, name: str, frame: Frame) -> list[tuple[FunctionInfo, ClassInfo]]:
-        """Return the methods of this name in the project's classes that are read, if they are few."""
-        return []
-
-    def _container_method(
-        self, atom: Items | Table, edits: Edits, func: ast.Attribute, args: list[Value], state: State, frame: Frame
-    ) -> Value:
-        chain = attribute_chain(func.value)
+    def _container_method(self, atom: Items | Table, edits: Edits, func: ast.Attribute, call: Call) -> Value:
+        chain, args, state = attribute_chain(func.value), call.args, call.state
         new: Atom | None = None
         if isinstance(atom, Table):
             if func.attr == "get" and args:
@@ -726,9 +698,9 @@ class Expressions(External):
         if new is not None and chain is not None and isinstance(new, Items):
             if len(new.items) > values.WIDEST:
                 new = Items((join(*new.items),))
-            old = self.evaluate(func.value, state, frame)
+            old = self.evaluate(func.value, state, call.frame)
             rest = Value({a: e for a, e in old.atoms.items() if a != atom})
-            self.rebind(chain, join(rest, one(new, edits)), state, frame)
+            self.rebind(chain, join(rest, one(new, edits)), state, call.frame)
         return const(None) if new is not None else UNKNOWN
 
     def place(self, node: ast.AST, frame: Frame) -> Place:

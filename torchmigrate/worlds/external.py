@@ -6,13 +6,14 @@ import ast
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import DEATH, DEVICE, FOREIGN, REFUSAL, Observations, Place, device_of, devices
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.state import Dead, Frame, State
+from torchmigrate.worlds.state import Call, Dead, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -34,8 +35,6 @@ from torchmigrate.worlds.values import (
 )
 
 _DEVICE_WORDS = ("device", "map_location", "device_type")
-# methods of tensors and modules whose first argument may be a device
-_MOVES = {"to", "cuda", "type", "to_empty"}
 
 
 class External(ABC):
@@ -63,75 +62,56 @@ class External(ABC):
         """Return the elements of a container one by one."""
 
     @abstractmethod
-    def apply(
-        self, callee: Value, node: ast.Call, args: list[Value], named: dict[str, Value], state: State, frame: Frame
-    ) -> Value:
+    def apply(self, callee: Value, call: Call) -> Value:
         """Call each thing that an expression may be."""
 
     def element(self, value: Value) -> Value:
         """Return what an element of a container may be."""
         return join(*(item for item, _ in self.elements(value)))
 
-    def call_external(
-        self,
-        name: str,
-        node: ast.Call,
-        args: Sequence[Value],
-        named: Mapping[str, Value],
-        state: State,
-        frame: Frame,
-    ) -> Value:
-        """Return the result of calling something by its qualified name. Raises expressions.Dead where it dies."""
+    def call_external(self, name: str, call: Call) -> Value:
+        """Return the result of calling something by its qualified name. Raises Dead where it dies."""
         home, _, last = name.rpartition(".")
         if name.startswith("accel."):
-            return self._helper(last, node, args, named, state, frame)
+            return self._helper(last, call)
         if name in self.world.calls:
             return self.world.calls[name]
         if home == "builtins":
-            return self._builtin(last, node, args, named, state, frame)
+            return self._builtin(last, call)
         if name in ("torch.device", "torch.accelerator.current_accelerator"):
-            return self._device(name, node, args, named, state, frame)
+            return self._device(name, call)
         if home == "torch.cuda" or name.startswith("torch.cuda."):
-            return self._cuda(name, node, state, frame)
+            return self._cuda(name, call)
         if home == "torch.accelerator" and not self.world.kind and last not in ("empty_cache",):
-            self.die(name, node, state, frame)
+            self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
-            return join(*args[1:2], one(Unknown("user")), *([const(None)] if len(args) == 1 else []))
-        if name == "functools.partial" and args:
-            return Value({a: e for a, e in args[0].atoms.items() if isinstance(a, (Routine, Type, Named))}) or UNKNOWN
+            return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
+        if name == "functools.partial" and call.args:
+            return call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named))) or UNKNOWN
         if name in ("sys.exit", "os._exit"):
-            self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, _text_of(node))
-            raise Dead
+            self._end(call)
         if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
-            backend = named.get("backend", args[0] if args else UNKNOWN)
+            backend = call.named.get("backend", call.argument(0, UNKNOWN))
             if self.world.kind != "cuda" and (lost := backend.only([Const("nccl", str)])):
                 if len(lost) == len(backend):
-                    self.die('"nccl"', node, state, frame, lost)
-                self.seen.add(DEATH, self.place(node, frame), lost, state.path, '"nccl"')
+                    self.die('"nccl"', call, lost)
+                self._note(DEATH, call, lost, '"nccl"')
             return UNKNOWN
-        return self.hand_over(name, node, args, named, state, frame)
+        return self.hand_over(name, call)
 
-    def hand_over(
-        self,
-        name: str,
-        node: ast.Call,
-        args: Sequence[Value],
-        named: Mapping[str, Value],
-        state: State,
-        frame: Frame,
-    ) -> Value:
+    def hand_over(self, name: str, call: Call) -> Value:
         """Give values to code that is not read: a device position of torch, or a library with devices of its own."""
         top, last = name.partition(".")[0], name.rpartition(".")[2]
         torchy = top in BUILT_ON_TORCH
         if not torchy and top and top not in sys.stdlib_module_names and top != "builtins" and not self._is_quiet(name):
-            given = join(*(self._deciding(v) for v in (*args, *named.values())))
-            self.seen.add(FOREIGN, self.place(node, frame), given, state.path, top)
+            given = join(*(self._deciding(v) for v in (*call.args, *call.named.values())))
+            self._note(FOREIGN, call, given, top)
             return UNKNOWN
         if self._is_quiet(name):
             return UNKNOWN
-        found = [v for word, v in named.items() if word in _DEVICE_WORDS]
+        found = [v for word, v in call.named.items() if word in _DEVICE_WORDS]
         if found:
-            self.position(join(*found), node, state, frame, moves=torchy and last not in ("autocast", "load"))
+            self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
         return TENSOR if torchy else UNKNOWN
 
     def _is_quiet(self, name: str) -> bool:
@@ -149,42 +129,45 @@ class External(ABC):
                     found |= self._deciding(item).atoms
         return Value(found)
 
-    def position(self, value: Value, node: ast.AST, state: State, frame: Frame, moves: bool) -> None:
+    def position(self, value: Value, call: Call, moves: bool) -> None:
         """Note the devices at a device position. Raises Dead if it moves to CUDA where there is none."""
         there = devices(value)
         if not there.atoms:
             if not value.certain:
-                self.seen.add(DEVICE, self.place(node, frame), one(Unknown()), state.path)
+                self._note(DEVICE, call, one(Unknown()))
             return
         unknown: dict[Atom, Edits] = {a: e for a, e in value.atoms.items() if isinstance(a, Unknown)}
         noted = join(there, Value(unknown))
-        self.seen.add(DEVICE, self.place(node, frame), noted, state.path)
+        self._note(DEVICE, call, noted)
         if moves and self.world.kind != "cuda" and all(isinstance(a, Device) and a.type == "cuda" for a in noted):
-            self.die('"cuda"', node, state, frame, noted)
+            self.die('"cuda"', call, noted)
 
-    def die(self, what: str, node: ast.AST, state: State, frame: Frame, value: Value = NOTHING) -> NoReturn:
-        self.seen.add(DEATH, self.place(node, frame), value or const(what), state.path, what)
+    def _note(self, kind: str, call: Call, value: Value, words: str = "") -> None:
+        self.seen.add(kind, self.place(call.node, call.frame), value, call.state.path, words)
+
+    def die(self, what: str, call: Call, value: Value = NOTHING) -> NoReturn:
+        self._note(DEATH, call, value or const(what), what)
         raise Dead
 
-    def _cuda(self, name: str, node: ast.Call, state: State, frame: Frame) -> Value:
+    def _end(self, call: Call) -> NoReturn:
+        self._note(REFUSAL, call, const(True), ast.unparse(call.node))
+        raise Dead
+
+    def _cuda(self, name: str, call: Call) -> Value:
         words = name.split(".")
-        if self.world.kind != "cuda" and words[2] not in LAZY and not words[-1].endswith("Tensor"):
-            self.die(name, node, state, frame)
-        if words[-1].endswith("Tensor") and self.world.kind != "cuda":
-            self.die(name, node, state, frame)
+        if self.world.kind != "cuda" and (words[2] not in LAZY or words[-1].endswith("Tensor")):
+            self.die(name, call)
         return UNKNOWN
 
-    def _device(
-        self, name: str, node: ast.Call, args: Sequence[Value], named: Mapping[str, Value], state: State, frame: Frame
-    ) -> Value:
+    def _device(self, name: str, call: Call) -> Value:
         if name != "torch.device":
             kind = self.world.kind
             if kind:
                 return one(Device(kind))
-            checks = bool(args or named)
+            checks = bool(call.args or call.named)
             return one(Device("cuda")) if self.world.name == "nogpu" and not checks else const(None)
-        given = args[0] if args else named.get("type", UNKNOWN)
-        index = args[1] if len(args) > 1 else named.get("index")
+        given = call.args[0] if call.args else call.named.get("type", UNKNOWN)
+        index = call.args[1] if len(call.args) > 1 else call.named.get("index")
         found: list[Value] = []
         for atom, edits in given.atoms.items():
             device = device_of(atom)
@@ -196,34 +179,29 @@ class External(ABC):
                 edits |= index.edits
             found.append(one(device, edits) if device is not None else one(Unknown(), edits))
         made = join(*found)
-        self.position(made, node, state, frame, moves=False)
+        self.position(made, call, moves=False)
         return made
 
-    def _helper(
-        self, name: str, node: ast.Call, args: Sequence[Value], named: Mapping[str, Value], state: State, frame: Frame
-    ) -> Value:
+    def _helper(self, name: str, call: Call) -> Value:
         known = self.world.calls.get(f"accel.{name}")
         if known is not None:
             return known
-        kind = self.world.kind
-        if name == "device":
-            return self._helper_device(node, args, state, frame)
+        if name == "device" or (name == "map_location" and call.args):
+            return self._helper_device(call)
         if name == "is_accelerated":
-            return join(*(self._accelerated(a).of(e) for a, e in (args[0] if args else UNKNOWN).atoms.items()))
+            return join(*(self._accelerated(a).of(e) for a, e in call.argument(0, UNKNOWN).atoms.items()))
         if name == "dist_backend":
-            wanted = args[0] if args else const("nccl")
+            wanted = call.argument(0, const("nccl"))
             own = self.world.backend()
             return join(*(const(own, e) if a == Const("nccl", str) else one(a, e) for a, e in wanted.atoms.items()))
-        if name == "map_location":
-            return self._helper_device(node, args, state, frame) if args else UNKNOWN
-        if name == "get_device_capability":
-            return UNKNOWN if kind == "cuda" else one(Items((const(0), const(0))))
+        if name == "get_device_capability" and self.world.kind != "cuda":
+            return one(Items((const(0), const(0))))
         return UNKNOWN
 
-    def _helper_device(self, node: ast.Call, args: Sequence[Value], state: State, frame: Frame) -> Value:
+    def _helper_device(self, call: Call) -> Value:
         kind = self.world.kind or "cpu"
         found: list[Value] = []
-        for atom, edits in (args[0] if args else const(None)).atoms.items():
+        for atom, edits in call.argument(0, const(None)).atoms.items():
             device = device_of(atom)
             if device is not None and device.type != "cuda":
                 found.append(one(device, edits))
@@ -232,8 +210,8 @@ class External(ABC):
             else:
                 index = device.index if device is not None else atom.value if isinstance(atom, Const) else None
                 found.append(one(Device(kind, index if kind == "cuda" and isinstance(index, int) else None), edits))
-        made = join(*found).of(frame.file.edits_of(node.func))
-        self.position(made, node, state, frame, moves=False)
+        made = join(*found).of(call.frame.file.edits_of(call.node.func))
+        self.position(made, call, moves=False)
         return made
 
     def _accelerated(self, atom: Atom) -> Value:
@@ -249,49 +227,45 @@ class External(ABC):
 
     # Python
 
-    def _builtin(
-        self, name: str, node: ast.Call, args: Sequence[Value], named: Mapping[str, Value], state: State, frame: Frame
-    ) -> Value:
-        first = args[0] if args else NOTHING
+    def _builtin(self, name: str, call: Call) -> Value:
+        first = call.argument(0, NOTHING)
         match name:
-            case "str" | "bool" | "int" if len(args) == 1:
+            case "str" | "bool" | "int" if len(call.args) == 1:
                 return join(*(self._converted(name, a).of(e) for a, e in first.atoms.items()))
-            case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if args:
+            case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if call.args:
                 return Value({a if isinstance(a, Items) else Unknown(): e for a, e in first.atoms.items()})
-            case "len" if args:
+            case "len" if call.args:
                 return join(
                     *(
                         const(len(a.items), e) if isinstance(a, (Items, Table)) else UNKNOWN
                         for a, e in first.atoms.items()
                     )
                 )
-            case "hasattr" if len(args) > 1:
-                return self._has(first, args[1])
-            case "getattr" if len(args) > 1:
-                return self._get(first, args[1], args[2] if len(args) > 2 else NOTHING, state, frame)
-            case "setattr" if len(args) > 2:
-                for word in (a.value for a in args[1] if isinstance(a, Const) and isinstance(a.value, str)):
-                    self.write(("attribute", "*", word), args[2].of(state.path))
+            case "hasattr" if len(call.args) > 1:
+                return self._has(first, call.args[1])
+            case "getattr" if len(call.args) > 1:
+                return self._get(call)
+            case "setattr" if len(call.args) > 2:
+                for word in (a.value for a in call.args[1] if isinstance(a, Const) and isinstance(a.value, str)):
+                    self.write(("attribute", "*", word), call.args[2].of(call.state.path))
                 return const(None)
-            case "any" | "all" if args:
-                return self._any(name, first)
+            case "any" | "all" if call.args:
+                return self._any(first)
             case "dict":
-                return one(Table(tuple((Const(word, str), value) for word, value in named.items())))
+                return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
             case "isinstance" | "issubclass":
-                return self._is_instance(first, args[1] if len(args) > 1 else UNKNOWN)
+                return self._is_instance(first, call.argument(1, UNKNOWN))
             case "exit" | "quit":
-                self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, _text_of(node))
-                raise Dead
-            case "map" | "filter" if len(args) > 1:
-                items = [self.apply(first, node, [item], {}, state, frame) for item, _ in self.elements(args[1])]
+                self._end(call)
+            case "map" | "filter" if len(call.args) > 1:
+                given = (replace(call, args=[item], named={}) for item, _ in self.elements(call.args[1]))
+                items = [self.apply(first, each) for each in given]
                 return one(Items(tuple(items))) if name == "map" and len(items) <= values.WIDEST else UNKNOWN
-            case "next" | "iter" | "max" | "min" if len(args) == 1:
+            case "next" | "iter" | "max" | "min" if len(call.args) == 1:
                 return first if name == "iter" else self.element(first) or UNKNOWN
-            case "enumerate" if args:
+            case "enumerate" if call.args:
                 return one(Items(tuple(one(Items((UNKNOWN, item))) for item, _ in self.elements(first))))
-            case "zip":
-                return UNKNOWN
-            case "property" | "staticmethod" | "classmethod" if args:
+            case "property" | "staticmethod" | "classmethod" if call.args:
                 return first
         return UNKNOWN
 
@@ -300,13 +274,8 @@ class External(ABC):
             answer = values.truth(atom)
             return join(const(True), const(False)) if answer is None else const(answer)
         if name == "str":
-            return (
-                one(values.joined_text([atom]))
-                if isinstance(atom, (Const, Device))
-                else one(atom)
-                if isinstance(atom, Unknown)
-                else UNKNOWN
-            )
+            text = values.joined_text([atom]) if isinstance(atom, (Const, Device)) else atom
+            return one(text) if isinstance(text, (Const, Unknown)) else UNKNOWN
         if isinstance(atom, Const):
             try:
                 return const(int(atom.value))
@@ -325,7 +294,8 @@ class External(ABC):
                     found.append(Value({Const(b, bool): edits | own for b in (True, False)}))
         return join(*found)
 
-    def _get(self, owner: Value, words: Value, default: Value, state: State, frame: Frame) -> Value:
+    def _get(self, call: Call) -> Value:
+        owner, words, default = call.args[0], call.args[1], call.argument(2, NOTHING)
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
             for word, own in words.atoms.items():
@@ -333,25 +303,23 @@ class External(ABC):
                     if isinstance(atom, Named) and atom.name == "torch" and self.world.has_module(word.value) is False:
                         found.append(default)
                         continue
-                    found.append(self.attribute(atom, word.value, state, frame).of(edits | own))
+                    found.append(self.attribute(atom, word.value, call.state, call.frame).of(edits | own))
                     if isinstance(atom, Unknown):
                         found.append(default)
                 else:
                     found.append(UNKNOWN)
         return join(*found)
 
-    def _any(self, name: str, value: Value) -> Value:
+    def _any(self, value: Value) -> Value:
         answers: dict[bool | None, frozenset[int]] = {}
         for item, _ in self.elements(value):
             for atom, edits in item.atoms.items():
                 answer = values.truth(atom)
                 answers[answer] = answers.get(answer, NONE) | edits
         every = frozenset().union(*answers.values()) if answers else NONE
-        return (
-            join(const(True, every), const(False, every))
-            if len(answers) != 1 or None in answers
-            else const(next(iter(answers)), every)
-        )
+        if len(answers) == 1 and None not in answers:
+            return const(next(iter(answers)), every)
+        return join(const(True, every), const(False, every))
 
     def _is_instance(self, value: Value, kinds: Value) -> Value:
         named = [a.name for a in kinds if isinstance(a, Named)]
@@ -407,30 +375,19 @@ class External(ABC):
 
     # torch's objects
 
-    def of_tensor(
-        self,
-        name: str,
-        node: ast.Call,
-        args: Sequence[Value],
-        named: Mapping[str, Value],
-        state: State,
-        frame: Frame,
-    ) -> Value:
+    def of_tensor(self, name: str, call: Call) -> Value:
         """Return the result of a method of a tensor, a module or something unknown."""
-        if name == "cuda":
-            self.position(one(Device("cuda")), node, state, frame, moves=True)
+        if name in ("to", "cuda", "to_empty"):
+            given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
+            self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)
             return TENSOR
-        if name in _MOVES:
-            given = join(*args[:1], *(v for word, v in named.items() if word == "device"))
-            if name == "type":
-                return TENSOR
-            self.position(given, node, state, frame, moves=True)
+        if name == "type":
             return TENSOR
         if name == "add_argument":
-            self._option(args, named)
+            self._option(call.args, call.named)
             return UNKNOWN
-        if "device" in named:
-            self.position(named["device"], node, state, frame, moves=name.startswith("new_"))
+        if "device" in call.named:
+            self.position(call.named["device"], call, moves=name.startswith("new_"))
         if name in ("parse_args", "parse_known_args"):
             options = one(Unknown("options"))
             return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
@@ -460,7 +417,3 @@ _TEXT_METHODS = {
     "lstrip", "rstrip", "removeprefix", "removesuffix", "format", "join", "isdigit", "title", "capitalize",
     "find", "count",
 }  # fmt: skip
-
-
-def _text_of(node: ast.Call) -> str:
-    return ast.unparse(node)

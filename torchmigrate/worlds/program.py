@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,18 @@ from torchmigrate.source.edits import Edit, Span
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def parameters_of(args: ast.arguments) -> list[str]:
+    """Return the names of the parameters, those of `*args` and `**options` excepted."""
+    return [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+
+
+def defaults_of(args: ast.arguments) -> dict[str, ast.expr]:
+    """Return the defaults of the parameters that have one, by name."""
+    names = [a.arg for a in (*args.posonlyargs, *args.args)]
+    found = dict(zip(reversed(names), reversed(args.defaults), strict=False))
+    return found | {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
 
 
 @dataclass(eq=False, slots=True)
@@ -32,10 +44,7 @@ class FunctionInfo:
         return getattr(self.node, "name", "")
 
     def parameters(self) -> list[str]:
-        if isinstance(self.node, ast.Module):
-            return []
-        args = self.node.args
-        return [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+        return [] if isinstance(self.node, ast.Module) else parameters_of(self.node.args)
 
 
 @dataclass(eq=False, slots=True)
@@ -64,7 +73,6 @@ class File:
         self._ends = [end for _, end, _ in self._new]
         self.functions: list[FunctionInfo] = []
         self._locals: dict[ast.AST, Locals] = {}
-        self.classes: dict[str, ClassInfo] = {}
         self.body = FunctionInfo(self, self.tree, key=f"{path}:")
         self.by_node: dict[ast.AST, FunctionInfo | ClassInfo] = {self.tree: self.body}
         self._collect(self.tree, None, None, "")
@@ -83,7 +91,6 @@ class File:
                 self._collect(child, None, info, name)
             elif isinstance(child, ast.ClassDef):
                 made = ClassInfo(self, child, f"{self.path}:{prefix}.{child.name}")
-                self.classes.setdefault(child.name, made)
                 self.by_node[child] = made
                 self._collect(child, made, outer, f"{prefix}.{child.name}")
             else:
@@ -142,17 +149,12 @@ class File:
         """Return the edits that wrote this expression itself."""
         return self._written.get(node, NONE) if self._written else NONE
 
-    def has_edits(self, node: ast.AST) -> bool:
-        """Return whether an edit lies within a function, or outside all functions for the file's body."""
-        if isinstance(node, ast.Module):
-            return bool(self._new)
-        start, end = self.span(node)
-        at = bisect.bisect_left(self._ends, start)
-        return at < len(self._new) and self._new[at][0] <= end
-
 
 class Program:
-    """One version of all files that the check reads. `texts` gives the version's texts, `edits` what led to them."""
+    """One version of all files that the check reads.
+
+    `read` gives the text of a path, the edits that led to it, and the number of the first of them.
+    """
 
     def __init__(
         self,
@@ -185,9 +187,6 @@ class Program:
         except (SyntaxError, ValueError, RecursionError):
             return None
 
-    def files(self) -> Iterator[File]:
-        yield from [f for f in list(self._files.values()) if f is not None]
-
     def located(self, file: File, level: int, module: str) -> File | None:
         """Return the file of the project that `from module import ...` in a file means, or None."""
         key = file.path, level, module
@@ -217,7 +216,7 @@ class Locals:
         self.yields = False
         args = getattr(node, "args", None)
         if isinstance(args, ast.arguments):
-            self.names |= {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+            self.names |= {*parameters_of(args)}
             self.names |= {a.arg for a in (args.vararg, args.kwarg) if a}
         self._visit(node)
         self.names -= self.shared

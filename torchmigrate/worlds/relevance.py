@@ -12,7 +12,7 @@ from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.resolver import attribute_chain, last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
-from torchmigrate.worlds.program import File
+from torchmigrate.worlds.program import File, defaults_of, parameters_of
 
 # words that are about devices wherever they stand
 _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}
@@ -20,7 +20,11 @@ _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of
 _MOVES = {"to", "cuda", "cpu", "type", "detach", "clone", "float", "half", "item"}
 _ARRAYS = BUILT_ON_TORCH | {"numpy"}
 _OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
-_ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
+# methods that change a container in place
+ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
+LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
 
@@ -69,7 +73,7 @@ class _Outline:
         self.arrays = set(_imported(file))
         self._collect(file.tree, file.tree.body, _Place(file), "")
         for row in self.rows:
-            up = self.around[row.node] if isinstance(row.node, _BINDING) else None
+            up = self.around[row.node] if isinstance(row.node, BINDING) else None
             while up is not None and not isinstance(up, (*_SCOPES, ast.Module)) and up not in self.binding:
                 self.binding.add(up)
                 up = self.around.get(up)
@@ -95,8 +99,7 @@ class _Outline:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, owner: str) -> _Place:
         name = owner if node.name == "__init__" and owner else node.name
         key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
-        args = node.args
-        self.parameters.append((name, [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)], key))
+        self.parameters.append((name, parameters_of(node.args), key))
         names = frozenset(place.file.locals_of(node).names)
         return _Place(place.file, name, key, names, place if place.key else None, owner)
 
@@ -217,7 +220,7 @@ class Relevance:
             inside = [s for block in blocks_of(node) for s in block]
             for statement in inside:
                 yield from (n for n in ast.walk(statement) if isinstance(n, ast.stmt))
-            if isinstance(node, ast.Assert) or any(isinstance(n, _LEAVING) for s in inside for n in ast.walk(s)):
+            if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in ast.walk(s)):
                 for sibling in self._after(node):
                     yield from (n for n in ast.walk(sibling) if isinstance(n, ast.stmt))
 
@@ -259,7 +262,7 @@ class Relevance:
                 if name in self.about or name == "to":
                     self.makers.add(place.owner)
                 for names, key in self._parameters.get(name, ()):
-                    defaults = dict(_defaults(node))
+                    defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
@@ -294,7 +297,7 @@ class Relevance:
         if name in ("add_argument", "add_option"):
             texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
-        if name in _ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
+        if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
             self._add(self.decisions, *_tokens_of(call.func.value, place))
 
     def _carries(self, node: ast.AST | None, place: _Place) -> bool:
@@ -341,14 +344,10 @@ class Relevance:
 _PASSING = {
     "str", "int", "bool", "list", "tuple", "dict", "set", "sorted", "reversed", "any", "all", "getattr", "get",
     "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
-    "split", "rsplit",
-    "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith", "endswith", "join", "keys",
-    "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy", "hasattr", "isinstance", "len",
-    "param", "removeprefix", "removesuffix",
+    "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
+    "endswith", "join", "keys", "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy",
+    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix",
 }  # fmt: skip
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _TRANSPARENT = (
     ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
     ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
@@ -437,10 +436,3 @@ def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:
             case ast.alias(name, asname):
                 yield asname or name.rpartition(".")[2]
                 yield from name.split(".")
-
-
-def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    args = node.args
-    names = [a.arg for a in (*args.posonlyargs, *args.args)]
-    yield from zip(reversed(names), reversed(args.defaults), strict=False)
-    yield from ((a.arg, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None)

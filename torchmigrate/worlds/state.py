@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals
@@ -37,6 +38,21 @@ class Frame:
     @property
     def file(self) -> File:
         return self.info.file
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call that is evaluated, with its arguments by position and by name."""
+
+    node: ast.Call
+    args: Sequence[Value]
+    named: Mapping[str, Value]
+    state: State
+    frame: Frame
+
+    def argument(self, at: int, otherwise: Value) -> Value:
+        """Return an argument by position, or `otherwise` if there is none."""
+        return self.args[at] if at < len(self.args) else otherwise
 
 
 def merged(ways: Sequence[State | None]) -> State | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
-from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program
-from torchmigrate.worlds.relevance import Relevance
-from torchmigrate.worlds.state import Dead, Frame, State, merged
+from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program, defaults_of
+from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
+from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -29,7 +29,6 @@ from torchmigrate.worlds.values import (
     one,
 )
 
-MOST_STEPS = 200_000  # of one version in one world
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -42,14 +41,11 @@ class Statements(Expressions):
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
-        self.steps = 0
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
-        self.died: set[str] = set()  # functions of which every way dies
 
     def new_round(self) -> None:
         self.begun.clear()
         self.results.clear()
-        self.died.clear()
         self.changed = False
         self.seen.found.clear()
         self.seen.paths.clear()
@@ -61,9 +57,6 @@ class Statements(Expressions):
         if info.key in self.begun:
             return
         owner = one(Instance(info.owner)) if info.owner else None
-        if isinstance(info.node, ast.Module):
-            self.body_of(info.file)
-            return
         with contextlib.suppress(Dead):
             self.call_function(info, owner, (), {}, State({}), is_root=True)
 
@@ -72,7 +65,7 @@ class Statements(Expressions):
         info: FunctionInfo,
         owner: Value | None,
         args: Sequence[Value],
-        named: dict[str, Value],
+        named: Mapping[str, Value],
         state: State,
         is_root: bool = False,
     ) -> Value:
@@ -106,7 +99,7 @@ class Statements(Expressions):
         info: FunctionInfo,
         owner: Value | None,
         args: Sequence[Value],
-        named: dict[str, Value],
+        named: Mapping[str, Value],
         state: State,
         is_root: bool,
     ) -> None:
@@ -117,11 +110,8 @@ class Statements(Expressions):
         is_static = any(attribute_chain(d) == "staticmethod" for d in getattr(info.node, "decorator_list", ()))
         given = list(args) if is_static or info.owner is None else [owner or UNKNOWN, *args]
         bound = dict(zip(names, given, strict=False)) | {k: v for k, v in named.items() if k in info.parameters()}
-        defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
-        defaults |= {a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
-        frame = Frame(
-            FunctionInfo(info.file, info.file.tree, key=info.file.body.key), info.file.locals_of(info.file.tree)
-        )
+        defaults = defaults_of(spec)
+        frame = Frame(info.file.body, info.file.locals_of(info.file.tree))
         for name in info.parameters():
             value = bound.get(name)
             if value is None:
@@ -208,13 +198,12 @@ class Statements(Expressions):
         self.begun.add(key)
         frame = Frame(file.body, file.locals_of(file.tree))
         stack, self.stack = self.stack, []
-        if self.block(file.tree.body, State({}), frame) is None:
-            self.died.add(key)
+        self.block(file.tree.body, State({}), frame)
         self.stack = stack
 
     # classes
 
-    def construct(self, info: ClassInfo, args: Sequence[Value], named: dict[str, Value], state: State) -> Value:
+    def construct(self, info: ClassInfo, args: Sequence[Value], named: Mapping[str, Value], state: State) -> Value:
         made = one(Instance(info))
         for kind in self.ancestors(info):
             if (start := kind.methods.get("__init__")) is not None:
@@ -242,7 +231,7 @@ class Statements(Expressions):
         for statement in body:
             if state is None:
                 return None
-            if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
+            if statement not in self.relevance.relevant and not isinstance(statement, (*BINDING, *LEAVING)):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
                         frame.returns.append(UNKNOWN.of(state.path))
@@ -271,9 +260,6 @@ class Statements(Expressions):
         return merged(ways)
 
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise OverflowError(f"more than {MOST_STEPS:,} statements")
         handler = _HANDLERS.get(type(node))
         if handler is None:
             for child in ast.iter_child_nodes(node):
@@ -312,7 +298,7 @@ class Statements(Expressions):
             if keyword.arg == "default":
                 return self.evaluate(keyword.value, state, frame)
             if keyword.arg == "default_factory":
-                return self.apply(self.evaluate(keyword.value, state, frame), call, [], {}, state, frame)
+                return self.apply(self.evaluate(keyword.value, state, frame), Call(call, (), {}, state, frame))
         return UNKNOWN
 
     def _augmented(self, node: ast.AugAssign, state: State, frame: Frame) -> State | None:
@@ -549,11 +535,7 @@ def _names_cuda(name: str) -> bool:
 
 def _leaves(node: ast.If) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(
-        isinstance(n, (ast.Return, ast.Raise, ast.Continue, ast.Break))
-        for s in (*node.body, *node.orelse)
-        for n in ast.walk(s)
-    )
+    return any(isinstance(n, LEAVING) for s in (*node.body, *node.orelse) for n in ast.walk(s))
 
 
 def _refusal_of(node: ast.If) -> str:
@@ -577,14 +559,11 @@ def _bound_in(node: ast.stmt) -> Iterator[str]:
         elif (
             isinstance(inner, ast.Call)
             and isinstance(inner.func, ast.Attribute)
-            and inner.func.attr in _CHANGES
+            and inner.func.attr in ADDS
             and (chain := attribute_chain(inner.func.value)) is not None
         ):
             yield chain
         stack += ast.iter_child_nodes(inner)
-
-
-_CHANGES = {"append", "add", "insert", "extend", "update"}
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
@@ -607,12 +586,6 @@ def _test_of(pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
             return None
     return ast.copy_location(test, subject)
 
-
-# they bind names, or end a way through the code
-_ALWAYS = (
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Return, ast.Raise, ast.Break,
-    ast.Continue,
-)  # fmt: skip
 
 _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.Expr: Statements._expression,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from torchmigrate.torch_api import facts
-from torchmigrate.worlds.values import NOTHING, UNKNOWN, Const, Value
+from torchmigrate.worlds.values import UNKNOWN, Const, Value
 
 _DATA = facts("worlds")
 LAZY = frozenset(_DATA["lazy"]["names"])
@@ -50,8 +50,6 @@ class World:
 
 
 def _answer(text: str) -> Value:
-    if text == "!":
-        return NOTHING
     if text == "?":
         return UNKNOWN
     found = [ast.literal_eval(part.strip()) for part in text.split("|")]

@@ -295,6 +295,4 @@ def truth(atom: Atom) -> bool | None:
             return bool(items)
         case Unknown():
             return None
-        case Named():
-            return True
     return True
