@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchmigrate.diagnostics.finding import Safety, Status, Unchanged
 from torchmigrate.engine import worker
@@ -12,7 +13,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.worlds.check import Check, Held
 
-ROUNDS = 12  # holding one edit back may show that another cannot stand alone
+ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
 
 
 def run_checked(
@@ -27,41 +28,39 @@ def run_checked(
 
     Returns the results, the project context with the edits held back, and the numbers of edits checked and held.
     """
-    done = list(worker.run(todo, mode, ruleset, facts, jobs, on_progress))
-    by_path = {str(d.result.path): d for d in done}
+    by_path = {str(d.result.path): d for d in worker.run(todo, mode, ruleset, facts, jobs, on_progress)}
     raw = dict(todo)
+
+    def rerun(paths: Iterable[str], mode: str) -> Iterator[tuple[str, Done]]:
+        for done in worker.run([(path, raw[path]) for path in paths], mode, ruleset, facts, jobs, None):
+            yield str(done.result.path), done
+
+    rewriting = "survey" if mode == "check" else mode
+    rewrites = {path: done.rewritten for path, done in by_path.items() if done.rewritten}
     if mode == "check":
-        fixable = [(path, raw[path]) for path, d in by_path.items() if path in raw and _has_fix(d)]
-        rewrites = {d.rewritten.path: d.rewritten for d in _run(fixable, "survey", ruleset, facts, jobs) if d.rewritten}
-    else:
-        rewrites = {d.rewritten.path: d.rewritten for d in done if d.rewritten}
-    total = sum(len(r.edits) for r in rewrites.values())
-    stale: set[str] = set()
+        fixable = [path for path, done in by_path.items() if path in raw and _has_fix(done)]
+        rewrites = {path: done.rewritten for path, done in rerun(fixable, rewriting) if done.rewritten}
+    total = sum(len(each.edits) for each in rewrites.values())
     check = Check(facts)
-    fresh: Held = {}
-    for _ in range(ROUNDS if rewrites else 0):
-        fresh = check.held_back(list(rewrites.values()), fresh.keys() or None)
+    changed: Iterable[str] | None = None
+    stale: set[str] = set()
+    for at in itertools.count():
+        fresh = check.held_back(list(rewrites.values()), changed) if rewrites else {}
         if not fresh:
             break
+        if at >= ROUNDS:
+            fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
         facts = _with_held(facts, fresh)
-        stale |= fresh.keys()
-        again = [(path, raw[path]) for path in fresh]
-        for result in _run(again, "survey" if mode == "check" else mode, ruleset, facts, jobs):
-            path = str(result.result.path)
-            by_path[path] = result
+        changed = fresh.keys()
+        stale |= changed
+        for path, done in rerun(sorted(changed), rewriting):
+            by_path[path] = done
             rewrites.pop(path, None)
-            if result.rewritten:
-                rewrites[path] = result.rewritten
-    if mode == "check" and stale:
-        by_path |= {
-            str(d.result.path): d for d in _run([(p, raw[p]) for p in sorted(stale)], mode, ruleset, facts, jobs)
-        }
-    held = sum(map(len, facts.held.values()))
-    return list(by_path.values()), facts, (total, held)
-
-
-def _run(todo: Sequence[Read], mode: str, ruleset: Ruleset, facts: ProjectContext, jobs: int) -> Iterable[Done]:
-    return worker.run(todo, mode, ruleset, facts, jobs, None)
+            if done.rewritten:
+                rewrites[path] = done.rewritten
+    if mode == "check":
+        by_path |= dict(rerun(sorted(stale), mode))
+    return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
 
 
 def _has_fix(done: Done) -> bool:

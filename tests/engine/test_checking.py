@@ -1,0 +1,45 @@
+"""Every edit of a plan has passed the worlds check: what it holds back is not made, and said, in apply as in check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import planned, write_tree
+
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Changed, Status, Unchanged
+from torchmigrate.engine import checking, planner
+
+HALF = """import torch
+half = torch.cuda.is_available() and torch.cuda.get_device_capability(0)[0] >= 8
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+where = {"cuda": 1, "cpu": 2}["cuda" if torch.cuda.is_available() else "cpu"]
+"""
+WHOLE = 'import torch\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+
+
+def test_an_edit_that_breaks_a_program_is_left_and_the_others_are_made(tmp_path: Path) -> None:
+    found = planned(write_tree(tmp_path, {"half.py": HALF, "whole.py": WHOLE}))
+    half, whole = found["half.py"], found["whole.py"]
+    assert isinstance(half, Changed)
+    assert isinstance(whole, Changed)
+    assert b"device = accel.device()" in half.after
+    assert b'where = {"cuda": 1, "cpu": 2}["cuda" if torch.cuda.is_available() else "cpu"]' in half.after
+    left = [f.message for f in half.findings if f.status is Status.LEFT]
+    assert any("line 4: a table lacks the device on MPS" in message for message in left), left
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    assert plan.checked[0] > plan.checked[1] > 0
+
+
+def test_check_announces_what_apply_does(tmp_path: Path) -> None:
+    result = planned(write_tree(tmp_path, {"half.py": HALF}), "check")["half.py"]
+    assert isinstance(result, Unchanged)
+    assert {f.line for f in result.findings if f.fix} == {3}
+
+
+def test_a_file_is_held_back_whole_where_no_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "ROUNDS", 0)
+    found = planned(write_tree(tmp_path, {"half.py": HALF, "whole.py": WHOLE}))
+    assert isinstance(found["half.py"], Unchanged)
+    assert isinstance(found["whole.py"], Changed)
