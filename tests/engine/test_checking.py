@@ -43,3 +43,11 @@ def test_a_file_is_held_back_whole_where_no_end_is_found(tmp_path: Path, monkeyp
     found = planned(write_tree(tmp_path, {"half.py": HALF, "whole.py": WHOLE}))
     assert isinstance(found["half.py"], Unchanged)
     assert isinstance(found["whole.py"], Changed)
+
+
+def test_what_holds_an_edit_is_named(tmp_path: Path) -> None:
+    text = WHOLE + 'import ctranslate2\nctranslate2.Translator("model", device=device.type)\n'
+    result = planned(write_tree(tmp_path, {"main.py": text}), "check")["main.py"]
+    assert isinstance(result, Unchanged)
+    told = [f.message for f in result.findings if f.status is Status.LEFT]
+    assert any("line 4: this device is handed to ctranslate2, which takes auto or cpu or cuda only" in t for t in told)

@@ -128,6 +128,7 @@ def _data(plan: Plan) -> dict[str, Any]:
         "files_seen": plan.files_seen,
         "notes": plan.notes,
         "others": sorted(plan.others),
+        "checked": plan.checked,
     }
 
 
@@ -179,7 +180,9 @@ def _plan_from(data: Any) -> Plan:
     """Return the plan of its JSON data; raises ValueError, TypeError or KeyError if `_data` cannot have made it."""
     notes = _strings(data["notes"])
     results = [_result_from(*row) for row in data["results"]]
-    return Plan(results, _checked(int, data["files_seen"]), list(notes), frozenset(_strings(data["others"])))
+    seen, others = _checked(int, data["files_seen"]), frozenset(_strings(data["others"]))
+    edits, held = (_checked(int, number) for number in data["checked"])
+    return Plan(results, seen, list(notes), others, checked=(edits, held))
 
 
 def _result_from(kind: str, path: str, value: Any, unread: str) -> FileResult:

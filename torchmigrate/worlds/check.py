@@ -165,8 +165,7 @@ class Check:
         if not group.entries:
             group.entries = _entries([f for path in group.roots if (f := new.file(path)) is not None], relevance)
         found: list[Fault] = []
-        asks = any(_is_option(by_path[path].before, edit) for path, edit in owners.values())
-        for asked in (True, False) if asks else (True,):
+        for asked in (True, False) if relevance.edits_options else (True,):
             for world in _worlds(relevance):
                 if (world, asked) not in group.before:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
@@ -204,12 +203,6 @@ class Check:
             return fault.words
         line = file.text.count(b"\n", 0, offset) + 1
         return f"line {line}: {fault.words}"
-
-
-def _is_option(text: bytes, edit: Edit) -> bool:
-    """Return whether an edit stands in the statement of a command-line option."""
-    start = max(text.rfind(word, 0, edit.start) for word in (b"add_argument(", b"add_option("))
-    return start >= 0 and text.count(b"(", start, edit.start) > text.count(b")", start, edit.start)
 
 
 def _worlds(relevance: Relevance) -> list[World]:

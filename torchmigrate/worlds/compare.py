@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.torch_api.libraries import takes
 from torchmigrate.worlds.observations import (
     ANSWER,
     BRANCH,
@@ -90,12 +90,12 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
     """Yield calls of other libraries that would get something else."""
     for place, value in new.of(FOREIGN):
         before = old.get(FOREIGN, place)
-        library = new.told.get((FOREIGN, place), "another library")
         edits = new.edits(FOREIGN, place)
-        if not edits or library in BUILT_ON_TORCH:
-            continue
-        if before is None or _plain(before) != _plain(value):
-            yield Fault(edits, world, place, f"{library} is given this device, and has devices of its own")
+        if edits and (before is None or _plain(before) != _plain(value)):
+            name = new.told[FOREIGN, place]
+            taken = takes(name)
+            what = f"takes {_listed(set(taken))} only" if taken else "has devices of its own"
+            yield Fault(edits, world, place, f"this device is handed to {name.partition('.')[0]}, which {what}")
 
 
 def _plain(value: Value) -> set[object]:

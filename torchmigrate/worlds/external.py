@@ -105,7 +105,7 @@ class External(ABC):
         torchy = top in BUILT_ON_TORCH
         if not torchy and top and top not in sys.stdlib_module_names and top != "builtins" and not self._is_quiet(name):
             given = join(*(self._deciding(v) for v in (*call.args, *call.named.values())))
-            self._note(FOREIGN, call, given, top)
+            self._note(FOREIGN, call, given, name)
             return UNKNOWN
         if self._is_quiet(name):
             return UNKNOWN

@@ -25,6 +25,7 @@ ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_OPTIONS = {"add_argument", "add_option"}
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
 
@@ -122,6 +123,7 @@ class Relevance:
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
         self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
+        self.edits_options = False  # an option of a command line is rewritten
         self.relevant: set[ast.AST] = set()
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
@@ -157,6 +159,7 @@ class Relevance:
             around = [at for at, (start, end) in enumerate(spans) if start <= edit.start and edit.end <= end]
             if around:  # the last is the innermost
                 row = outline.rows[around[-1]]
+                self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
                 self.relevant.add(row.node)
                 self.places.update((row.place.name, row.place.owner))
                 self._spread(row.node, row.place)
@@ -294,7 +297,7 @@ class Relevance:
             given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
             given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
             self._add(self.decisions, *(f"{n}@{key}" for n, value in given if self._carries(value, place)))
-        if name in ("add_argument", "add_option"):
+        if name in _OPTIONS:
             texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
         if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
