@@ -43,7 +43,7 @@ class ProjectContext:
     fixing: frozenset[str] | None = None  # packs whose fixes are applied (engine.per_pack); None: all
     # accepted findings by path, as (rule, start) (engine.per_choice); None: all
     accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None
-    # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.checked)
+    # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.checking)
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function
 
 _SAME = {
@@ -76,7 +76,7 @@ def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
 
 def _takes(module: SemanticModel, func: ast.expr) -> bool:
     """Whether a function does something that depends on the number that it is given."""
-    name = getattr(func, "id", getattr(func, "attr", ""))
+    name = last_name(func)
     return name == "range" or name.startswith("assert") or (module.resolve(func) or "").startswith("torch.")
 
 
@@ -171,5 +171,5 @@ def _calls(module: SemanticModel) -> dict[str, list[ast.AST]]:
     found: dict[str, list[ast.AST]] = {}
     for node in module.nodes:
         if isinstance(node, ast.Call):
-            found.setdefault(getattr(node.func, "id", getattr(node.func, "attr", "")), []).append(node)
+            found.setdefault(last_name(node.func), []).append(node)
     return found
