@@ -8,6 +8,7 @@ interpreter instead.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import functools
 import gc
 import importlib
@@ -23,7 +24,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 240  # for one program, on a busy machine
+SECONDS = 400  # for one program, on a busy machine: it has taken minutes there
 # What an interpreter or `import torch` reads: processes that differ in these share nothing.
 READ_AT_START = ("CUDA_", "LD_", "MKL_", "OMP_", "PYTHON", "PYTORCH_", "TORCH_", "TORCHMIGRATE_")
 OWN_OF_EACH = (
@@ -124,6 +125,7 @@ def _become(words: list[str], cwd: str, environment: dict[str, str], streams: li
     signal.alarm(SECONDS)
     for number, path in enumerate((os.devnull, *streams)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0), 0o600), number)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)  # says where it hung
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
