@@ -36,6 +36,7 @@ OWN_OF_EACH = (
     "TORCHMIGRATE_PROJECT",
     "TORCHMIGRATE_READONLY",
     "TORCHMIGRATE_REPORTS",
+    "TORCHMIGRATE_SHARED",
 )
 TRAINING = ("torch", "torch._dynamo")  # which the first optimizer imports
 SITE = Path(__file__).parents[2] / "torchmigrate" / "verify" / "simulated" / "site"
@@ -164,8 +165,8 @@ def _restart_the_simulation() -> None:
         torch.mps._is_in_bad_fork = lambda: False
     random.seed(0)
     startup._install_recorder(settings)
-    write_protection.install(settings.readonly)
-    write_protection.protect_torch(settings.readonly)
+    write_protection.install(settings.readonly, settings.project, settings.shared)
+    write_protection.protect_torch(settings.readonly, settings.project, settings.shared)
     if "numpy" in sys.modules:
         startup._seed_numpy()
     startup._seed_torch()
