@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +88,14 @@ class Repository:
     def changed(self, since: str) -> list[Path]:
         """Return the files of the work tree that differ from the commit `since`, untracked but not ignored ones too."""
         untracked = self.run("ls-files", "-z", "--others", "--exclude-standard")
-        return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--") + untracked)
+        with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
+            # `git diff` writes what it learns to the index, so it gets a copy
+            index = Path(os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
+            copy = Path(directory, "index")
+            if (self.top / index).is_file():
+                shutil.copyfile(self.top / index, copy)
+            env = {"GIT_INDEX_FILE": os.fspath(copy)}
+            return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--", env=env) + untracked)
 
     def staged(self) -> list[Path]:
         """Return the files that the next commit would add or change."""
