@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,10 +90,10 @@ class Repository:
         untracked = self.run("ls-files", "-z", "--others", "--exclude-standard")
         with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
             # `git diff` writes what it learns to the index, so it gets a copy
-            index = Path(os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
             copy = Path(directory, "index")
-            if (self.top / index).is_file():
-                shutil.copyfile(self.top / index, copy)
+            with contextlib.suppress(FileNotFoundError):
+                index = self.top / (os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
+                file_io.add(copy, file_io.read(index, _INDEX_BYTES))
             env = {"GIT_INDEX_FILE": os.fspath(copy)}
             return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--", env=env) + untracked)
 
@@ -188,6 +188,7 @@ def _is_written(inside: tuple[str, ...], entry: os.DirEntry[str]) -> bool:
 
 
 _PATH_BYTES = 10_000
+_INDEX_BYTES = 1_000_000_000  # of ten million files
 
 
 def _with_slashes(path: str) -> str:
