@@ -47,8 +47,7 @@ class Statements(Expressions):
         self.begun.clear()
         self.results.clear()
         self.changed = False
-        self.seen.found.clear()
-        self.seen.paths.clear()
+        self.seen.clear()
 
     # functions
 
@@ -372,7 +371,11 @@ class Statements(Expressions):
         if not items:
             return self.block(node.orelse, state, frame)
         value = join(*(item for item, _ in items))
-        end = self._loop(node.body, state.copy(), frame, lambda s: self.assign(node.target, value, s, frame))
+        edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
+        inner = State(dict(state.env), state.path | edits)
+        end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame))
+        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
+            end.path -= edits
         after = merged([state, end])
         return self.block(node.orelse, after, frame) if after is not None else None
 
