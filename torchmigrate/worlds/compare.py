@@ -139,7 +139,7 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
     by_file: dict[str, list[tuple[Place, Value | None]]] = {}
     for place, there in cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
-        if _types(there) == {"cuda"} and (before is None or _types(before) == {"cpu"}):
+        if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             by_file.setdefault(place[0], []).append((place, now))
     for path, found in by_file.items():
         moved = [place for place, now in found if now is not None and world.kind in _types(now)]

@@ -132,10 +132,7 @@ class Expressions(External):
     def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
         match atom:
             case Module(file):
-                found = self.global_of(file, name)
-                if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
-                    return one(Module(sub))
-                return found
+                return self._of_module(file, name)
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
                 return self.world.attributes.get(full) or one(Named(full))
@@ -154,6 +151,12 @@ class Expressions(External):
                     return one(Named(f"{METHOD}{name}"))
                 return TENSOR if of == "tensor" else UNKNOWN
         return UNKNOWN
+
+    def _of_module(self, file: File, name: str) -> Value:
+        found = self.global_of(file, name)
+        if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
+            return one(Module(sub))
+        return found
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
@@ -216,7 +219,7 @@ class Expressions(External):
         first, *rest = chain.split(".")
         value = self.global_of(info.file, first)
         for name in rest:
-            parts = [self.global_of(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
+            parts = [self._of_module(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
             value = join(*parts)
         return value
 

@@ -139,11 +139,11 @@ class External(ABC):
     def position(self, value: Value, call: Call, moves: bool) -> None:
         """Note the devices at a device position. Raises Dead if it moves to CUDA where there is none."""
         there = devices(value)
-        if not there.atoms:
-            if not value.certain:
-                self._note(DEVICE, call, one(Unknown()))
-            return
         unknown: dict[Atom, Edits] = {a: e for a, e in value.atoms.items() if isinstance(a, Unknown)}
+        if not there.atoms:
+            if unknown:
+                self._note(DEVICE, call, Value(unknown))
+            return
         noted = join(there, Value(unknown))
         self._note(DEVICE, call, noted)
         if moves and self.world.kind != "cuda" and all(isinstance(a, Device) and a.type == "cuda" for a in noted):
@@ -332,7 +332,10 @@ class External(ABC):
                         self._note(DEATH, call, one(word, edits | own), f"a method called {word.value}")
                         lost = True
                         continue
-                    found.append(self.attribute(atom, word.value, call.state, call.frame).of(edits | own))
+                    value = self.attribute(atom, word.value, call.state, call.frame)
+                    if value == UNKNOWN and word.value in MOVING and not default:
+                        value = one(Named(f"{METHOD}{word.value}"))
+                    found.append(value.of(edits | own))
                     if isinstance(atom, Unknown):
                         found.append(default)
                 else:

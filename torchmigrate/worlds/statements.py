@@ -352,8 +352,10 @@ class Statements(Expressions):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             for name in _bound_in(node):
-                if name in after.env:
-                    after.env[name] = after.env[name].of(test_edits)
+                known = after.env.get(name)
+                if known is None:
+                    known = self.evaluate(ast.parse(name, mode="eval").body, after, frame)
+                after.env[name] = known.of(test_edits)
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
