@@ -11,7 +11,7 @@ from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
-from torchmigrate.worlds.external import External
+from torchmigrate.worlds.external import METHOD, MOVING, External
 from torchmigrate.worlds.observations import LOST, Place
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
@@ -132,10 +132,7 @@ class Expressions(External):
     def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
         match atom:
             case Module(file):
-                found = self.global_of(file, name)
-                if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
-                    return one(Module(sub))
-                return found
+                return self._of_module(file, name)
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
                 return self.world.attributes.get(full) or one(Named(full))
@@ -150,8 +147,16 @@ class Expressions(External):
                     return join(const(True), const(False)) if self.world.kind == "cuda" else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
                     return known
+                if of == "tensor" and name in MOVING:
+                    return one(Named(f"{METHOD}{name}"))
                 return TENSOR if of == "tensor" else UNKNOWN
         return UNKNOWN
+
+    def _of_module(self, file: File, name: str) -> Value:
+        found = self.global_of(file, name)
+        if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
+            return one(Module(sub))
+        return found
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
@@ -214,7 +219,7 @@ class Expressions(External):
         first, *rest = chain.split(".")
         value = self.global_of(info.file, first)
         for name in rest:
-            parts = [self.global_of(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
+            parts = [self._of_module(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
             value = join(*parts)
         return value
 
@@ -308,6 +313,8 @@ class Expressions(External):
 
     def _subscript(self, node: ast.Subscript, state: State, frame: Frame) -> Value:
         owner, key = self.evaluate(node.value, state, frame), self.evaluate(node.slice, state, frame)
+        if (known := state.env.get(_item_chain(node.value, key))) is not None:
+            return known
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
@@ -334,6 +341,8 @@ class Expressions(External):
             return one(Unknown("user"))
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
             return const(atom.value[key.value : key.value + 1 or None])
+        if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.store.get(("item", repr(key.value)))):
+            return join(UNKNOWN, put)
         return UNKNOWN
 
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
@@ -367,8 +376,8 @@ class Expressions(External):
             return
         first, *rest = generators
         items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
-        for item, _ in items:
-            start = state.copy()
+        for item, edits in items:
+            start = State(dict(state.env), state.path | edits)
             self.assign(first.target, item, start, frame)
             inner: State | None = start
             for test in first.ifs:
@@ -465,6 +474,11 @@ class Expressions(External):
             else:
                 found.append(one(atom, edits))
         self.rebind(chain, join(*found), state, frame)
+        if any(isinstance(atom, Unknown) for each in found for atom in each):
+            for item in (k for k in key if isinstance(k, Const)):
+                self.write(("item", repr(item.value)), value)
+            if name := _item_chain(owner, key):
+                state.env[name] = value
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
@@ -706,6 +720,13 @@ class Expressions(External):
     def place(self, node: ast.AST, frame: Frame) -> Place:
         """Return where a node ends in the original file: the same in both versions, and for each call of a chain."""
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
+
+
+def _item_chain(owner: ast.expr, key: Value) -> str:
+    """Return the name under which a state knows an item of something that is not followed, or ""."""
+    chain = attribute_chain(owner)
+    constants = [k for k in key if isinstance(k, Const)]
+    return f"{chain}.[{constants[0].value!r}]" if chain and len(constants) == len(key) == 1 else ""
 
 
 _KINDS = frozenset(types_of("accelerator"))

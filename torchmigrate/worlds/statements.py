@@ -47,8 +47,7 @@ class Statements(Expressions):
         self.begun.clear()
         self.results.clear()
         self.changed = False
-        self.seen.found.clear()
-        self.seen.paths.clear()
+        self.seen.clear()
 
     # functions
 
@@ -353,8 +352,10 @@ class Statements(Expressions):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             for name in _bound_in(node):
-                if name in after.env:
-                    after.env[name] = after.env[name].of(test_edits)
+                known = after.env.get(name)
+                if known is None:
+                    known = self.evaluate(ast.parse(name, mode="eval").body, after, frame)
+                after.env[name] = known.of(test_edits)
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
@@ -372,7 +373,11 @@ class Statements(Expressions):
         if not items:
             return self.block(node.orelse, state, frame)
         value = join(*(item for item, _ in items))
-        end = self._loop(node.body, state.copy(), frame, lambda s: self.assign(node.target, value, s, frame))
+        edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
+        inner = State(dict(state.env), state.path | edits)
+        end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame))
+        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
+            end.path -= edits
         after = merged([state, end])
         return self.block(node.orelse, after, frame) if after is not None else None
 
