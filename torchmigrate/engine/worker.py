@@ -22,7 +22,7 @@ from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skippe
 from torchmigrate.helper.vendoring import Unbound
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import notebook_results
-from torchmigrate.rewriting.rewrite import Outcome, RewriteError, inspect, rewrite
+from torchmigrate.rewriting.rewrite import Outcome, RewriteError, inspect, reported, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.semantic.model import SemanticModel
@@ -102,7 +102,7 @@ class Worker:
             return Done(Skipped(path, SKIPS))
         if job.mode == "check":
             found = inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts)
-            return Done(Unchanged(path, tuple(found)))
+            return Done(Unchanged(path, tuple(reported(found, text.utf8))))
         outcome = rewrite(path, text, self.rules(path), self.facts)
         if job.mode == "survey":
             return Done(Unchanged(path, tuple(outcome.in_original(text))), None, _rewritten(path, text, outcome))
@@ -129,7 +129,7 @@ class Worker:
         rewritten = None
         if job.mode == "check":
             found = inspect(SemanticModel(path, text, self.facts), rules, self.facts)
-            result = Unchanged(path, tuple(notebook_results.in_cells(found, book)))
+            result = Unchanged(path, tuple(notebook_results.in_cells(reported(found, text.utf8), book)))
         else:
             outcome = rewrite(path, text, rules, self.facts)
             rewritten = _rewritten(path, text, outcome)
