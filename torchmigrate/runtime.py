@@ -499,7 +499,8 @@ def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None)
     """Return torch.autocast, by default to float16; disabled on the CPU, as torch.cuda's."""
     if not hasattr(torch, "autocast"):  # before torch 1.10
         return torch.cuda.amp.autocast(enabled)
-    kind, options = autocast_type(), {"dtype": dtype or torch.float16}
+    kind = autocast_type()
+    options: Any = {"dtype": dtype or torch.float16}
     if cache_enabled is not None:  # torch 1.10 and 1.11 take no None
         options["cache_enabled"] = cache_enabled
     return torch.autocast(kind, enabled=enabled and kind == _here().type, **options)
