@@ -17,7 +17,7 @@ import typer
 from torchmigrate import __version__
 from torchmigrate.base.text import Interrupted, UserError, did_you_mean
 from torchmigrate.cli.commands import apply, config, fleet, lookup, report, verify
-from torchmigrate.cli.help import Command, Commands
+from torchmigrate.cli.help import Command, Commands, option_elsewhere
 
 _REPORT = (
     f"this is a bug in torchmigrate {__version__}: please report these lines,"
@@ -57,8 +57,10 @@ def _places(error: Exception) -> Iterable[str]:
 def _explain_usage(error: Exception) -> UserError:
     context = getattr(error, "ctx", None)
     help = f"see `{context.command_path if context else 'torchmigrate'} --help`"
-    if near := getattr(error, "possibilities", None):
-        return UserError(f"no such option: {getattr(error, 'option_name', '')}", f"did you mean `{near[0]}`?")
+    if name := getattr(error, "option_name", ""):
+        near = getattr(error, "possibilities", None)
+        if said := option_elsewhere(name) or (f"did you mean `{near[0]}`?" if near else ""):
+            return UserError(f"no such option: {name}", said)
     text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     text = re.sub(r"^Got unexpected extra arguments?(?:\(s\))? \((.*)\)$", r"too many arguments: \1", text, flags=re.S)
     text = re.sub(r"^Invalid value for (.*?): ", _option_prefix, text)
