@@ -198,8 +198,7 @@ def _refused(old: Observations, new: Observations, path: str) -> bool:
 def _dies(seen: Observations, path: str) -> bool:
     """Return whether a file asks for CUDA where there is none: it is about to die."""
     return any(p[0] == path for p, _ in seen.of(DEATH)) or any(
-        p[0] == path and all(isinstance(a, Device) and a.type == "cuda" for a in value)
-        for p, value in seen.of(DEVICE)
+        p[0] == path and all(isinstance(a, Device) and a.type == "cuda" for a in value) for p, value in seen.of(DEVICE)
     )
 
 
