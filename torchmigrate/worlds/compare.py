@@ -136,17 +136,16 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
 
 def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
-    by_file: dict[str, list[tuple[Place, Value | None]]] = {}
+    moved: list[Place] = []
+    stays: list[Place] = []
+    ends = {path for seen in (old, new) for (path, _), _ in seen.of(DEATH)}
     for place, there in cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
-        if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
-            by_file.setdefault(place[0], []).append((place, now))
-    for path, found in by_file.items():
-        moved = [place for place, now in found if now is not None and world.kind in _types(now)]
-        stays = [place for place, now in found if now is None or world.kind not in _types(now)]
-        for place in moved if stays and not _dies(old, path) and not _dies(new, path) else ():
-            if edits := new.edits(DEVICE, place):
-                yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+        if "cuda" in _types(there) and place[0] not in ends and (before is None or _types(before) == {"cpu"}):
+            (moved if now is not None and world.kind in _types(now) else stays).append(place)
+    for place in moved if stays else ():
+        if edits := new.edits(DEVICE, place):
+            yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
 
 
 def _types(value: Value) -> set[str]:

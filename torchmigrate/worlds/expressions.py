@@ -74,6 +74,9 @@ class Expressions(External):
             self.store[key] = new
             self.changed = True
 
+    def read(self, key: tuple[str, ...]) -> Value | None:
+        return self.store.get(key)
+
     # expressions
 
     def evaluate(self, node: ast.AST | None, state: State, frame: Frame) -> Value:
@@ -313,7 +316,7 @@ class Expressions(External):
 
     def _subscript(self, node: ast.Subscript, state: State, frame: Frame) -> Value:
         owner, key = self.evaluate(node.value, state, frame), self.evaluate(node.slice, state, frame)
-        if (known := state.env.get(_item_chain(node.value, key))) is not None:
+        if (known := state.env.get(item_chain(node.value, key))) is not None:
             return known
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
@@ -415,6 +418,13 @@ class Expressions(External):
     def _await(self, node: ast.Await | ast.Starred, state: State, frame: Frame) -> Value:
         return self.evaluate(node.value, state, frame)
 
+    def _yield(self, node: ast.Yield | ast.YieldFrom, state: State, frame: Frame) -> Value:
+        value = self.evaluate(node.value, state, frame)
+        if isinstance(node, ast.YieldFrom):
+            value = self.element(value)
+        frame.yields.append(value.of(state.path))
+        return UNKNOWN
+
     def assign(self, target: ast.AST, value: Value, state: State, frame: Frame) -> None:
         """Bind a target to a value, which depends on the edits that let the assignment be reached."""
         value = value.of(state.path)
@@ -477,7 +487,7 @@ class Expressions(External):
         if any(isinstance(atom, Unknown) for each in found for atom in each):
             for item in (k for k in key if isinstance(k, Const)):
                 self.write(("item", repr(item.value)), value)
-            if name := _item_chain(owner, key):
+            if name := item_chain(owner, key):
                 state.env[name] = value
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
@@ -658,6 +668,7 @@ class Expressions(External):
                         result = self.call_function(own, *given) if own else UNKNOWN
                     case _:
                         self.hand_over("", call)
+                        self.keeps(call)
                         result = TENSOR if atom == Unknown("tensor") else UNKNOWN
             except Dead:
                 died += 1
@@ -722,7 +733,7 @@ class Expressions(External):
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
 
 
-def _item_chain(owner: ast.expr, key: Value) -> str:
+def item_chain(owner: ast.expr, key: Value) -> str:
     """Return the name under which a state knows an item of something that is not followed, or ""."""
     chain = attribute_chain(owner)
     constants = [k for k in key if isinstance(k, Const)]
@@ -765,6 +776,8 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
     ast.Lambda: Expressions._lambda,
     ast.NamedExpr: Expressions._walrus,
     ast.Await: Expressions._await,
+    ast.Yield: Expressions._yield,
+    ast.YieldFrom: Expressions._yield,
     ast.Starred: Expressions._await,
     ast.Call: Expressions._call,
 }

@@ -12,8 +12,19 @@ from typing import NoReturn
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
-from torchmigrate.worlds.observations import DEATH, DEVICE, FOREIGN, REFUSAL, Observations, Place, device_of, devices
+from torchmigrate.worlds.observations import (
+    DEATH,
+    DEVICE,
+    FOREIGN,
+    KEPT,
+    REFUSAL,
+    Observations,
+    Place,
+    device_of,
+    devices,
+)
 from torchmigrate.worlds.program import NONE, Edits
+from torchmigrate.worlds.relevance import ADDS
 from torchmigrate.worlds.state import Call, Dead, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
@@ -54,6 +65,10 @@ class External(ABC):
         """Add a value to a global name or an attribute."""
 
     @abstractmethod
+    def read(self, key: tuple[str, ...]) -> Value | None:
+        """Return what was written under a key."""
+
+    @abstractmethod
     def place(self, node: ast.AST, frame: Frame) -> Place:
         """Return where a node ends in the original file."""
 
@@ -92,12 +107,15 @@ class External(ABC):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
+        if name == "torch.distributed.get_backend":
+            return self.read(("backend",)) or UNKNOWN
         if name == "functools.partial" and call.args:
             return call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named))) or UNKNOWN
         if name in ("sys.exit", "os._exit"):
             self._end(call)
         if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
             backend = call.named.get("backend", call.argument(0, UNKNOWN))
+            self.write(("backend",), backend.of(call.state.path))
             if self.world.kind != "cuda" and (lost := backend.only([Const("nccl", str)])):
                 if len(lost) == len(backend):
                     self.die('"nccl"', call, lost)
@@ -119,6 +137,14 @@ class External(ABC):
         if found:
             self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
         return TENSOR if torchy else UNKNOWN
+
+    def keeps(self, call: Call) -> None:
+        """Note a device of CUDA that is handed to something that is not read, where there is no CUDA."""
+        if self.world.kind != "cuda":
+            kept = devices(join(*call.args, *call.named.values()))
+            kept = kept.only(a for a in kept if isinstance(a, Device) and a.type == "cuda")
+            if kept:
+                self._note(KEPT, call, kept)
 
     def _is_quiet(self, name: str) -> bool:
         parts = name.split(".")
@@ -415,6 +441,8 @@ class External(ABC):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)
             return TENSOR
+        if name in ADDS:
+            self.keeps(call)
         if name in ("type", "cpu"):
             return TENSOR if name == "type" or not call.args else UNKNOWN
         if name == "add_argument":

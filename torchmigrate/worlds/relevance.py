@@ -256,6 +256,8 @@ class Relevance:
             case ast.Return(value) if value is not None and self._carries(value, place):
                 self._returns(place)
                 self.makers.add(place.owner)
+            case ast.Expr(ast.Yield(value) | ast.YieldFrom(value)) if self._carries(value, place):
+                self._returns(place)
             case ast.For(target, iterable) if self._carries(iterable, place):
                 self._add(self.decisions, *_tokens_of(target, place))
             case ast.If(test) | ast.While(test) if self._carries(test, place):
@@ -268,6 +270,11 @@ class Relevance:
                     defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
+            case ast.Import(names) | ast.ImportFrom(_, names):
+                told = self.decisions | self.about
+                self._add(
+                    self.decisions, *(a.asname for a in names if a.asname and not told.isdisjoint(a.name.split(".")))
+                )
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
             self._handed(call, place)
 
@@ -287,12 +294,12 @@ class Relevance:
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
-                case ast.Return(value) if value is None or _is_plain(value):
+                case ast.Return(value) | ast.Yield(value) if value is None or _is_plain(value):
                     self._returns(place)
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
         name = last_name(call.func)
-        for names, key in self._parameters.get(name, ()):
+        for names, key in self._parameters.get(self._meant(name, place), ()):
             shift = 1 if names[:1] in (["self"], ["cls"]) else 0
             given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
             given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
@@ -302,6 +309,10 @@ class Relevance:
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
         if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
             self._add(self.decisions, *_tokens_of(call.func.value, place))
+
+    def _meant(self, name: str, place: _Place) -> str:
+        """Return the name by which a project defines what a file imports under another name."""
+        return next((known for known, alias in self._aliases[place.file] if alias == name), name)
 
     def _carries(self, node: ast.AST | None, place: _Place) -> bool:
         """Return whether a value may hold a decision, or depend on one. Tensors, modules and objects hold none."""
@@ -334,7 +345,7 @@ class Relevance:
             return True
         if words[0] in self._arrays[place.file]:
             return False
-        if name in self._parameters or name in self.classes:
+        if self._meant(name, place) in self._parameters or name in self.classes:
             return place.token(name) in self.decisions or name in self.decisions
         if name not in _PASSING:
             return place.token(name) in self.decisions  # a variable that holds a function

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.worlds import values
-from torchmigrate.worlds.expressions import HELPER, Expressions
+from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
 from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program, defaults_of
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
@@ -29,6 +29,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+LONGEST = 4  # passes of a loop that are run one after the other
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -41,6 +42,7 @@ class Statements(Expressions):
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
+        self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
 
     def new_round(self) -> None:
@@ -143,7 +145,8 @@ class Statements(Expressions):
                 return None
         end = self.block(info.node.body, state, frame)
         if frame.locals.yields:
-            result: Value | None = UNKNOWN
+            few = 0 < len(frame.yields) <= values.WIDEST
+            result: Value | None = one(values.Items(tuple(frame.yields))) if few else UNKNOWN
         elif end is not None:
             result = join(*frame.returns, const(None, end.path - path))
         else:
@@ -253,7 +256,8 @@ class Statements(Expressions):
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             ways = [self.block(node.body, state, frame)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None)]
+            broken: list[State] = []
+            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
             ways = [self.block(body, state.copy(), frame) for body in (node.body, node.orelse)]
         return merged(ways)
@@ -351,38 +355,73 @@ class Statements(Expressions):
         if all(way is not None for way in ways) and len(ways) == len(outcomes):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
-            for name in _bound_in(node):
+            for name, target in _bound_in(node):
                 known = after.env.get(name)
                 if known is None:
-                    known = self.evaluate(ast.parse(name, mode="eval").body, after, frame)
+                    known = self.evaluate(_loaded(target), after, frame)
                 after.env[name] = known.of(test_edits)
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
-        inner = self.refine(node.test, state, frame, True)
-        if inner is None:
-            return self.block(node.orelse, state, frame)
-        end = self._loop(node.body, inner, frame, lambda s: None)
+        here: State | None = state
+        broken: list[State] = []
+        for _ in range(LONGEST):  # as long as the test is certain, one pass after the other
+            assert here is not None
+            inner, left = (self.refine(node.test, here, frame, wanted) for wanted in (True, False))
+            if inner is None:
+                return merged([self.block(node.orelse, here if left is None else left, frame), *broken])
+            if left is not None or isinstance(node.test, ast.Constant):
+                break
+            here = self._pass(node.body, inner, frame, broken)
+            if here is None:
+                return merged(broken)
+        else:
+            inner = here
+        assert inner is not None and here is not None
+        end = self._loop(node.body, inner, frame, lambda s: None, broken)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        if endless and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
-            return None
-        return merged([state, end]) if not endless else merged([end, inner])
+        if endless:
+            unseen = any(isinstance(n, ast.Break) and n not in self.broken_at for n in ast.walk(node))
+            return merged([end, inner, *broken] if unseen else broken)
+        return merged([self.block(node.orelse, merged([here, end]), frame), *broken])
 
     def _for(self, node: ast.For | ast.AsyncFor, state: State, frame: Frame) -> State | None:
-        items = self.elements(self.evaluate(node.iter, state, frame))
+        iterable = self.evaluate(node.iter, state, frame)
+        items = self.elements(iterable)
         if not items:
             return self.block(node.orelse, state, frame)
-        value = join(*(item for item, _ in items))
         edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
         inner = State(dict(state.env), state.path | edits)
-        end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame))
+        broken: list[State] = []
+        end: State | None = inner
+        if len(iterable) == 1 and isinstance(next(iter(iterable)), values.Items) and len(items) <= LONGEST:
+            for item, _ in items:
+                if end is not None:
+                    self.assign(node.target, item, end, frame)
+                    end = self._pass(node.body, end, frame, broken)
+        else:
+            value = join(*(item for item, _ in items))
+            end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame), broken)
+            end = merged([state, end])
         if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
             end.path -= edits
-        after = merged([state, end])
-        return self.block(node.orelse, after, frame) if after is not None else None
+        return merged([self.block(node.orelse, end, frame), *broken])
+
+    def _pass(self, body: Sequence[ast.stmt], state: State, frame: Frame, broken: list[State]) -> State | None:
+        """Run a loop's body once; the states at its `break`s are added to `broken`."""
+        frame.loops.append([])
+        frame.turns.append([])
+        end = self.block(body, state.copy(), frame)
+        broken += frame.loops.pop()
+        return merged([end, *frame.turns.pop()])
 
     def _loop(
-        self, body: Sequence[ast.stmt], state: State, frame: Frame, start: Callable[[State], None]
+        self,
+        body: Sequence[ast.stmt],
+        state: State,
+        frame: Frame,
+        start: Callable[[State], None],
+        broken: list[State],
     ) -> State | None:
         """Run a loop's body twice, so that what one pass binds reaches the next; inner loops once."""
         frame.depth += 1
@@ -392,9 +431,9 @@ class Statements(Expressions):
             assert here is not None
             here = here.copy()
             start(here)
-            end = self.block(body, here, frame)
+            end = self._pass(body, here, frame, broken)
         frame.depth -= 1
-        return merged([end, here])  # `continue` and `break` leave early
+        return end
 
     def _with(self, node: ast.With | ast.AsyncWith, state: State, frame: Frame) -> State | None:
         suppresses = False
@@ -429,7 +468,7 @@ class Statements(Expressions):
                 ways.append(self.block(handler.body, inner, frame))
         after = merged(ways)
         if after is not None and edits:
-            for name in _bound_in(node):
+            for name, _ in _bound_in(node):
                 if name in after.env:
                     after.env[name] = after.env[name].of(edits)
         if node.finalbody:
@@ -518,7 +557,15 @@ class Statements(Expressions):
             return one(Module(sub))
         return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
 
-    def _stop(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+    def _continue(self, node: ast.Continue, state: State, frame: Frame) -> State | None:
+        if frame.turns:
+            frame.turns[-1].append(state)
+        return None
+
+    def _break(self, node: ast.Break, state: State, frame: Frame) -> State | None:
+        self.broken_at.add(node)
+        if frame.loops:
+            frame.loops[-1].append(state)
         return None
 
     def _delete(self, node: ast.Delete, state: State, frame: Frame) -> State | None:
@@ -551,8 +598,8 @@ def _refusal_of(node: ast.If) -> str:
     return ""
 
 
-def _bound_in(node: ast.stmt) -> Iterator[str]:
-    """Yield the chains that a statement's blocks bind, those of functions in it excepted."""
+def _bound_in(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the chains that a statement's blocks bind, with their targets; those of functions in it excepted."""
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         inner = stack.pop()
@@ -560,14 +607,17 @@ def _bound_in(node: ast.stmt) -> Iterator[str]:
             continue
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
             if (chain := attribute_chain(inner)) is not None:
-                yield chain
+                yield chain, inner
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            if isinstance(inner.slice, ast.Constant) and (chain := item_chain(inner.value, const(inner.slice.value))):
+                yield chain, inner
         elif (
             isinstance(inner, ast.Call)
             and isinstance(inner.func, ast.Attribute)
             and inner.func.attr in ADDS
             and (chain := attribute_chain(inner.func.value)) is not None
         ):
-            yield chain
+            yield chain, inner.func.value
         stack += ast.iter_child_nodes(inner)
 
 
@@ -613,8 +663,8 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.ClassDef: Statements._class,
     ast.Import: Statements._import,
     ast.ImportFrom: Statements._from,
-    ast.Break: Statements._stop,
-    ast.Continue: Statements._stop,
+    ast.Break: Statements._break,
+    ast.Continue: Statements._continue,
     ast.Delete: Statements._delete,
 }
 if hasattr(ast, "TryStar"):
