@@ -138,10 +138,13 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
     stays: list[Place] = []
-    ends = {path for seen in (old, new) for (path, _), _ in seen.of(DEATH)}
+    dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
+    doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
     for place, there in cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
-        if "cuda" in _types(there) and place[0] not in ends and (before is None or _types(before) == {"cpu"}):
+        if place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
+            continue
+        if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             (moved if now is not None and world.kind in _types(now) else stays).append(place)
     for place in moved if stays else ():
         if edits := new.edits(DEVICE, place):

@@ -329,7 +329,7 @@ class Expressions(External):
 
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame) -> Value:
         if isinstance(atom, Items):
-            if isinstance(key, Const) and key.type is int:
+            if isinstance(key, Const) and key.type in (int, bool):
                 at: int = key.value
                 return atom.items[at] if -len(atom.items) <= at < len(atom.items) else NOTHING
             return self.element(one(atom))

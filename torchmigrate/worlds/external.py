@@ -241,7 +241,7 @@ class External(ABC):
             elif isinstance(atom, Unknown) and atom.of:  # what a user says may be the CPU; else it is an index
                 found.append(one(Unknown(), edits))
             else:
-                index = device.index if device is not None else atom.value if isinstance(atom, Const) else None
+                index = device.index if device is not None else atom.value if isinstance(atom, Const) else 0
                 found.append(one(_placed(kind, index), edits))
         made = join(*found).of(call.frame.file.edits_of(call.node.func))
         self.position(made, call, moves=False)

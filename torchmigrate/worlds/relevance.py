@@ -303,7 +303,10 @@ class Relevance:
             shift = 1 if names[:1] in (["self"], ["cls"]) else 0
             given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
             given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
-            self._add(self.decisions, *(f"{n}@{key}" for n, value in given if self._carries(value, place)))
+            held = [n for n, value in given if self._carries(value, place)]
+            self._add(self.decisions, *(f"{n}@{key}" for n in held))
+            if held and shift:
+                self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
         if name in _OPTIONS:
             texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
