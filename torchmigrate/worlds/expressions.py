@@ -486,9 +486,17 @@ class Expressions(External):
         self.rebind(chain, join(*found), state, frame)
         if any(isinstance(atom, Unknown) for each in found for atom in each):
             for item in (k for k in key if isinstance(k, Const)):
-                self.write(("item", repr(item.value)), value)
-            if name := item_chain(owner, key):
-                state.env[name] = value
+                self._put(owner, item, value, state)
+
+    def _put(self, owner: ast.expr, key: Const, value: Value, state: State) -> None:
+        """Note an item of something that is not followed."""
+        self.write(("item", repr(key.value)), value)
+        if name := item_chain(owner, one(key)):
+            state.env[name] = value
+
+    def _told(self, call: Call) -> dict[str, Value]:
+        """Return the items that a call of `update` gives."""
+        return self._options(join(*call.args)) | dict(call.named)
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
@@ -692,6 +700,9 @@ class Expressions(External):
                         self.die(f".{name}()", call)
                     return self.of_tensor(name, call)
             case Unknown():
+                if name == "update":
+                    for key, value in self._told(call).items():
+                        self._put(func.value, Const(key, str), value.of(call.state.path), call.state)
                 return self.of_tensor(name, call)
             case Device():
                 return UNKNOWN
@@ -712,6 +723,12 @@ class Expressions(External):
                 return one(Items(tuple(v for _, v in atom.items)))
             if func.attr == "items":
                 return one(Items(tuple(one(Items((one(k), v))) for k, v in atom.items)))
+            if func.attr == "update" and chain is not None:
+                told = {Const(k, str): v.of(state.path) for k, v in self._told(call).items()}
+                table = Table(tuple((dict(atom.items) | told).items()))
+                old = self.evaluate(func.value, state, call.frame)
+                rest = Value({a: e for a, e in old.atoms.items() if a != atom})
+                self.rebind(chain, join(rest, one(table, edits)), state, call.frame)
             return UNKNOWN
         if func.attr in ("append", "add") and args:
             new = Items((*atom.items, args[0].of(state.path)))

@@ -134,6 +134,12 @@ class External(ABC):
         if self._is_quiet(name):
             return UNKNOWN
         found = [v for word, v in call.named.items() if word in _DEVICE_WORDS]
+        if (
+            last == "load"
+            and torchy
+            and (saved := call.named.get("map_location", NOTHING).only([Const(None, type(None))]))
+        ):
+            found.append(one(Unknown(), saved.edits))  # where it was when it was saved
         if found:
             self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
         return TENSOR if torchy else UNKNOWN

@@ -294,6 +294,8 @@ class Relevance:
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
+                case ast.AugAssign(target, value) if _is_plain(value):
+                    self._add(self.decisions, *_tokens_of(target, place))
                 case ast.Return(value) | ast.Yield(value) if value is None or _is_plain(value):
                     self._returns(place)
 

@@ -453,6 +453,8 @@ class Statements(Expressions):
         end = self.block(node.body, state.copy(), frame)
         caught = [k for k in self.seen.found if k not in mark and k[0] in (DEATH, REFUSAL)] if node.handlers else []
         edits: Edits = NONE
+        if node.handlers:  # whether the body dies depends on what was rewritten in it
+            edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in ast.walk(s)))
         for key in caught:
             edits |= self.seen.edits(*key)
             self.seen.forget(key)
@@ -504,9 +506,21 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, FunctionInfo):
             if frame.owner is None:
-                self.assign(ast.Name(node.name, ast.Store()), one(Routine(info)), state, frame)
+                self.assign(ast.Name(node.name, ast.Store()), self._wrapped(info, state, frame), state, frame)
             self.publish(state, frame)
         return state
+
+    def _wrapped(self, info: FunctionInfo, state: State, frame: Frame) -> Value:
+        """Return a function as the project's own decorators leave it."""
+        value = one(Routine(info))
+        for node in reversed(getattr(info.node, "decorator_list", ())):
+            if isinstance(node, ast.Name):
+                wrapper = self.evaluate(node, state, frame)
+                if len(wrapper) == 1 and isinstance(next(iter(wrapper)), Routine):
+                    call = ast.copy_location(ast.Call(node, [], []), node)
+                    made = self.apply(wrapper, Call(call, (value,), {}, state, frame))
+                    value = made if any(isinstance(a, Routine) for a in made) else value
+        return value
 
     def _class(self, node: ast.ClassDef, state: State, frame: Frame) -> State | None:
         info = frame.file.by_node.get(node)
@@ -604,7 +618,12 @@ def _bound_in(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     while stack:
         inner = stack.pop()
         if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
+            if not isinstance(inner, ast.Lambda):
+                yield inner.name, ast.Name(inner.name, ast.Load())
             continue
+        if isinstance(inner, ast.alias):
+            name = inner.asname or inner.name.partition(".")[0]
+            yield name, ast.Name(name, ast.Load())
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
             if (chain := attribute_chain(inner)) is not None:
                 yield chain, inner
@@ -618,6 +637,9 @@ def _bound_in(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
             and (chain := attribute_chain(inner.func.value)) is not None
         ):
             yield chain, inner.func.value
+            for word in (k.arg for k in inner.keywords if k.arg and inner.func.attr == "update"):
+                item = ast.Subscript(inner.func.value, ast.Constant(word), ast.Load())
+                yield item_chain(inner.func.value, const(word)), item
         stack += ast.iter_child_nodes(inner)
 
 
