@@ -272,9 +272,9 @@ class Relevance:
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
             case ast.Import(names) | ast.ImportFrom(_, names):
                 told = self.decisions | self.about
-                self._add(
-                    self.decisions, *(a.asname for a in names if a.asname and not told.isdisjoint(a.name.split(".")))
-                )
+                bound = [a for a in names if a.asname or isinstance(node, ast.ImportFrom)]
+                held = [a.asname or a.name for a in bound if not told.isdisjoint(a.name.split("."))]
+                self._add(self.decisions, *(place.token(name) for name in held))
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
             self._handed(call, place)
 
@@ -294,7 +294,9 @@ class Relevance:
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
-                case ast.AugAssign(target, value) if _is_plain(value):
+                case ast.Call(ast.Attribute(owner, name)) if name in ADDS:
+                    self._add(self.decisions, *_tokens_of(owner, place))
+                case ast.AugAssign(target, _, value) if _is_plain(value):
                     self._add(self.decisions, *_tokens_of(target, place))
                 case ast.Return(value) | ast.Yield(value) if value is None or _is_plain(value):
                     self._returns(place)
