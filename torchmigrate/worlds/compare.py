@@ -16,6 +16,7 @@ from torchmigrate.worlds.observations import (
     FOREIGN,
     KEPT,
     LOST,
+    PRECISION,
     REFUSAL,
     Observations,
     Place,
@@ -42,6 +43,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
     yield from _given(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
+        yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, cuda)
     else:
@@ -60,6 +62,16 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
                 place,
                 f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
             )
+
+
+def _precision(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield flags that would turn half precision on where it was off."""
+    on = Const(True, bool)
+    for place, value in new.of(PRECISION):
+        before = old.get(PRECISION, place)
+        if before is not None and on in value and on not in before and (edits := new.edits(PRECISION, place)):
+            name = new.told.get((PRECISION, place), "")
+            yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
 
 
 def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -198,9 +210,10 @@ def _refused(old: Observations, new: Observations, path: str) -> bool:
 
 
 def _dies(seen: Observations, path: str) -> bool:
-    """Return whether a file asks for CUDA where there is none: it is about to die."""
+    """Return whether a file asks for CUDA where there is none, and nothing catches it: it is about to die."""
     return any(p[0] == path for p, _ in seen.of(DEATH)) or any(
-        p[0] == path and all(isinstance(a, Device) and a.type == "cuda" for a in value) for p, value in seen.of(DEVICE)
+        p[0] == path and p not in seen.caught and all(isinstance(a, Device) and a.type == "cuda" for a in value)
+        for p, value in seen.of(DEVICE)
     )
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
 from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program, defaults_of
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
-from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.truth import HALF, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,
@@ -279,8 +279,16 @@ class Statements(Expressions):
         value = self.evaluate(node.value, state, frame)
         self._keeps(value, node.value, state, frame)
         for target in node.targets:
+            self._turns_half_on(target, value, state, frame)
             self.assign(target, value, state, frame)
         return state
+
+    def _turns_half_on(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
+        """Note a flag whose name says that it turns half precision on."""
+        name = (attribute_chain(target) or "").rpartition(".")[2]
+        flags = value.only(a for a in value if isinstance(a, values.Const) and a.type is bool)
+        if flags and not HALF.isdisjoint(name.lower().split("_")):
+            self.seen.add(PRECISION, self.place(target, frame), flags, state.path, name)
 
     def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
         """Note a device of CUDA that is stored or returned where there is no CUDA."""
