@@ -12,7 +12,7 @@ from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults
 from torchmigrate.worlds.observations import Observations
-from torchmigrate.worlds.program import File, FunctionInfo, Program, text_of
+from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of, walk
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, World
@@ -223,6 +223,7 @@ def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], fr
     return [info.key for info in order], frozenset(info.key for info in functions if info.name in called)
 
 
+@remembered
 def _called(node: ast.AST) -> set[str]:
     """Return the last names of all that is called in a function or file."""
-    return {last_name(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)} - {""}
+    return {last_name(n.func) for n in walk(node) if isinstance(n, ast.Call)} - {""}

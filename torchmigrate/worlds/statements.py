@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.blocks import blocks_of
+from torchmigrate.syntax.scope import children
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
@@ -21,6 +22,7 @@ from torchmigrate.worlds.program import (
     attribute_chain,
     defaults_of,
     remembered,
+    walk,
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
@@ -40,6 +42,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+_ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -49,7 +52,6 @@ class Statements(Expressions):
     def __init__(self, program: Program, world: World, helper: str, relevance: Relevance) -> None:
         super().__init__(program, world, helper)
         self.relevance = relevance
-        self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
@@ -68,7 +70,7 @@ class Statements(Expressions):
             return
         owner = one(Instance(info.owner)) if info.owner else None
         with contextlib.suppress(Dead):
-            self.call_function(info, owner, (), {}, State({}), is_root=True)
+            self.call_function(info, owner, (), {}, State({}, is_plain=True), is_root=True)
 
     def call_function(
         self,
@@ -143,7 +145,7 @@ class Statements(Expressions):
         assert not isinstance(info.node, ast.Module)
         frame = Frame(info, info.file.locals_of(info.node))
         names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
-        state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path)
+        state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path, True)
         state = self._decorated(info, state, frame)
         if state is None:
             return NOTHING
@@ -195,7 +197,7 @@ class Statements(Expressions):
             return self.evaluate(node, state, frame)
         inner: State | None = state
         for keyword in node.keywords:
-            for mark in ast.walk(keyword.value):
+            for mark in walk(keyword.value):
                 is_skip = isinstance(mark, ast.Call) and (attribute_chain(mark.func) or "").endswith("skipif")
                 if is_skip and inner is not None and isinstance(mark, ast.Call) and mark.args:
                     inner = self.refine(mark.args[0], inner, frame, False)
@@ -208,7 +210,7 @@ class Statements(Expressions):
         self.begun.add(key)
         frame = Frame(file.body, file.locals_of(file.tree))
         stack, self.stack = self.stack, []
-        self.block(file.tree.body, State({}), frame)
+        self.block(file.tree.body, State({}, is_plain=True), frame)
         self.stack = stack
 
     # classes
@@ -241,7 +243,7 @@ class Statements(Expressions):
         for statement in body:
             if state is None:
                 return None
-            if statement not in self.relevance.relevant and not isinstance(statement, (*BINDING, *LEAVING)):
+            if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
@@ -272,7 +274,7 @@ class Statements(Expressions):
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            for child in ast.iter_child_nodes(node):
+            for child in children(node):
                 if isinstance(child, ast.expr):
                     self.evaluate(child, state, frame)
             return state
@@ -386,7 +388,7 @@ class Statements(Expressions):
         edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
         inner = State(dict(state.env), state.path | edits)
         end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame))
-        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
+        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in walk(s)):
             end.path -= edits
         after = merged([state, end])
         return self.block(node.orelse, after, frame) if after is not None else None
@@ -475,7 +477,7 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, ClassInfo):
             inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
-            self.block(node.body, State(dict(state.env), state.path), inner)
+            self.block(node.body, State(dict(state.env), state.path, state.is_plain), inner)
             self.bind(node.name, one(Type(info)), state, frame)
         return state
 
@@ -545,24 +547,24 @@ def _names_cuda(name: str) -> bool:
 @remembered
 def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in ast.walk(s))
+    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in walk(s))
 
 
 @remembered
 def _returns(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+    return any(isinstance(n, ast.Return) for n in walk(node))
 
 
 @remembered
 def _breaks(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Break) for n in ast.walk(node))
+    return any(isinstance(n, ast.Break) for n in walk(node))
 
 
 @remembered
 def _may_raise(node: ast.AST) -> bool:
     """Return whether the body of a `try` holds anything whose outcome is not known: an import, a call."""
     body = next(iter(blocks_of(node)))
-    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in ast.walk(s))
+    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in walk(s))
 
 
 @remembered
@@ -588,7 +590,7 @@ def _bound_in(node: ast.AST) -> tuple[str, ...]:
 
 
 def _bindings(node: ast.AST) -> Iterator[str]:
-    stack: list[ast.AST] = list(ast.iter_child_nodes(node))
+    stack: list[ast.AST] = list(children(node))
     while stack:
         inner = stack.pop()
         if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
@@ -603,7 +605,7 @@ def _bindings(node: ast.AST) -> Iterator[str]:
             and (chain := attribute_chain(inner.func.value)) is not None
         ):
             yield chain
-        stack += ast.iter_child_nodes(inner)
+        stack += children(inner)
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
