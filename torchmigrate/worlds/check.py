@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,9 +11,9 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults
+from torchmigrate.worlds.compare import Fault, faults, own_choice
 from torchmigrate.worlds.observations import Observations
-from torchmigrate.worlds.program import File, FunctionInfo, Program, text_of
+from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of, walk
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, World
@@ -173,16 +174,20 @@ class Check:
             group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
         for asked in (True, False) if relevance.edits_options else (True,):
-            for world in _worlds(relevance):
+            worlds = _worlds(relevance)
+            for world in worlds:
                 if (world, asked) not in group.before:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
+            before = {world: group.before[world, asked] for world in worlds}
+            own = own_choice(before)
+            for world in worlds:
                 after = self._seen(new, world, group, relevance, asked)
-                found += faults(world, group.before[world, asked], after, group.before[WORLDS[0], asked])
+                found += faults(world, before[world], after, before[WORLDS[0]], own)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
                 path, edit = owners[number]
-                held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault))
+                held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
 
     def _seen(self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool) -> Observations:
@@ -205,13 +210,15 @@ class Check:
                 break
         return run.seen
 
-    def _reason(self, fault: Fault) -> str:
+    def _reason(self, fault: Fault, edited: str) -> str:
+        """Return a fault in words, with its line, and with its file unless that is the edited one."""
         path, offset = fault.place
         file = self._old.file(path)
         if file is None:
             return fault.words
         line = file.text.count(b"\n", 0, offset) + 1
-        return f"line {line}: {fault.words}"
+        where = "" if path == edited else f"{os.path.relpath(path, self.facts.index.root)}, "
+        return f"{where}line {line}: {fault.words}"
 
 
 def _worlds(relevance: Relevance) -> list[World]:
@@ -228,6 +235,7 @@ def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], fr
     return [info.key for info in order], frozenset(info.key for info in functions if info.name in called)
 
 
+@remembered
 def _called(node: ast.AST) -> set[str]:
     """Return the last names of all that is called in a function or file."""
-    return {last_name(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)} - {""}
+    return {last_name(n.func) for n in walk(node) if isinstance(n, ast.Call)} - {""}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,8 +37,16 @@ class Fault:
     words: str
 
 
-def faults(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
-    """Yield what the edits break in one world; `cuda` is what the original does on CUDA."""
+@dataclass(frozen=True, slots=True)
+class OwnChoice:
+    """The project's choice among accelerators: `arms` for CUDA beside one for another, `ends` where either arrives."""
+
+    arms: frozenset[Place]
+    ends: frozenset[Place]
+
+
+def faults(world: World, old: Observations, new: Observations, cuda: Observations, own: OwnChoice) -> Iterator[Fault]:
+    """Yield what the edits break in one world; `cuda` is what the original does on CUDA, `own` its own choice."""
     yield from _answers(world, old, new)
     yield from _deaths(world, old, new)
     yield from _given(world, old, new)
@@ -46,7 +54,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
         yield from _own_devices(world, old, new)
         yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
-        yield from _two_ways(world, old, new, cuda)
+        yield from _two_ways(world, old, new, cuda, own)
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new)
@@ -147,11 +155,13 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
-def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
+def _two_ways(
+    world: World, old: Observations, new: Observations, cuda: Observations, own: OwnChoice
+) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
     stays: list[Place] = []
-    arms = _portable_arms(world, old, cuda)
+    gone_past = any(new.get(REFUSAL, place) is None for place, _ in old.of(REFUSAL))  # nothing ran here before
     dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
     for place, there in cuda.of(DEVICE):
@@ -161,19 +171,25 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
                 moved.append(place)
-            elif now is not None or place not in arms:
+            elif (now is not None or place not in own.arms) and not (gone_past and place in own.ends):
                 stays.append(place)
     for place in moved if stays else ():
         if edits := new.edits(DEVICE, place):
             yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
 
 
-def _portable_arms(world: World, old: Observations, cuda: Observations) -> set[Place]:
-    """Return the positions for CUDA beside one that the original has for this world: arms of its own choice."""
-    there = {place for place, _ in cuda.of(DEVICE)}
-    here = {place for place, value in old.of(DEVICE) if place not in there and world.kind in _types(value)}
+def own_choice(original: Mapping[World, Observations]) -> OwnChoice:
+    """Return where the original chooses between CUDA and other accelerators; `original` is what it does by world."""
+    there = {place for world, seen in original.items() if world.kind == "cuda" for place, _ in seen.of(DEVICE)}
+    here = {
+        place
+        for world, seen in original.items()
+        for place, value in seen.of(DEVICE)
+        if world.is_portable and world.kind in _types(value)
+    }
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
-    return {place for pair in pairs for place in pair if place in there and here.intersection(pair)}
+    arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
+    return OwnChoice(frozenset(arms), frozenset(there & here))
 
 
 def _types(value: Value) -> set[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
+from torchmigrate.syntax.scope import children
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
@@ -22,6 +22,7 @@ from torchmigrate.worlds.program import (
     Program,
     attribute_chain,
     remembered,
+    walk,
 )
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
@@ -57,6 +58,7 @@ class Expressions(External):
         super().__init__(world)
         self.program, self.helper = program, helper
         self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
+        self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.changed = False
         self.work = 0
 
@@ -101,7 +103,7 @@ class Expressions(External):
         return value.of(edits) if edits else value
 
     def _unknown(self, node: ast.AST, state: State, frame: Frame) -> Value:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.evaluate(child, state, frame)
         return UNKNOWN
@@ -124,7 +126,8 @@ class Expressions(External):
         return self.global_of(frame.file, name)
 
     def global_of(self, file: File, name: str) -> Value:
-        self.body_of(file)
+        if file.body.key not in self.begun:
+            self.body_of(file)
         found = self.store.get(("global", file.path, name))
         if found is not None:
             return found
@@ -448,6 +451,7 @@ class Expressions(External):
                 if chain:
                     self._drop(chain, state)
                     state.env[chain] = value
+                    state.is_plain = False
                 for atom in self.evaluate(owner, state, frame):
                     match atom:
                         case Instance(info):
@@ -478,6 +482,8 @@ class Expressions(External):
 
     def _drop(self, chain: str, state: State) -> None:
         """Forget what is known of the attributes of a variable that gets a new value."""
+        if state.is_plain:
+            return
         start = chain + "."
         for known in [k for k in state.env if k.startswith(start)]:
             del state.env[known]
@@ -511,6 +517,7 @@ class Expressions(External):
         self.write(("item", repr(key.value)), value)
         if name := item_chain(owner, one(key)):
             state.env[name] = value
+            state.is_plain = False
 
     def _told(self, call: Call) -> dict[str, Value]:
         """Return the items that a call of `update` gives."""
@@ -573,7 +580,7 @@ class Expressions(External):
         if not taken:
             return None
         path = frozenset().union(*(edits for _, edits in taken))
-        return State(dict(state.env), state.path | path)
+        return State(dict(state.env), state.path | path, state.is_plain)
 
     def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[str, Value] | None:
         """Return a chain in a test whose value may be several things: the test is evaluated for each of them.
@@ -592,7 +599,7 @@ class Expressions(External):
                     owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
                     stack += [*node.args, *(k.value for k in node.keywords), *owner]
                 else:
-                    stack += ast.iter_child_nodes(node)
+                    stack += children(node)
                 continue
             value = self.evaluate(node, state, frame)
             if about and any(a in (Unknown(), Unknown("user")) for a in value):
@@ -670,8 +677,7 @@ class Expressions(External):
                     case Type(info):
                         result = self.construct(info, call.args, call.named, call.state)
                     case Named(name):
-                        inner = State(call.state.env, call.state.path | edits)
-                        result = self.call_external(name, replace(call, state=inner))
+                        result = self.call_external(name, call.behind(edits))
                     case Instance(info):
                         own = next(
                             (k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None
@@ -766,7 +772,7 @@ _KINDS = frozenset(types_of("accelerator"))
 
 @remembered
 def _is_about_devices(test: ast.AST) -> bool:
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if node.value.partition(":")[0] in _KINDS:
                 return True

@@ -15,6 +15,7 @@ from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax import resolver
+from torchmigrate.syntax.scope import children
 
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
@@ -37,6 +38,15 @@ def remembered(ask: Callable[[ast.AST], _Answer]) -> Callable[[ast.AST], _Answer
         return answer
 
     return asked
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all in it, in no order that means anything; contexts and operators are left out."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += children(node)
 
 
 _chain = remembered(resolver.attribute_chain)
@@ -112,7 +122,7 @@ class File:
         self._locate()
 
     def _collect(self, node: ast.AST, owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, FUNCTIONS):
                 name = f"{prefix}.{getattr(child, 'name', '<lambda>')}"
                 info = FunctionInfo(self, child, owner, outer, f"{self.path}:{name}")
@@ -183,7 +193,7 @@ class File:
                 if at == len(self._new) or self._new[at][0] > end:
                     continue
             yield node
-            stack += ast.iter_child_nodes(node)
+            stack += children(node)
 
     def _parts(self, node: ast.AST) -> Iterator[Span]:
         """Yield the spans of a node's children."""
@@ -270,7 +280,7 @@ class Locals:
         self.names -= self.shared
 
     def _visit(self, node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             match child:
                 case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
                     self.names.add(name)

@@ -12,9 +12,10 @@ from weakref import WeakKeyDictionary
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.resolver import attribute_chain, last_name
+from torchmigrate.syntax.scope import children
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
-from torchmigrate.worlds.program import File, defaults_of, parameters_of
+from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
 
 # words that are about devices wherever they stand
 _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}
@@ -73,8 +74,8 @@ class _Outline:
         self.parameters: list[tuple[str, list[str], str]] = []  # a function's name, its parameters, its key
         self.aliases: list[tuple[str, str]] = []
         self.classes: set[str] = set()
-        self.arrays = set(_imported(file))
         self._collect(file.tree, file.tree.body, _Place(file), "")
+        self.arrays = set(_imported(self.rows))
         for row in self.rows:
             up = self.around[row.node] if isinstance(row.node, BINDING) else None
             while up is not None and not isinstance(up, (*_SCOPES, ast.Module)) and up not in self.binding:
@@ -205,9 +206,11 @@ class Relevance:
         count = -1
         grown = True
         self.makers.discard("")
+        naming = [row for row in self._rows if isinstance(row.node, (ast.ClassDef, ast.Import, ast.ImportFrom))]
+        calling = [row for row in self._rows if row.called]
         while grown:  # a class matters if one of its bases does, an alias if its name does
             size = len(self.places) + len(self.makers)
-            for row in self._rows:
+            for row in naming:
                 node, place = row.node, row.place
                 bases = {last_name(base) for base in node.bases} if isinstance(node, ast.ClassDef) else set()
                 for kind in (self.places, self.makers):
@@ -219,8 +222,8 @@ class Relevance:
         while count != len(self.relevant):
             count = len(self.relevant)
             guarded = set(self._guarded())
-            for row in self._rows:
-                if row.node in self.relevant or not row.called:
+            for row in calling:
+                if row.node in self.relevant:
                     continue
                 if row.node in guarded and row.called & self.places:
                     self.relevant.add(row.node)
@@ -314,7 +317,7 @@ class Relevance:
 
     def _depending(self, node: ast.If | ast.While, place: _Place) -> None:
         """Add what a test decides by binding or returning plain values."""
-        for inner in (n for block in blocks_of(node) for s in block for n in ast.walk(s)):
+        for inner in (n for block in blocks_of(node) for s in block for n in _statements(s)):
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
@@ -364,7 +367,7 @@ class Relevance:
             case ast.Lambda():
                 return self._carries(node.body, place)
             case _ if isinstance(node, _TRANSPARENT):
-                return any(self._carries(child, place) for child in ast.iter_child_nodes(node))
+                return any(self._carries(child, place) for child in children(node))
         return False
 
     def _call_carries(self, node: ast.Call, place: _Place) -> bool:
@@ -400,9 +403,9 @@ _TRANSPARENT = (
 )  # fmt: skip
 
 
-def _imported(file: File) -> Iterator[str]:
+def _imported(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield the names that imports of libraries of tensors and arrays bind in a file."""
-    for node in ast.walk(file.tree):
+    for node in (row.node for row in rows):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] in _ARRAYS:
@@ -410,6 +413,16 @@ def _imported(file: File) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] in _ARRAYS:
             for alias in node.names:
                 yield alias.asname or alias.name
+
+
+@remembered
+def _statements(node: ast.AST) -> list[ast.stmt]:
+    """Return a statement and all statements in it."""
+    found = [node] if isinstance(node, ast.stmt) else []
+    for block in blocks_of(node):
+        for inner in block:
+            found += _statements(inner)
+    return found
 
 
 def _tokens_of(target: ast.AST, place: _Place) -> Iterator[str]:
@@ -451,14 +464,14 @@ def _is_plain(node: ast.expr) -> bool:
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a statement itself, those of statements in it excepted."""
-    stack = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
+    stack = [c for c in children(node) if not isinstance(c, ast.stmt)]
     while stack:
         inner = stack.pop()
         if isinstance(inner, (ast.ExceptHandler, ast.match_case)):
-            stack += [c for c in ast.iter_child_nodes(inner) if not isinstance(c, ast.stmt)]
+            stack += [c for c in children(inner) if not isinstance(c, ast.stmt)]
             continue
         yield inner
-        stack += ast.iter_child_nodes(inner)
+        stack += children(inner)
 
 
 def _words(node: Statement, own: Iterable[ast.AST], place: _Place) -> Iterator[str]:

@@ -20,9 +20,10 @@ class State:
 
     env: dict[str, Value]
     path: Edits = NONE
+    is_plain: bool = False  # there is no attribute among the variables
 
     def copy(self) -> State:
-        return State(dict(self.env), self.path)
+        return State(dict(self.env), self.path, self.is_plain)
 
 
 @dataclass(slots=True)
@@ -53,6 +54,13 @@ class Call:
     state: State
     frame: Frame
 
+    def behind(self, edits: Edits) -> Call:
+        """Return this call as it is where these edits let it be reached."""
+        if edits <= self.state.path:
+            return self
+        state = State(self.state.env, self.state.path | edits)
+        return Call(self.node, self.args, self.named, state, self.frame)
+
     def argument(self, at: int, otherwise: Value) -> Value:
         """Return an argument by position, or `otherwise` if there is none."""
         return self.args[at] if at < len(self.args) else otherwise
@@ -67,6 +75,8 @@ def merged(ways: Sequence[State | None]) -> State | None:
     env: dict[str, Value] = {}
     for name in names:
         found = [way.env[name] for way in there if name in way.env]
-        if len(found) == len(there) or "." not in name:
+        if all(value is found[0] for value in found) and len(found) == len(there):
+            env[name] = found[0]
+        elif len(found) == len(there) or "." not in name:
             env[name] = join(*found)
-    return State(env, frozenset().union(*(way.path for way in there)))
+    return State(env, frozenset().union(*(way.path for way in there)), all(way.is_plain for way in there))

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.blocks import blocks_of
+from torchmigrate.syntax.scope import children
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
@@ -21,6 +22,7 @@ from torchmigrate.worlds.program import (
     attribute_chain,
     defaults_of,
     remembered,
+    walk,
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
@@ -40,6 +42,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+_ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
 LONGEST = 4  # passes of a loop that are run one after the other
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
@@ -50,7 +53,6 @@ class Statements(Expressions):
     def __init__(self, program: Program, world: World, helper: str, relevance: Relevance) -> None:
         super().__init__(program, world, helper)
         self.relevance = relevance
-        self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
         self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
@@ -70,7 +72,7 @@ class Statements(Expressions):
             return
         owner = one(Instance(info.owner)) if info.owner else None
         with contextlib.suppress(Dead):
-            self.call_function(info, owner, (), {}, State({}), is_root=True)
+            self.call_function(info, owner, (), {}, State({}, is_plain=True), is_root=True)
 
     def call_function(
         self,
@@ -145,7 +147,7 @@ class Statements(Expressions):
         assert not isinstance(info.node, ast.Module)
         frame = Frame(info, info.file.locals_of(info.node))
         names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
-        state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path)
+        state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path, True)
         state = self._decorated(info, state, frame)
         if state is None:
             return NOTHING
@@ -198,7 +200,7 @@ class Statements(Expressions):
             return self.evaluate(node, state, frame)
         inner: State | None = state
         for keyword in node.keywords:
-            for mark in ast.walk(keyword.value):
+            for mark in walk(keyword.value):
                 is_skip = isinstance(mark, ast.Call) and (attribute_chain(mark.func) or "").endswith("skipif")
                 if is_skip and inner is not None and isinstance(mark, ast.Call) and mark.args:
                     inner = self.refine(mark.args[0], inner, frame, False)
@@ -211,7 +213,7 @@ class Statements(Expressions):
         self.begun.add(key)
         frame = Frame(file.body, file.locals_of(file.tree))
         stack, self.stack = self.stack, []
-        self.block(file.tree.body, State({}), frame)
+        self.block(file.tree.body, State({}, is_plain=True), frame)
         self.stack = stack
 
     # classes
@@ -244,7 +246,7 @@ class Statements(Expressions):
         for statement in body:
             if state is None:
                 return None
-            if statement not in self.relevance.relevant and not isinstance(statement, (*BINDING, *LEAVING)):
+            if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
@@ -276,7 +278,7 @@ class Statements(Expressions):
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            for child in ast.iter_child_nodes(node):
+            for child in children(node):
                 if isinstance(child, ast.expr):
                     self.evaluate(child, state, frame)
             return state
@@ -377,6 +379,7 @@ class Statements(Expressions):
                 known = after.env.get(name)
                 if known is None:
                     known = self.evaluate(_loaded(target), after, frame)
+                    after.is_plain = after.is_plain and name.isidentifier()
                 after.env[name] = known.of(test_edits)
         return after
 
@@ -536,7 +539,7 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, ClassInfo):
             inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
-            self.block(node.body, State(dict(state.env), state.path), inner)
+            self.block(node.body, State(dict(state.env), state.path, state.is_plain), inner)
             self.bind(node.name, one(Type(info)), state, frame)
         return state
 
@@ -619,19 +622,19 @@ def _names_cuda(name: str) -> bool:
 @remembered
 def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in ast.walk(s))
+    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in walk(s))
 
 
 @remembered
 def _returns(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+    return any(isinstance(n, ast.Return) for n in walk(node))
 
 
 @remembered
 def _may_raise(node: ast.AST) -> bool:
     """Return whether the body of a `try` holds anything whose outcome is not known: an import, a call."""
     body = next(iter(blocks_of(node)))
-    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in ast.walk(s))
+    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in walk(s))
 
 
 @remembered
@@ -657,7 +660,7 @@ def _bound_in(node: ast.AST) -> tuple[tuple[str, ast.expr], ...]:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    stack: list[ast.AST] = list(ast.iter_child_nodes(node))
+    stack: list[ast.AST] = list(children(node))
     while stack:
         inner = stack.pop()
         if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
@@ -683,7 +686,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             for word in (k.arg for k in inner.keywords if k.arg and inner.func.attr == "update"):
                 item = ast.Subscript(inner.func.value, ast.Constant(word), ast.Load())
                 yield item_chain(inner.func.value, const(word)), item
-        stack += ast.iter_child_nodes(inner)
+        stack += children(inner)
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:

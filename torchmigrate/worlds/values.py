@@ -163,7 +163,7 @@ def const(value: object, edits: Edits = NONE) -> Value:
 def join(*values: Value) -> Value:
     """Return the union; a set that grows too large is unknown, from the same edits."""
     given = [v for v in values if v.atoms]
-    if len(given) == 1:
+    if given and all(v is given[0] for v in given):
         return given[0]
     found: dict[Atom, Edits] = {}
     for value in given:
