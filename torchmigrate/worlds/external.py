@@ -219,6 +219,7 @@ class External(ABC):
             found.append(one(device, edits) if device is not None else one(Unknown(), edits))
         made = join(*found)
         self.position(made, call, moves=False)
+        self.seen.made.add(self.place(call.node, call.frame))
         return made
 
     def _helper(self, name: str, call: Call) -> Value:
