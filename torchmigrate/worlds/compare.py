@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
@@ -150,6 +151,7 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
     stays: list[Place] = []
+    arms = _portable_arms(world, old, cuda)
     dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
     for place, there in cuda.of(DEVICE):
@@ -157,10 +159,21 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
         if place in cuda.made or place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
             continue
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
-            (moved if now is not None and world.kind in _types(now) else stays).append(place)
+            if now is not None and world.kind in _types(now):
+                moved.append(place)
+            elif now is not None or place not in arms:
+                stays.append(place)
     for place in moved if stays else ():
         if edits := new.edits(DEVICE, place):
             yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+
+
+def _portable_arms(world: World, old: Observations, cuda: Observations) -> set[Place]:
+    """Return the positions for CUDA beside one that the original has for this world: arms of its own choice."""
+    there = {place for place, _ in cuda.of(DEVICE)}
+    here = {place for place, value in old.of(DEVICE) if place not in there and world.kind in _types(value)}
+    pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
+    return {place for pair in pairs for place in pair if place in there and here.intersection(pair)}
 
 
 def _types(value: Value) -> set[str]:

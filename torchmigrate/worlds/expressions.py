@@ -6,14 +6,23 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
 from torchmigrate.worlds.observations import LOST, Place
-from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
+from torchmigrate.worlds.program import (
+    NONE,
+    ClassInfo,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    attribute_chain,
+    remembered,
+)
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
@@ -169,7 +178,7 @@ class Expressions(External):
         for kind in self.ancestors(info):
             method = kind.methods.get(name)
             if method is not None:
-                if any("property" in ast.dump(d) for d in getattr(method.node, "decorator_list", ())):
+                if _is_property(method.node):
                     return self.call_function(method, one(atom), (), {}, state)
                 return one(Routine(method, one(atom)))
         found = self.store.get(("attribute", info.key, name))
@@ -197,11 +206,13 @@ class Expressions(External):
 
     def ancestors(self, info: ClassInfo) -> list[ClassInfo]:
         """Return a class and its base classes in the project, nearest first."""
-        found: list[ClassInfo] = [info]
+        found = [info]
+        seen = {info}
         for kind in found:
             for base in kind.node.bases:
                 for atom in self._base(base, kind):
-                    if isinstance(atom, Type) and atom.info not in found:
+                    if isinstance(atom, Type) and atom.info not in seen:
+                        seen.add(atom.info)
                         found.append(atom.info)
         return found
 
@@ -427,15 +438,11 @@ class Expressions(External):
 
     def assign(self, target: ast.AST, value: Value, state: State, frame: Frame) -> None:
         """Bind a target to a value, which depends on the edits that let the assignment be reached."""
-        value = value.of(state.path)
+        if not isinstance(target, ast.Name):
+            value = value.of(state.path)
         match target:
             case ast.Name(name):
-                self._drop(name, state)
-                state.env[name] = value
-                if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
-                    self.write(("global", frame.file.path, name), value)
-                elif frame.owner is not None:
-                    self.write(("class", frame.owner.key, name), value)
+                self.bind(name, value, state, frame)
             case ast.Attribute(owner, name):
                 chain = attribute_chain(target)
                 if chain:
@@ -459,9 +466,20 @@ class Expressions(External):
             case ast.Subscript(owner, key):
                 self._set_item(owner, self.evaluate(key, state, frame), value, state, frame)
 
+    def bind(self, name: str, value: Value, state: State, frame: Frame) -> None:
+        """Bind a name to a value, which depends on the edits that let this be reached."""
+        value = value.of(state.path)
+        self._drop(name, state)
+        state.env[name] = value
+        if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
+            self.write(("global", frame.file.path, name), value)
+        elif frame.owner is not None:
+            self.write(("class", frame.owner.key, name), value)
+
     def _drop(self, chain: str, state: State) -> None:
         """Forget what is known of the attributes of a variable that gets a new value."""
-        for known in [k for k in state.env if k.startswith(chain + ".")]:
+        start = chain + "."
+        for known in [k for k in state.env if k.startswith(start)]:
             del state.env[known]
 
     def _unpacked(self, value: Value, at: int, count: int) -> Value:
@@ -500,8 +518,7 @@ class Expressions(External):
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
-        node = ast.parse(chain, mode="eval").body
-        self.assign(node, value, state, frame)
+        self.assign(_target(chain), value, state, frame)
 
     # tests
 
@@ -564,7 +581,7 @@ class Expressions(External):
         What is unknown is taken for each kind of device that a user may name, if the test is about devices.
         """
         stack: list[ast.AST] = [test]
-        about = self._is_about_devices(test)
+        about = _is_about_devices(test)
         while stack:
             node = stack.pop()
             if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
@@ -589,19 +606,6 @@ class Expressions(External):
         kinds = dict.fromkeys(("cuda", "cpu", self.world.kind or "cpu"))
         others = Value({a: e for a, e in value.atoms.items() if not isinstance(a, Unknown)})
         return join(others, *(const(kind, edits) for kind in kinds), one(Unknown("other"), edits))
-
-    def _is_about_devices(self, test: ast.expr) -> bool:
-        for node in ast.walk(test):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if node.value.partition(":")[0] in _KINDS:
-                    return True
-            elif isinstance(node, ast.Attribute) and node.attr in (
-                "is_accelerated",
-                "device_type",
-                "current_accelerator",
-            ):
-                return True
-        return False
 
     # calls
 
@@ -758,6 +762,31 @@ def item_chain(owner: ast.expr, key: Value) -> str:
 
 
 _KINDS = frozenset(types_of("accelerator"))
+
+
+@remembered
+def _is_about_devices(test: ast.AST) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.partition(":")[0] in _KINDS:
+                return True
+        elif isinstance(node, ast.Attribute) and node.attr in (
+            "is_accelerated",
+            "device_type",
+            "current_accelerator",
+        ):
+            return True
+    return False
+
+
+@remembered
+def _is_property(node: ast.AST) -> bool:
+    return any("property" in ast.dump(d) for d in getattr(node, "decorator_list", ()))
+
+
+@lru_cache(maxsize=1_000)
+def _target(chain: str) -> ast.expr:
+    return ast.parse(chain, mode="eval").body
 
 
 def _both(first: dict[bool | None, Edits], second: dict[bool | None, Edits]) -> dict[bool | None, Edits]:

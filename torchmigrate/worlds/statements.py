@@ -6,11 +6,22 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from torchmigrate.syntax.resolver import attribute_chain
+from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
-from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program, defaults_of
+from torchmigrate.worlds.program import (
+    FUNCTIONS,
+    NONE,
+    ClassInfo,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    attribute_chain,
+    defaults_of,
+    remembered,
+)
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import HALF, World
@@ -235,7 +246,7 @@ class Statements(Expressions):
                 return None
             if statement not in self.relevance.relevant and not isinstance(statement, (*BINDING, *LEAVING)):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
-                    if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+                    if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
                     continue
                 state = self._around(statement, state, frame)
@@ -313,8 +324,7 @@ class Statements(Expressions):
         return UNKNOWN
 
     def _augmented(self, node: ast.AugAssign, state: State, frame: Frame) -> State | None:
-        load = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
-        self.assign(node.target, self.evaluate(load, state, frame), state, frame)
+        self.assign(node.target, self.evaluate(_sum_of(node), state, frame), state, frame)
         return state
 
     def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:
@@ -447,9 +457,7 @@ class Statements(Expressions):
         suppresses = False
         for item in node.items:
             value = self.evaluate(item.context_expr, state, frame)
-            suppresses = (
-                suppresses or "suppress" in ast.dump(item.context_expr) or "raises" in ast.dump(item.context_expr)
-            )
+            suppresses = suppresses or _suppresses(item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, state, frame)
         end = self.block(node.body, state.copy(), frame)
@@ -469,7 +477,7 @@ class Statements(Expressions):
         ways = [self.block(node.orelse, end, frame) if end is not None else None]
         start = merged([state, end]) if end is not None else state.copy()
         assert start is not None
-        if caught or end is None or self._may_raise(node):
+        if caught or end is None or _may_raise(node):
             for handler in node.handlers:
                 inner = start.copy()
                 inner.path |= edits
@@ -485,12 +493,6 @@ class Statements(Expressions):
             final = self.block(node.finalbody, after if after is not None else start, frame)
             after = final if after is not None else None
         return after
-
-    def _may_raise(self, node: ast.Try) -> bool:
-        """Return whether a body holds anything whose outcome is not known: an import, a call."""
-        return any(
-            isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in node.body for n in ast.walk(s)
-        )
 
     def _match(self, node: ast.Match, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
@@ -514,7 +516,7 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, FunctionInfo):
             if frame.owner is None:
-                self.assign(ast.Name(node.name, ast.Store()), self._wrapped(info, state, frame), state, frame)
+                self.bind(node.name, self._wrapped(info, state, frame), state, frame)
             self.publish(state, frame)
         return state
 
@@ -535,7 +537,7 @@ class Statements(Expressions):
         if isinstance(info, ClassInfo):
             inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
             self.block(node.body, State(dict(state.env), state.path), inner)
-            self.assign(ast.Name(node.name, ast.Store()), one(Type(info)), state, frame)
+            self.bind(node.name, one(Type(info)), state, frame)
         return state
 
     def _import(self, node: ast.Import, state: State, frame: Frame) -> State | None:
@@ -548,7 +550,7 @@ class Statements(Expressions):
                 value = one(Module(top)) if top is not None else UNKNOWN
             else:
                 value = one(Named(alias.name if alias.asname else alias.name.partition(".")[0]))
-            self.assign(ast.Name(alias.asname or alias.name.partition(".")[0], ast.Store()), value, state, frame)
+            self.bind(alias.asname or alias.name.partition(".")[0], value, state, frame)
         return state
 
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
@@ -559,10 +561,10 @@ class Statements(Expressions):
                     self.body_of(home)
                     for name in home.locals_of(home.tree).names:
                         if (found := self.store.get(("global", home.path, name))) is not None:
-                            self.assign(ast.Name(name, ast.Store()), found, state, frame)
+                            self.bind(name, found, state, frame)
                 continue
             value = self._imported(node, alias.name, home, frame)
-            self.assign(ast.Name(alias.asname or alias.name, ast.Store()), value, state, frame)
+            self.bind(alias.asname or alias.name, value, state, frame)
         return state
 
     def _imported(self, node: ast.ImportFrom, name: str, home: File | None, frame: Frame) -> Value:
@@ -597,31 +599,64 @@ class Statements(Expressions):
         return state
 
 
-def _loaded(target: ast.expr) -> ast.expr:
+@remembered
+def _sum_of(node: ast.AST) -> ast.expr:
+    """Return what `x += y` assigns to x."""
+    assert isinstance(node, ast.AugAssign)
+    return ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
+
+
+@remembered
+def _loaded(target: ast.AST) -> ast.expr:
     """Return a target of an assignment as it is read."""
-    copy = ast.parse(ast.unparse(target), mode="eval").body
-    return ast.copy_location(copy, target)
+    return ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
 
 
 def _names_cuda(name: str) -> bool:
     return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
 
 
-def _leaves(node: ast.If) -> bool:
+@remembered
+def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, LEAVING) for s in (*node.body, *node.orelse) for n in ast.walk(s))
+    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in ast.walk(s))
 
 
-def _refusal_of(node: ast.If) -> str:
+@remembered
+def _returns(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+@remembered
+def _may_raise(node: ast.AST) -> bool:
+    """Return whether the body of a `try` holds anything whose outcome is not known: an import, a call."""
+    body = next(iter(blocks_of(node)))
+    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in ast.walk(s))
+
+
+@remembered
+def _suppresses(node: ast.AST) -> bool:
+    """Return whether a context ends exceptions, as `suppress` and `raises` do."""
+    words = ast.dump(node)
+    return "suppress" in words or "raises" in words
+
+
+@remembered
+def _refusal_of(node: ast.AST) -> str:
     """Return the words with which a branch refuses to run, or ""."""
-    for statement in node.body:
+    for statement in getattr(node, "body", ()):
         if isinstance(statement, ast.Raise):
             return ast.unparse(statement)
     return ""
 
 
-def _bound_in(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the chains that a statement's blocks bind, with their targets; those of functions in it excepted."""
+@remembered
+def _bound_in(node: ast.AST) -> tuple[tuple[str, ast.expr], ...]:
+    """Return the chains that a statement's blocks bind, with their targets; those of functions in it excepted."""
+    return tuple(_bindings(node))
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         inner = stack.pop()
