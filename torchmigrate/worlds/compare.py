@@ -166,7 +166,7 @@ def _two_ways(
     doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
     for place, there in cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
-        if place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
+        if place in cuda.made or place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
             continue
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):

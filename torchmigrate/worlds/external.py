@@ -221,6 +221,7 @@ class External(ABC):
             found.append(one(device if device is not None else lost, edits))
         made = join(*found)
         self.position(made, call, moves=False)
+        self.seen.made.add(self.place(call.node, call.frame))
         return made
 
     def _helper(self, name: str, call: Call) -> Value:

@@ -29,6 +29,7 @@ class Observations:
         self.told: dict[Key, str] = {}  # words for messages
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
+        self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.is_assumption = False
 
     def add(self, kind: str, place: Place, value: Value, path: Edits, words: str = "") -> None:
