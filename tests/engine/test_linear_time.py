@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
+from torchmigrate.engine import planner
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.source import encoding
@@ -77,6 +80,38 @@ def test_work_grows_as_the_file_does(shape: str, rules: DispatchTable) -> None:
 
     work(2)  # what is read and compiled once
     assert work(320) < 16 * work(40)
+
+
+COMMON = f"import torch\ndef pick():\n    return 'cuda' if {ASK} else 'cpu'\n"
+USER = "import torch\nfrom common import pick\ndef use(x):\n    return x.to(pick()), torch.ones(1).cuda()\n"
+PROJECTS: dict[str, Callable[[int], dict[str, str]]] = {
+    "files": lambda n: {"common": COMMON} | {f"m{i}": USER for i in range(n)},
+    "functions": lambda n: {
+        "common": COMMON,
+        "m": "from common import pick\n" + "".join(f"def f{i}(x):\n    return x.to(pick())\n" for i in range(n)),
+    },
+    "guards": lambda n: {
+        "m": "import torch\ndef f(x):\n" + f"    if {ASK}:\n        x = x.cuda()\n" * n + "    return x\n",
+    },
+}
+
+
+@pytest.mark.parametrize("shape", PROJECTS)
+def test_work_grows_as_the_project_does(shape: str, tmp_path: Path) -> None:
+    """Edits are checked in six worlds here too; beyond 40 files that import each other each is a group of its own."""
+
+    def work(n: int) -> int:
+        root = tmp_path / str(n)
+        root.mkdir()
+        for name, text in PROJECTS[shape](n).items():
+            (root / f"{name}.py").write_text(text)
+        found: list[planner.Plan] = []
+        seen = calls(lambda: found.append(planner.plan([root], Settings(), 1, "apply")))
+        assert found[0].checked[0] >= 1
+        return seen
+
+    work(2)  # what is read and compiled once
+    assert work(90) < 2.7 * work(45)
 
 
 CHAIN = "".join(f"a{i + 1} = a{i}\n" for i in range(2_000))

@@ -495,7 +495,8 @@ class Statements(Expressions):
         return state
 
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
-        home = self.program.located(frame.file, node.level, node.module or "")
+        path = self.program.path_of(frame.file, node.level, node.module or "")
+        home = self.program.file(path) if path and self.relevance.has_read_path(path) else None
         for alias in node.names:
             if alias.name == "*":
                 if home is not None and home is not frame.file:
@@ -504,11 +505,12 @@ class Statements(Expressions):
                         if (found := self.store.get(("global", home.path, name))) is not None:
                             self.bind(name, found, state, frame)
                 continue
-            value = self._imported(node, alias.name, home, frame)
+            value = self._imported(node, alias.name, home, path is not None, frame)
             self.bind(alias.asname or alias.name, value, state, frame)
         return state
 
-    def _imported(self, node: ast.ImportFrom, name: str, home: File | None, frame: Frame) -> Value:
+    def _imported(self, node: ast.ImportFrom, name: str, home: File | None, is_own: bool, frame: Frame) -> Value:
+        """Return what an import binds; `home` is the file of the group that it imports from."""
         if name == self.helper or node.module == "torchmigrate.runtime":
             return one(Named(HELPER))
         if (node.module or "").rpartition(".")[2] == self.helper:
@@ -520,6 +522,8 @@ class Statements(Expressions):
             return one(Module(sub)) if sub is not None and found is UNKNOWN else found
         if sub is not None:
             return one(Module(sub))
+        if is_own:
+            return UNKNOWN  # what lies outside the group
         return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
 
     def _stop(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
