@@ -194,13 +194,12 @@ class Check:
         """Return what one version does in one world, with any options of a user (`asked`) or with the defaults."""
         run = Statements(program, world, self.facts.helper, relevance)
         run.asked = asked
-        files = [f for path in group.paths if (f := program.file(path)) is not None]
-        by_key: dict[str, FunctionInfo] = {info.key: info for file in files for info in file.functions}
+        roots = [f for path in group.paths if path in group.roots and (f := program.file(path)) is not None]
+        by_key: dict[str, FunctionInfo] = {info.key: info for file in roots for info in file.functions}
         for _ in range(ROUNDS):
             run.new_round()
-            for file in files:
-                if file.path in group.roots:
-                    run.body_of(file)
+            for file in roots:
+                run.body_of(file)
             for key in group.entries:
                 if (info := by_key.get(key)) is not None:
                     run.seen.is_assumption = key in group.called

@@ -80,6 +80,8 @@ class Expressions(External):
 
     def write(self, key: tuple[str, ...], value: Value) -> None:
         old = self.store.get(key)
+        if old is value:
+            return
         new = value if old is None else join(old, value)
         if new != old:
             self.store[key] = new
@@ -587,20 +589,8 @@ class Expressions(External):
 
         What is unknown is taken for each kind of device that a user may name, if the test is about devices.
         """
-        stack: list[ast.AST] = [test]
         about = _is_about_devices(test)
-        while stack:
-            node = stack.pop()
-            if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-                continue
-            name = attribute_chain(node)
-            if name is None:
-                if isinstance(node, ast.Call):  # of `f(x)` x alone may be several things, of `x.f()` both
-                    owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-                    stack += [*node.args, *(k.value for k in node.keywords), *owner]
-                else:
-                    stack += children(node)
-                continue
+        for node, name in _chains_in(test):
             value = self.evaluate(node, state, frame)
             if about and any(a in (Unknown(), Unknown("user")) for a in value):
                 value = self._spread(value)
@@ -788,6 +778,26 @@ def _is_about_devices(test: ast.AST) -> bool:
 @remembered
 def _is_property(node: ast.AST) -> bool:
     return any("property" in ast.dump(d) for d in getattr(node, "decorator_list", ()))
+
+
+@remembered
+def _chains_in(test: ast.AST) -> list[tuple[ast.AST, str]]:
+    """Return the chains in a test whose values may decide it."""
+    found: list[tuple[ast.AST, str]] = []
+    stack: list[ast.AST] = [test]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+            continue
+        name = attribute_chain(node)
+        if name is not None:
+            found.append((node, name))
+        elif isinstance(node, ast.Call):  # of `f(x)` x alone may be several things, of `x.f()` both
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            stack += [*node.args, *(k.value for k in node.keywords), *owner]
+        else:
+            stack += children(node)
+    return found
 
 
 @lru_cache(maxsize=1_000)

@@ -197,7 +197,7 @@ class File:
 
     def _parts(self, node: ast.AST) -> Iterator[Span]:
         """Yield the spans of a node's children."""
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if hasattr(child, "lineno"):
                 yield self.span(child)
             elif isinstance(child, (ast.comprehension, ast.arguments)):
@@ -247,13 +247,17 @@ class Program:
 
     def located(self, file: File, level: int, module: str) -> File | None:
         """Return the file of the project that `from module import ...` in a file means, or None."""
+        path = self.path_of(file, level, module)
+        return self.file(path) if path else None
+
+    def path_of(self, file: File, level: int, module: str) -> str | None:
+        """Return the path of what `located` returns; the file is not parsed."""
         key = file.path, level, module
         if key not in self._located:
             parts = tuple(p for p in module.split(".") if p)
             found = self.index.locate(file.path, level, parts) if level or parts else None
             self._located[key] = found[0] if found else None
-        path = self._located[key]
-        return self.file(path) if path else None
+        return self._located[key]
 
 
 def text_of(index: ImportIndex, path: str) -> bytes | None:

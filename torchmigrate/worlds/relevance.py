@@ -133,6 +133,7 @@ class Relevance:
         self.binding = set().union(*(outline.binding for outline in outlines.values()))
         self._rows = [row for outline in outlines.values() for row in outline.rows]
         self._around = {node: up for outline in outlines.values() for node, up in outline.around.items()}
+        self._paths = {file.path for file in outlines}
         self._arrays = {file: outline.arrays for file, outline in outlines.items()}
         self._aliases = {file: outline.aliases for file, outline in outlines.items()}
         self.classes = set().union(*(outline.classes for outline in outlines.values()))
@@ -180,6 +181,10 @@ class Relevance:
     def matters(self, node: ast.AST) -> bool:
         """Return whether a function or a file's body holds anything that matters; a lambda always may."""
         return node in self.holding or isinstance(node, ast.Lambda)
+
+    def has_read_path(self, path: str) -> bool:
+        """Return whether the file at a path is one of the group."""
+        return path in self._paths
 
     def has_read(self, file: File) -> bool:
         """Return whether a file is one of the group."""
@@ -239,7 +244,7 @@ class Relevance:
                 continue
             inside = [s for block in blocks_of(node) for s in block]
             yield from self._statements(inside, done)
-            if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in ast.walk(s)):
+            if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in _statements(s)):
                 # where one was walked, all that follow it in its block were, too
                 yield from self._statements(itertools.takewhile(lambda s: s not in done, self._after(node)), done)
 

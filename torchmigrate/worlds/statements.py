@@ -379,7 +379,7 @@ class Statements(Expressions):
                 known = after.env.get(name)
                 if known is None:
                     known = self.evaluate(_loaded(target), after, frame)
-                    after.is_plain = after.is_plain and name.isidentifier()
+                after.is_plain = after.is_plain and name.isidentifier()
                 after.env[name] = known.of(test_edits)
         return after
 
@@ -402,7 +402,7 @@ class Statements(Expressions):
         end = self._loop(node.body, inner, frame, lambda s: None, broken)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         if endless:
-            unseen = any(isinstance(n, ast.Break) and n not in self.broken_at for n in ast.walk(node))
+            unseen = any(isinstance(n, ast.Break) and n not in self.broken_at for n in walk(node))
             return merged([end, inner, *broken] if unseen else broken)
         return merged([self.block(node.orelse, merged([here, end]), frame), *broken])
 
@@ -424,7 +424,7 @@ class Statements(Expressions):
             value = join(*(item for item, _ in items))
             end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame), broken)
             end = merged([state, end])
-        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
+        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in walk(s)):
             end.path -= edits
         return merged([self.block(node.orelse, end, frame), *broken])
 
@@ -473,7 +473,7 @@ class Statements(Expressions):
         caught = [k for k in self.seen.found if k not in mark and k[0] in (DEATH, REFUSAL)] if node.handlers else []
         edits: Edits = NONE
         if node.handlers:  # whether the body dies depends on what was rewritten in it
-            edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in ast.walk(s)))
+            edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in walk(s)))
         for key in caught:
             edits |= self.seen.edits(*key)
             self.seen.forget(key)
@@ -557,7 +557,8 @@ class Statements(Expressions):
         return state
 
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
-        home = self.program.located(frame.file, node.level, node.module or "")
+        path = self.program.path_of(frame.file, node.level, node.module or "")
+        home = self.program.file(path) if path and self.relevance.has_read_path(path) else None
         for alias in node.names:
             if alias.name == "*":
                 if home is not None and home is not frame.file:
@@ -566,11 +567,12 @@ class Statements(Expressions):
                         if (found := self.store.get(("global", home.path, name))) is not None:
                             self.bind(name, found, state, frame)
                 continue
-            value = self._imported(node, alias.name, home, frame)
+            value = self._imported(node, alias.name, home, path is not None, frame)
             self.bind(alias.asname or alias.name, value, state, frame)
         return state
 
-    def _imported(self, node: ast.ImportFrom, name: str, home: File | None, frame: Frame) -> Value:
+    def _imported(self, node: ast.ImportFrom, name: str, home: File | None, is_own: bool, frame: Frame) -> Value:
+        """Return what an import binds; `home` is the file of the group that it imports from."""
         if name == self.helper or node.module == "torchmigrate.runtime":
             return one(Named(HELPER))
         if (node.module or "").rpartition(".")[2] == self.helper:
@@ -582,6 +584,8 @@ class Statements(Expressions):
             return one(Module(sub)) if sub is not None and found is UNKNOWN else found
         if sub is not None:
             return one(Module(sub))
+        if is_own:
+            return UNKNOWN  # what lies outside the group
         return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
 
     def _continue(self, node: ast.Continue, state: State, frame: Frame) -> State | None:

@@ -162,6 +162,8 @@ def const(value: object, edits: Edits = NONE) -> Value:
 
 def join(*values: Value) -> Value:
     """Return the union; a set that grows too large is unknown, from the same edits."""
+    if len(values) == 1:
+        return values[0]
     given = [v for v in values if v.atoms]
     if given and all(v is given[0] for v in given):
         return given[0]
