@@ -68,7 +68,7 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
     """Yield edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
     know_parents(module)
-    found = list(_helpers(module, spans))
+    found = list(helper_uses(module, spans))
     # only in such a file is `torch.device(0)` the accelerator's: to a second run, too
     asks = any(own in _TOTAL for _, own, _ in found) or any(asks_accelerator(module, f".{name}") for name in _TOTAL)
     for node, own, span in found:
@@ -82,7 +82,7 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
             yield from () if module.loses_comment(edit) else (edit,)
 
 
-def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
+def helper_uses(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
     """Yield the helper's uses that this run wrote, not in f-strings: these hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
     for node in module.nodes:
