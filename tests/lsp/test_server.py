@@ -508,7 +508,7 @@ def test_an_encoding_of_its_own(editor: Editor, project: Path) -> None:
     uri = editor.open(project / "train.py", text)
     assert [span(d) for d in editor.found(uri)] == [(2, 13, 2, 34 - 1)]
     after = editor.apply(editor.resolved(editor.actions(uri, 2)[FIX]))[uri]
-    assert after == text.replace(".cuda()", ".to(accel.device())").replace("torch\n", "torch\nimport accel\n")
+    assert after == text.replace(").cuda()", ", device=accel.device())").replace("torch\n", "torch\nimport accel\n")
     editor.change(uri, text.replace("é", "€"))  # which latin-1 has not: the file cannot be saved so
     assert editor.actions(uri, 2) == {}
     assert editor.hover(uri, 2, 30) == ""

@@ -19,6 +19,7 @@ from torchmigrate.syntax.scope import FUNCTIONS, Scope, first_line
 
 _NAME = "device"
 _ENOUGH = 3  # calls that are worth a variable
+_ENOUGH_NATIVE = 2  # of torch's own call, which takes half a line
 # functions that fill their result with the same on every device; those that draw numbers do not
 _FILLING = {
     f"torch.{name}"
@@ -49,13 +50,13 @@ def plainer(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -
     if module.facts.own:
         return ()  # the project's own helper may answer otherwise from call to call
     know_parents(module)
-    native = module.facts.settings.style == "native"  # torch's own call is long, and shorter in `x.to(...)`
+    native = module.facts.writes_native  # torch's own call is long, and shorter in `x.to(...)`
     calls = [call for call in _device_calls(module, spans) if not _in_signature(module, call)]
     return (
         tuple(edit for call in calls for edit in _unwrapped(module, call))
         or tuple(edit for call in calls if not native for edit in _made_there(module, call))
         or tuple(edit for call in calls for edit in _known(module, call))
-        or tuple(_bound_once(module, calls, allowed))
+        or tuple(_bound_once(module, calls, _ENOUGH_NATIVE if native else _ENOUGH, allowed))
     )
 
 
@@ -165,17 +166,17 @@ def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:
     return [up for up in module.ancestors(node) if isinstance(up, ast.stmt)][::-1]
 
 
-def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], allowed: Allowed) -> Iterator[Edit]:
+def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each block with enough calls, and use it there."""
-    if len(calls) < _ENOUGH or any(isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES for n in module.nodes):
+    if len(calls) < enough or any(isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES for n in module.nodes):
         return
     steps = {call: _steps(module, call) for call in calls}
     outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
-    groups = list(_of_script(module, calls, steps, outer))
+    groups = list(_of_script(module, calls, steps, outer, enough))
     shared = {call for group, _ in groups for call in group}
     for function in dict.fromkeys(outer.values()):
         own = [call for call in calls if outer[call] is function and call not in shared]
-        if function is not None and len(own) >= _ENOUGH and not _speaks_of_device(function):
+        if function is not None and len(own) >= enough and not _speaks_of_device(function):
             base = steps[own[0]].index(function) + 1
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
@@ -191,6 +192,7 @@ def _of_script(
     calls: Sequence[ast.Call],
     steps: dict[ast.Call, list[ast.stmt]],
     outer: dict[ast.Call, ast.FunctionDef | ast.AsyncFunctionDef | None],
+    enough: int,
 ) -> Iterator[tuple[list[ast.Call], ast.stmt | None]]:
     """Yield the calls that may use one global variable, and the statement below it.
 
@@ -208,9 +210,9 @@ def _of_script(
         [] if _asks_for_main(first) else [c for c in calls if (f := outer[c]) is not None and not _speaks_of_device(f)]
     )
     if late and not _called_before(module, {steps[call][0] for call in late}, first):
-        if len(at_import) + len(late) >= _ENOUGH:
+        if len(at_import) + len(late) >= enough:
             yield [*at_import, *late], _opens_line(module, first)
-    elif len(at_import) >= _ENOUGH:
+    elif len(at_import) >= enough:
         yield at_import, _place(module, [steps[call] for call in at_import], 0)
 
 

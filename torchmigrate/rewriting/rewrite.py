@@ -183,7 +183,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
         names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
         needs = (
             needs - {"accel"}
-            | ({"torch"} if facts.settings.style == "native" else set())
+            | ({"torch"} if facts.writes_native else set())
             | ({"accel"} if any(helper_function(module, each) for each in names) else set())
         )
     drops = tuple(import_edits.removals(original, module))
@@ -214,8 +214,10 @@ def _natively(
     module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], rules: DispatchTable
 ) -> tuple[Edit, ...]:
     """Return edits to torch.accelerator of the helper's calls that a pass wrote, where they mean the same."""
-    if module.facts.settings.style != "native" or not passes:
+    if not module.facts.writes_native or not passes:
         return ()
+    if module.facts.settings.style == "auto" and import_edits.imports_helper(original):
+        return ()  # the file has the helper already
     from torchmigrate.rewriting import native_style
 
     return tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
