@@ -306,9 +306,11 @@ def test_auto_reads_the_floor_of_the_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["torch.cuda.Stream()", "x.cuda(1)", "torch.cuda.synchronize()", "x.cuda(0)"])
-def test_auto_calls_the_helper_for_the_rest(tmp_path: Path, line: str) -> None:
-    write_tree(tmp_path, {"a.py": f"import torch\n{line}\n"})
-    assert "import accel\n" in texts_after(tmp_path, torch=">=2.6")["a.py"]
+def test_auto_calls_the_helper_throughout_a_file_that_needs_it(tmp_path: Path, line: str) -> None:
+    write_tree(tmp_path, {"a.py": f"import torch\nz.cuda()\n{line}\n", "b.py": "import torch\nz.cuda()\n"})
+    done = texts_after(tmp_path, torch=">=2.6")
+    assert "import accel\nz.to(accel.device())\n" in done["a.py"]
+    assert "import accel" not in done["b.py"]
 
 
 def test_auto_stays_with_a_helper_that_is_there(tmp_path: Path) -> None:
@@ -324,9 +326,9 @@ def test_auto_stays_with_a_helper_that_is_there(tmp_path: Path) -> None:
 
 
 def test_what_auto_wrote_stays(tmp_path: Path) -> None:
-    body = "    a.cuda()\n    b.cuda()\n    torch.cuda.synchronize()\n"
+    body = "    a.cuda()\n    b.cuda()\n    return torch.cuda.is_available()\n"
     write_tree(tmp_path, {"a.py": f"import torch\n\n\ndef f():\n{body}"})
     done = texts_after(tmp_path, torch=">=2.6")
-    assert f"    device = {EARLY}\n    a.to(device)\n    b.to(device)\n    accel.synchronize()\n" in done["a.py"]
+    assert f"    device = {EARLY}\n    a.to(device)\n    b.to(device)\n    return torch" in done["a.py"]
     write_tree(tmp_path, done)
     assert not texts_after(tmp_path, torch=">=2.6")

@@ -180,12 +180,8 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
         return Outcome(source.utf8, (), tuple(findings))
     needs = {name for f in applied if f.fix for name in f.fix.needs}
     if respelled:
-        names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
-        needs = (
-            needs - {"accel"}
-            | ({"torch"} if facts.writes_native else set())
-            | ({"accel"} if any(helper_function(module, each) for each in names) else set())
-        )
+        native = {"torch"} if facts.writes_native else set()
+        needs = (needs - {"accel"}) | native | ({"accel"} if _calls_helper(module) else set())
     drops = tuple(import_edits.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
@@ -216,11 +212,18 @@ def _natively(
     """Return edits to torch.accelerator of the helper's calls that a pass wrote, where they mean the same."""
     if not module.facts.writes_native or not passes:
         return ()
-    if module.facts.settings.style == "auto" and import_edits.imports_helper(original):
-        return ()  # the file has the helper already
     from torchmigrate.rewriting import native_style
 
-    return tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
+    edits = tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
+    if edits and module.facts.settings.style == "auto" and _calls_helper(_next(module, edits, ())):
+        return ()  # a file that needs the helper all the same calls it throughout
+    return edits
+
+
+def _calls_helper(module: SemanticModel) -> bool:
+    """Return whether a file imports or calls the helper."""
+    names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
+    return import_edits.imports_helper(module) or any(helper_function(module, each) for each in names)
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
