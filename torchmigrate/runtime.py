@@ -507,13 +507,13 @@ def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None)
 
 
 def scaler_type() -> str:
-    """Return the type for GradScaler, "cuda" (disabled there) on the CPU and old MPS."""
+    """Return the type for GradScaler, "cuda" (disabled there) where an old torch has none."""
     kind = _here().type
-    return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 8)) else kind
+    return "cuda" if _version < {"cpu": (2, 3), "mps": (2, 8)}.get(kind, (0,)) else kind
 
 
 def grad_scaler(*args: Any, **options: Any) -> Any:
-    """Return torch.amp.GradScaler; disabled on the CPU and, for want of a kernel, on old MPS."""
+    """Return torch.amp.GradScaler; disabled where an old torch has none for the device."""
     kind = scaler_type()
     wanted = args[4] if len(args) > 4 else options.get("enabled", True)
     options["enabled"] = wanted and kind == _here().type

@@ -14,7 +14,7 @@ from conftest import ROOT, Ran, git
 
 Cli = Callable[..., Ran]
 GOOD = "import torch\n\nx = torch.zeros(2).cuda()\n"
-MOVED = b"import torch\n\nimport accel\n\nx = torch.zeros(2).to(accel.device())\n"
+MOVED = b"import torch\n\nimport accel\n\nx = torch.zeros(2, device=accel.device())\n"
 BAD = {
     "python2.py": (b"import torch\nprint 'x'.cuda()\n", "line 2: not Python 3"),
     "latin1.py": ("import torch\nname = 'é'\nx.cuda()\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8"),

@@ -19,7 +19,7 @@ from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 SCRIPT = "import torch\n\nx = torch.zeros(2).cuda()  # größe\n"
-MOVED = "import torch\nimport accel\n\nx = torch.zeros(2).to(accel.device())  # größe\n"
+MOVED = "import torch\nimport accel\n\nx = torch.zeros(2, device=accel.device())  # größe\n"
 AS_IT_IS = {"PYTHONPATH": str(ROOT)}
 # As in a container whose user is in no passwd file.
 HOMELESS = """

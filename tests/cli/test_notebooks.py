@@ -202,7 +202,7 @@ def test_a_name_of_the_notebooks_own_is_not_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["%%capture", "%%time", "%%capture out\n%%time", "\n%%time"])
 def test_nothing_goes_above_a_cell_magic(tmp_path: Path, head: str) -> None:
     found = after(tmp_path, f"{head}\nimport torch; x = torch.ones(2).cuda()")
-    assert found == [f"{head}\nimport accel\nimport torch; x = torch.ones(2).to(accel.device())"]
+    assert found == [f"{head}\nimport accel\nimport torch; x = torch.ones(2, device=accel.device())"]
     made = after(tmp_path, head, "def f(x: 'torch.Tensor'):\n    import torch\n    return torch.ones(1).cuda()")
     assert made[0] == f"{head}\nimport accel"
 

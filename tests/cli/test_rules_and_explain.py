@@ -205,14 +205,14 @@ def test_a_whole_run(here: Path, cli: Cli) -> None:
     ran = cli("apply")
     assert ran.status == 0
     assert ran.last == "Rewrote 2 of 2 files and added accel.py: 2 edits by 1 rule."
-    assert b"x = torch.zeros(2).to(accel.device())  # why\r\n" in (here / "train.py").read_bytes()
+    assert b"x = torch.zeros(2, device=accel.device())  # why\r\n" in (here / "train.py").read_bytes()
     data = json.loads((here / "nb.ipynb").read_text())
     assert sorted("".join(data["cells"][0]["source"]).split("\n")) == [
         "%matplotlib inline",
         "import accel",
         "import torch",
     ]
-    assert data["cells"][1]["source"] == ["y = torch.zeros(2).to(accel.device())"]
+    assert data["cells"][1]["source"] == ["y = torch.zeros(2, device=accel.device())"]
     again = cli("apply", "--allow-dirty")
     assert (again.status, again.last) == (0, "Nothing to rewrite in 3 files.")
     assert cli("undo").status == 0

@@ -14,7 +14,7 @@ from conftest import ROOT, Ran, git, write_tree
 
 Pipe = Callable[..., Ran]
 TEXT = "import torch\n\nx = torch.zeros(3).cuda()\n"
-AFTER = "import torch\nimport accel\n\nx = torch.zeros(3).to(accel.device())\n"
+AFTER = "import torch\nimport accel\n\nx = torch.zeros(3, device=accel.device())\n"
 APPLY = ("apply", "-", "--stdin-filename", "train.py")
 CHECK = ("check", "-", "--stdin-filename", "train.py")
 HELPER = "note: accel.py, which this imports, is not written with `-`; "

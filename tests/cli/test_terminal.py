@@ -119,9 +119,12 @@ def test_a_dry_run_folds_the_helper_where_somebody_looks(
     monkeypatch.setattr(output, "columns", lambda stream: 80)
     folded = cli("apply", "-n").out
     assert "+def non_blocking(" in whole and "+def non_blocking(" not in folded
-    assert re.search(r"^\+\+\+ b/.*accel.py\n@@ .*\n# \d+ lines of torchmigrate's helper; -v shows them", folded, re.M)
+    found = re.search(r"^\+ (.*accel\.py), (\d+) lines$", folded, re.M)
+    assert found and f"+++ b/{found[1]}\n@@ -0,0 +1,{found[2]} @@\n" in whole
+    assert f"b/{found[1]}" not in folded
     assert "+model.to(accel.device(), non_blocking=accel.non_blocking())" in folded
     assert "+def non_blocking(" in cli("apply", "-n", "-v").out
+    assert cli("apply", "-n", "--output-format", "diff").out in whole
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_a_notebook_is_rewritten_and_finds_its_helper(tmp_path: Path) -> None:
     assert set(after) == {"sub/nb.ipynb", "sub/accel.py"}
     sources = ["".join(c["source"]) for c in json.loads(after["sub/nb.ipynb"])["cells"]]
     assert "import accel\n" in sources[0]
-    assert sources[1] == "%time torch.ones(1)\ny = torch.ones(1).to(accel.device())"
+    assert sources[1] == "%time torch.ones(1)\ny = torch.ones(1, device=accel.device())"
 
 
 @pytest.mark.slow

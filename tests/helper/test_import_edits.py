@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import module
+from conftest import module, texts_after, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.helper import import_edits
+from torchmigrate.helper import import_edits, sorted_imports
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import compose
@@ -257,3 +259,46 @@ def test_above_the_import_in_a_cell_which_may_have_no_line_end() -> None:
     for before, start in ((False, len("import os\n")), (True, 0)):
         edit = import_edits.insertion(module(text), ["import accel"], text.index("accel"), before=before)
         assert (edit.start, edit.end, edit.text) == (start, start, "import accel\n")
+
+
+HEAD = "import os\nimport sys\n\n"
+SORTED = {
+    # its own section, beside its neighbours in the order of names, in a from-import that is there
+    "script.py": (f"{HEAD}import torch\n", f"{HEAD}import torch\n\nimport accel\n"),
+    "two.py": (
+        f"{HEAD}import torch\nfrom torch import nn\n\nimport zoo\nfrom aaa import b\n",
+        f"{HEAD}import torch\nfrom torch import nn\n\nimport accel\nimport zoo\nfrom aaa import b\n",
+    ),
+    "pkg/sub.py": (f"{HEAD}import torch\n\nfrom . import zoo\n", f"{HEAD}import torch\n\nfrom . import accel, zoo\n"),
+    "pkg/far.py": (
+        f"{HEAD}import torch\n\nfrom .zoo import a\n",
+        f"{HEAD}import torch\n\nfrom . import accel\nfrom .zoo import a\n",
+    ),
+    # not in isort's order, or in it by chance: below the last import
+    "mixed.py": ("import torch\nimport os\n\nimport zoo\n", "import torch\nimport os\n\nimport zoo\nimport accel\n"),
+    "tight.py": (f"{HEAD}import torch\nimport zoo\n", f"{HEAD}import torch\nimport zoo\nimport accel\n"),
+    "short.py": ("import torch\n", "import torch\nimport accel\n"),
+}  # fmt: skip
+
+
+def test_a_helper_beside_a_script_in_a_folder_is_a_third_partys_to_isort(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"tools/run.py": f"{HEAD}import numpy\nimport torch\n\nx = torch.zeros(2).cuda()\n"})
+    assert texts_after(tmp_path)["tools/run.py"].startswith(f"{HEAD}import accel\nimport numpy\nimport torch\n\nx")
+
+
+def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
+    body = "\nx = torch.zeros(2).cuda()\n"
+    files = {name: before + body for name, (before, _) in SORTED.items()}
+    write_tree(tmp_path, {**files, "zoo.py": "", "aaa.py": "b = 1\n", "pkg/__init__.py": "", "pkg/zoo.py": "a = 1\n"})
+    done = texts_after(tmp_path)
+    for name, (_, after) in SORTED.items():
+        assert done[name].startswith(after), name
+    kept = [name for name in files if name not in ("mixed.py", "tight.py", "short.py")]
+    write_tree(tmp_path, done)
+    ruff = ["ruff", "check", "--isolated", "--no-cache", "--select", "I", *kept]
+    if shutil.which("ruff"):
+        ran = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout
+    write_tree(tmp_path, {"short.py": "import torch\n" + body, "pyproject.toml": "[tool.ruff.lint]\nselect = ['I']\n"})
+    sorted_imports._is_configured.cache_clear()
+    assert texts_after(tmp_path)["short.py"].startswith("import torch\n\nimport accel\n\nx")

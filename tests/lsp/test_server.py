@@ -31,7 +31,7 @@ from torchmigrate.lsp.session import Schedule
 from torchmigrate.project import helper_parts
 
 TEXT = "import torch\n\nx = torch.zeros(3).cuda()\n"
-AFTER = "import torch\nimport accel\n\nx = torch.zeros(3).to(accel.device())\n"
+AFTER = "import torch\nimport accel\n\nx = torch.zeros(3, device=accel.device())\n"
 FIX = "torchmigrate: rewrite (device/tensor-cuda)"
 ALL = "torchmigrate: fix all that is safe"
 IGNORE = "torchmigrate: ignore device/tensor-cuda here"
@@ -508,7 +508,7 @@ def test_an_encoding_of_its_own(editor: Editor, project: Path) -> None:
     uri = editor.open(project / "train.py", text)
     assert [span(d) for d in editor.found(uri)] == [(2, 13, 2, 34 - 1)]
     after = editor.apply(editor.resolved(editor.actions(uri, 2)[FIX]))[uri]
-    assert after == text.replace(".cuda()", ".to(accel.device())").replace("torch\n", "torch\nimport accel\n")
+    assert after == text.replace(").cuda()", ", device=accel.device())").replace("torch\n", "torch\nimport accel\n")
     editor.change(uri, text.replace("é", "€"))  # which latin-1 has not: the file cannot be saved so
     assert editor.actions(uri, 2) == {}
     assert editor.hover(uri, 2, 30) == ""
@@ -640,7 +640,7 @@ def test_a_notebook(editor: Editor, project: Path) -> None:
     assert after.pop((project / "accel.py").as_uri()).startswith("# torchmigrate-runtime")
     assert after == {
         first: "%matplotlib inline\nimport accel\nimport torch",
-        last: "%%time\nx = torch.ones(1).to(accel.device())",
+        last: "%%time\nx = torch.ones(1, device=accel.device())",
     }
     ignored = editor.apply(editor.resolved(offered[IGNORE]))
     assert ignored == {last: "%%time\n# torchmigrate: ignore[device/tensor-cuda]\nx = torch.ones(1).cuda()"}

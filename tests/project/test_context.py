@@ -23,7 +23,7 @@ def signed(body: bytes) -> bytes:
 
 
 TRAIN = "import torch\nx = torch.ones(1).cuda()\n"
-MOVED = "import torch\nimport accel\nx = torch.ones(1).to(accel.device())\n"
+MOVED = "import torch\nimport accel\nx = torch.ones(1, device=accel.device())\n"
 
 
 # ---- the helper's name
@@ -58,7 +58,7 @@ def test_a_helper_of_ours_keeps_its_name(tmp_path: Path) -> None:
 def test_a_colliding_name_is_avoided_in_text_and_file(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"train.py": TRAIN, "other.py": "import torch\naccel = torch.ones(1).cuda()\n"})
     after = texts_after(root)
-    assert "import torch_accel\nx = torch.ones(1).to(torch_accel.device())" in after["train.py"]
+    assert "import torch_accel\nx = torch.ones(1, device=torch_accel.device())" in after["train.py"]
     assert "torch_accel.py" in after
 
 

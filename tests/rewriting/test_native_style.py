@@ -278,3 +278,57 @@ def test_the_page_says_what_is_native() -> None:
         assert text in page or text.endswith(("is_available()", "device_count()"))
     for name in rules:
         assert name.rpartition(".")[2] in page
+
+
+EARLY = f'{CURRENT} if torch.accelerator.is_available() else torch.device("cpu")'
+
+
+@pytest.mark.parametrize(
+    ("floor", "after"),
+    [
+        (">=2.9", f"x.to({MOVE})\nd = {TYPE}\n"),
+        (">=2.7", f"x.to({OR_CPU})\nd = {TYPE}\n"),
+        (">=2.6", f"x.to({EARLY})\nd = {TYPE}\n"),
+        (">=2.5", "x.to(accel.device())\nd = accel.device_type()\n"),
+        (None, "x.to(accel.device())\nd = accel.device_type()\n"),
+    ],
+)
+def test_auto_is_native_where_the_projects_torch_has_it(tmp_path: Path, floor: str | None, after: str) -> None:
+    write_tree(tmp_path, {"a.py": "import torch\nx.cuda()\nd = 'cuda' if torch.cuda.is_available() else 'cpu'\n"})
+    done = texts_after(tmp_path, torch=floor)
+    assert done["a.py"].removeprefix("import torch\n").removeprefix("import accel\n") == after
+    assert ("accel.py" in done) is (floor in (None, ">=2.5"))
+
+
+def test_auto_reads_the_floor_of_the_project(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a.py": "import torch\nx.cuda()\n", "requirements.txt": "torch>=2.9\n"})
+    assert texts_after(tmp_path) == {"a.py": f"import torch\nx.to({MOVE})\n"}
+
+
+@pytest.mark.parametrize("line", ["torch.cuda.Stream()", "x.cuda(1)", "torch.cuda.synchronize()", "x.cuda(0)"])
+def test_auto_calls_the_helper_throughout_a_file_that_needs_it(tmp_path: Path, line: str) -> None:
+    write_tree(tmp_path, {"a.py": f"import torch\nz.cuda()\n{line}\n", "b.py": "import torch\nz.cuda()\n"})
+    done = texts_after(tmp_path, torch=">=2.6")
+    assert "import accel\nz.to(accel.device())\n" in done["a.py"]
+    assert "import accel" not in done["b.py"]
+
+
+def test_auto_stays_with_a_helper_that_is_there(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a.py": "import torch\nx = x.cuda()\n"})
+    write_tree(tmp_path, texts_after(tmp_path, style="helper"))
+    text = (tmp_path / "a.py").read_text() + "y = y.cuda()\n"
+    write_tree(tmp_path, {"a.py": text, "b.py": "import torch\nx.cuda()\n", "dev.py": "def device(): ...\n"})
+    assert "y = y.to(accel.device())" in texts_after(tmp_path, torch=">=2.9")["a.py"]
+    own = texts_after(tmp_path, torch=">=2.9", helper="dev")
+    assert own["b.py"] == "import torch\nimport dev\nx.to(dev.device())\n"
+    packaged = texts_after(tmp_path, torch=">=2.9", runtime="package")
+    assert "from torchmigrate import runtime as accel" in packaged["b.py"]
+
+
+def test_what_auto_wrote_stays(tmp_path: Path) -> None:
+    body = "    a.cuda()\n    b.cuda()\n    return torch.cuda.is_available()\n"
+    write_tree(tmp_path, {"a.py": f"import torch\n\n\ndef f():\n{body}"})
+    done = texts_after(tmp_path, torch=">=2.6")
+    assert f"    device = {EARLY}\n    a.to(device)\n    b.to(device)\n    return torch" in done["a.py"]
+    write_tree(tmp_path, done)
+    assert not texts_after(tmp_path, torch=">=2.6")

@@ -226,16 +226,53 @@ def test_map_location_keeps_functions():
     assert accel.map_location(place) is place
 
 
-def test_autocast_and_scaler_are_disabled_as_torch_cuda_amp_was():
+def test_autocast_is_disabled_as_torch_cuda_amp_was():
     weight = torch.ones(2, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with accel.autocast(), accel.autocast(True, torch.bfloat16):
             assert (weight @ weight).dtype == torch.float32
-        scaler = accel.grad_scaler(65536.0, 2.0, 0.5, 2000, True)
-    assert not scaler.is_enabled()
-    assert scaler.state_dict() == {}
     assert accel.autocast()(lambda: weight @ weight)().dtype == torch.float32
+
+
+def losses_with(scaler):
+    """Return the losses of a short training in which everything of a scaler is called, and the weights after it."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for _ in range(20):
+        batch = torch.randn(16, 8)
+        with accel.autocast():
+            loss = torch.nn.functional.mse_loss(model(batch), batch.sum(1, keepdim=True))
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    return losses, [weight.detach().clone() for weight in model.parameters()]
+
+
+def test_the_scaler_is_enabled_and_changes_no_loss():
+    """Programs read the scale and save it: a disabled scaler's state is empty, and CUDA refuses to load that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaler = accel.grad_scaler(65536.0, 2.0, 0.5, 2000, True)
+        other = torch.amp.GradScaler(accel.scaler_type())
+    (losses, weights), (plain, expected) = losses_with(scaler), losses_with(accel.grad_scaler(enabled=False))
+    assert losses == plain
+    assert all(map(torch.equal, weights, expected))
+    assert scaler.get_scale() == scaler.state_dict()["scale"] == 65536.0
+    other.load_state_dict(scaler.state_dict())
+    assert other.state_dict() == scaler.state_dict()
+
+
+def test_an_old_torch_has_no_scaler_for_the_cpu(monkeypatch):
+    monkeypatch.setattr(accel, "_version", torch.torch_version.TorchVersion("2.2.2"))
+    assert accel.scaler_type() == "cuda"
+    assert not accel.grad_scaler().is_enabled()
 
 
 def test_autocast_leaves_an_autocast_of_the_cpu_as_it_is():

@@ -215,5 +215,5 @@ def test_a_cell_may_end_as_it_likes(ending: str) -> None:
     cell = {"cell_type": "code", "source": [f"import torch{ending}", f"torch.ones(1).cuda(){ending}"]}
     result = worker()(Job("/p/a.ipynb", json.dumps({"cells": [cell]}).encode(), "apply")).result
     assert isinstance(result, Changed)
-    lines = [f"import accel{ending}", f"import torch{ending}", f"torch.ones(1).to(accel.device()){ending}"]
+    lines = [f"import accel{ending}", f"import torch{ending}", f"torch.ones(1, device=accel.device()){ending}"]
     assert json.loads(result.after)["cells"][0]["source"] == lines

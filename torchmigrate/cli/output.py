@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from torchmigrate.base.text import UserError, visible, visible_lines
+from torchmigrate.base.text import UserError, counted, visible, visible_lines
 from torchmigrate.formats import diff
 from torchmigrate.formats.model import Report, place
 
@@ -99,7 +99,7 @@ def body(report: Report, request: Request, settings: Settings, facts: ProjectCon
         return
     colour = colours(sys.stdout, request.color) and (request.output is None or request.color == "always")
     if report.command == "dry-run":
-        terminal = request.output is None and sys.stdout.isatty()
+        terminal = request.output is None and columns(sys.stdout) is not None
         yield from _diff(report, request, settings.root, colour, terminal)
     yield from (line.encode(errors="surrogateescape") + b"\n" for line in _findings(report, request, colour))
 
@@ -147,7 +147,7 @@ def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
 
 
 def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: bool) -> Iterator[bytes]:
-    """Yield the diff of all files; on a terminal, a notebook's readable diff without that of its JSON."""
+    """Yield the diff of all files; on a terminal, notebooks for reading only, and a new helper as one line."""
     base = report.here
     if not all(change.path.is_relative_to(base) for change in report.changed):
         base = root
@@ -157,19 +157,11 @@ def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: 
         text = diff.readable(change, name)
         if diff.is_notebook(name) and not terminal:
             text += diff.unified(change, name)
-        if change.new and not change.applied and not request.verbose and columns(sys.stdout):
-            text = _folded(text)
+        if terminal and change.new and not change.applied and not request.verbose:
+            text = f"+ {name}, {counted(len(change.after.splitlines()), 'line')}\n".encode(errors="surrogateescape")
         if terminal:
             text = visible_lines(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         yield coloured(text) if colour else text
-
-
-def _folded(text: bytes) -> bytes:
-    """Shorten the diff of a new helper: its hundreds of lines are always the same."""
-    *head, rest = text.split(b"\n", 3)
-    count = rest.count(b"\n")
-    note = f"# {count:,} lines of torchmigrate's helper; -v shows them, and a pipe gets them"
-    return b"\n".join([*head, note.encode(), b""])
 
 
 def coloured(text: bytes) -> bytes:

@@ -105,10 +105,10 @@ KEYS: Mapping[str, Key] = {
         ("vendor",),
     ),
     "style": Key(
-        one_of("helper", "native"),
-        "Call the helper, or torch.accelerator wherever that is the same (torch >= 2.9).",
-        '"helper"',
-        ("native",),
+        one_of("auto", "helper", "native"),
+        "Call the helper, or torch.accelerator wherever that is the same; auto: the latter from torch >= 2.6 on.",
+        '"auto"',
+        ("helper",),
     ),
     "helper": Key(
         _MODULE, "The project's own device helper, a module, in place of ours.", "none", ("mypkg.utils.device",)

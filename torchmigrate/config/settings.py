@@ -31,7 +31,7 @@ class Settings:
     rule_paths: tuple[Path, ...] = ()
     torch: str | None = None
     runtime: str = "vendor"
-    style: str = "helper"
+    style: str = "auto"
     helper: str | None = None
     helper_map: Mapping[str, str] = field(default_factory=dict)
     torch_libraries: tuple[str, ...] = ()

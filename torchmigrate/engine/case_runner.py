@@ -134,14 +134,17 @@ def _wrong_finding(rule: Rule, case: Case, findings: Sequence[Finding]) -> str |
 
 
 def migrate(
-    raw: bytes, rules: DispatchTable, unsafe: bool = False, style: str = "helper"
+    raw: bytes, rules: DispatchTable, unsafe: bool = False, style: str = "helper", plain: bool = False
 ) -> tuple[bytes, list[Finding]]:
-    """Rewrite one file as a script (native style: for the newest torch); return its bytes and remaining findings."""
+    """Rewrite one file as a script (native style: for the newest torch); return its bytes and remaining findings.
+
+    `plain` also makes of the edits what people would write, which hides what each rule does.
+    """
     source = decode(raw)
     settings = Settings(unsafe_fixes=unsafe, style=style)
     torch = _NEWEST_TORCH if style == "native" else None
     facts = ProjectContext(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
-    outcome = rewrite(Path("/case.py"), source, rules, facts)
+    outcome = rewrite(Path("/case.py"), source, rules, facts, plain)
     text = replace(source, utf8=outcome.text)
     edits: list[Edit] = []
     missing = outcome.needs_helper or outcome.needs_torch

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from torchmigrate.helper import sorted_imports
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.model import SemanticModel
@@ -255,7 +256,10 @@ def with_import(
     names = [spelled(module)["torch"]] if torch else []
     names += [spelled(module)["accel"]] if len(statements) > len(names) else []
     first_use = min(first_import_time_use(module, name) for name in names)
-    edit = insertion(module, statements, first_use)
+    last = _anchor(module.tree, module, first_use)
+    folder = root or str(path.parent)
+    edit = sorted_imports.in_order(module, statement, last, folder) if statements == [statement] else None
+    edit = edit or insertion(module, statements, first_use)
     proof = import_below_path_edit(module, root) if statement in statements else None
     if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
         edit = insertion(module, statements, first_use, after=proof)

@@ -121,9 +121,17 @@ class ProjectContext:
         scope = self._scopes[target]
         return scope is not None and Resolver().dotted(name, scope) == canonical(qualified)
 
+    @property
+    def writes_native(self) -> bool:
+        """Return whether rewrites call torch.accelerator where they can: as asked, or as the project's torch has it."""
+        settings = self.settings
+        if settings.style != "auto":
+            return settings.style == "native"
+        return self.own is None and settings.runtime == "vendor" and self.torch_at_least(ACCELERATOR)
+
     def is_native(self, spec: str | None) -> bool:
         """Return whether rewrites use native style, and the project's torch satisfies `spec`."""
-        return self.settings.style == "native" and self.torch_at_least(spec)
+        return self.writes_native and self.torch_at_least(spec)
 
     def torch_at_least(self, spec: str | None) -> bool:
         """Return whether the project's torch floor is at least `spec` (`>=X.Y`); None is always satisfied."""
@@ -133,6 +141,7 @@ class ProjectContext:
 
 HELPER_FLOOR = (1, 7)
 NATIVE_FLOOR = (2, 9)
+ACCELERATOR = ">=2.6"  # the first torch with torch.accelerator
 
 
 def build_context(

@@ -1,4 +1,4 @@
-"""`--style native`: calls of the helper that this run wrote become torch.accelerator's where they mean the same.
+"""Native style: calls of the helper that this run wrote become torch.accelerator's where they mean the same.
 
 The one place that maps the helper's functions to torch's; rules add theirs by `native` in a `[[rewrite]]`. Measured on
 torch 2.13: all functions of torch.accelerator but `_TOTAL` raise on a machine without an accelerator, so the others are
@@ -28,7 +28,6 @@ _MOVE = "torch.accelerator.current_accelerator(check_available=True)"
 _ANYWHERE = {
     "is_available": "torch.accelerator.is_available()",
     "device_count": "torch.accelerator.device_count()",
-    "device": _OR_CPU,
     "device(0)": 'torch.device(0) if torch.accelerator.is_available() else torch.device("cpu")',
     "device_type": f'{_TYPE} if torch.accelerator.is_available() else "cpu"',
 }
@@ -39,6 +38,10 @@ _GUARDED = {
     "autocast_type": _TYPE,  # these two differ from it on the CPU and on MPS before torch 2.8
     "scaler_type": _TYPE,
 }
+_FULL = ">=2.9"  # the torch that the tables above are true of
+_SINCE = ">=2.7"  # `check_available`
+_BEFORE = 'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'
+_EARLY = {"is_available", "device_count", "device", "device_type"}  # the same in the first torch.accelerator
 # is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
 _MAY_FORK = re.compile(rb"multiprocessing|fork|CUDA_VISIBLE_DEVICES")  # a file without these does not
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
@@ -68,7 +71,7 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
     """Yield edits to a migrated module, in each span that this run wrote."""
     names = _of_rules(module, rules)
     know_parents(module)
-    found = list(_helpers(module, spans))
+    found = list(helper_uses(module, spans))
     # only in such a file is `torch.device(0)` the accelerator's: to a second run, too
     asks = any(own in _TOTAL for _, own, _ in found) or any(asks_accelerator(module, f".{name}") for name in _TOTAL)
     for node, own, span in found:
@@ -82,7 +85,7 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
             yield from () if module.loses_comment(edit) else (edit,)
 
 
-def _helpers(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
+def helper_uses(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
     """Yield the helper's uses that this run wrote, not in f-strings: these hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
     for node in module.nodes:
@@ -112,6 +115,9 @@ def _called(
     module: SemanticModel, name: str, call: ast.Call, span: Written, names: Mapping[str, str], asks: bool
 ) -> str | None:
     native = names.get(name)
+    early = not module.facts.torch_at_least(_FULL)
+    if early and name not in _EARLY and native is None:
+        return None
     if native is not None:
         compiled = bool(_SKIPPED.search(native)) and _compiles(module)
         fits = _is_total(native) or (not compiled and is_guarded(module, call))
@@ -119,9 +125,16 @@ def _called(
     if name in _GUARDED and (asks or name != "device(0)") and is_guarded(module, call):
         return _GUARDED[name]
     if name == "device" and _is_moved(module, call):
-        return _OR_CPU if _defines_to(module) else _MOVE
+        return _device_or_cpu(module) if early or _defines_to(module) else _MOVE
     asks_anew = name.startswith("device") and name not in _TOTAL and not _asked_before(span)
-    return None if asks_anew and _forks(module) else _ANYWHERE.get(name)
+    if asks_anew and _forks(module):
+        return None
+    return _device_or_cpu(module) if name == "device" else _ANYWHERE.get(name)
+
+
+def _device_or_cpu(module: SemanticModel) -> str:
+    """Return the accelerator or the CPU, as the project's oldest torch can say it."""
+    return _OR_CPU if module.facts.torch_at_least(_SINCE) else _BEFORE
 
 
 def _asked_before(span: Written) -> bool:

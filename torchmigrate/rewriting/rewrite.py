@@ -141,17 +141,20 @@ def _original(offset: int, passes: Sequence[tuple[Edit, ...]]) -> int:
     return offset
 
 
-def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext) -> Outcome:
-    """Rewrite one module; raises RewriteError, or SyntaxError, ValueError, RecursionError for no Python 3."""
-    outcome = _rewrite(SemanticModel(path, source, facts), rules)
+def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext, plain: bool = True) -> Outcome:
+    """Rewrite one module; raises RewriteError, or SyntaxError, ValueError, RecursionError for no Python 3.
+
+    `plain` False leaves each edit as its rule makes it: rules are tested that way.
+    """
+    outcome = _rewrite(SemanticModel(path, source, facts), rules, plain)
     if not outcome.needs_torch:
         return outcome
     # The file uses `torch` without importing it. The rewrite adds the import, so rewrite again with the name resolved;
     # otherwise a second run would find more.
-    return replace(_rewrite(SemanticModel(path, source, facts, gets_torch=True), rules), needs_torch=True)
+    return replace(_rewrite(SemanticModel(path, source, facts, gets_torch=True), rules, plain), needs_torch=True)
 
 
-def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
+def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outcome:
     module, source, facts = original, original.source, original.facts
     applied: list[Finding] = []
     passes: list[tuple[Edit, ...]] = []
@@ -163,7 +166,8 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
         edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]
         applied += [_in_original(f.with_status(Status.APPLIED), passes, source) for f in chosen]
         if not chosen:
-            edits = _natively(module, original, passes, rules)  # rules may have work in the native code, too
+            edits = _plainer(module, original, passes) if plain else ()
+            edits = edits or _natively(module, original, passes, rules)  # rules may have work in the native code, too
             respelled = respelled or bool(edits)
         if not edits:
             break
@@ -176,12 +180,8 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
         return Outcome(source.utf8, (), tuple(findings))
     needs = {name for f in applied if f.fix for name in f.fix.needs}
     if respelled:
-        names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
-        needs = (
-            needs - {"accel"}
-            | {"torch"}
-            | ({"accel"} if any(helper_function(module, each) for each in names) else set())
-        )
+        native = {"torch"} if facts.writes_native else set()
+        needs = (needs - {"accel"}) | native | ({"accel"} if _calls_helper(module) else set())
     drops = tuple(import_edits.removals(original, module))
     if drops:
         module = _next(module, drops, applied)
@@ -191,15 +191,39 @@ def _rewrite(original: SemanticModel, rules: DispatchTable) -> Outcome:
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
+def _plainer(module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
+    """Return edits to what the passes wrote that make it what people would write."""
+    if not passes:
+        return ()
+    from torchmigrate.rewriting import native_style, plain_lines
+
+    held = module.facts.held.get(str(module.path), {})
+
+    def allowed(offset: int) -> bool:
+        at = _original(offset, passes)
+        return not any(start <= at <= end for start, end in held)
+
+    return plain_lines.plainer(module, list(native_style.written(original.source.utf8, passes)), allowed)
+
+
 def _natively(
     module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], rules: DispatchTable
 ) -> tuple[Edit, ...]:
     """Return edits to torch.accelerator of the helper's calls that a pass wrote, where they mean the same."""
-    if module.facts.settings.style != "native" or not passes:
+    if not module.facts.writes_native or not passes:
         return ()
     from torchmigrate.rewriting import native_style
 
-    return tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
+    edits = tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
+    if edits and module.facts.settings.style == "auto" and _calls_helper(_next(module, edits, ())):
+        return ()  # a file that needs the helper all the same calls it throughout
+    return edits
+
+
+def _calls_helper(module: SemanticModel) -> bool:
+    """Return whether a file imports or calls the helper."""
+    names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
+    return import_edits.imports_helper(module) or any(helper_function(module, each) for each in names)
 
 
 def _preference(finding: Finding) -> tuple[int, int]:

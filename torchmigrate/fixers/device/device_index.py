@@ -120,5 +120,5 @@ def _stays(context: RuleContext, given: ast.expr, helper: str) -> bool:
     """Whether an argument stays: it is None or the helper's, or the file asks torch.accelerator itself."""
     none = isinstance(given, ast.Constant) and given.value is None
     ours = isinstance(given, ast.Call) and helper_function(context.module, given.func) == helper
-    native = context.module.facts.settings.style == "native"
+    native = context.module.facts.writes_native
     return none or ours or (not native and asks_accelerator(context.module))

@@ -1,0 +1,168 @@
+"""Lines as people write them: one `device`, tensors made where they are used; each with the trap that must stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import texts_after, write_tree
+
+from torchmigrate.engine import case_runner
+from torchmigrate.rewriting.visitor import DispatchTable
+
+
+def plainly(rules: DispatchTable, text: str, style: str = "helper") -> str:
+    """Return what a script becomes, without its imports."""
+    done = case_runner.migrate(f"import torch\n{text}\n".encode(), rules, style=style, plain=True)[0].decode()
+    return done.removeprefix("import torch\n").removeprefix("import accel\n").removesuffix("\n")
+
+
+def test_a_script_gets_one_variable_above_the_first_use(rules: DispatchTable) -> None:
+    done = plainly(rules, "x = f()\nx = x.cuda()\nfor y in z:\n    y = y.cuda()\n    g(y, x.cuda())")
+    assert done == (
+        "x = f()\ndevice = accel.device()\nx = x.to(device)\nfor y in z:\n    y = y.to(device)\n    g(y, x.to(device))"
+    )
+
+
+def test_two_calls_are_not_worth_one(rules: DispatchTable) -> None:
+    assert plainly(rules, "x.cuda()\ny.cuda()") == "x.to(accel.device())\ny.to(accel.device())"
+
+
+def test_a_function_gets_its_own_and_leaves_the_import_alone(rules: DispatchTable) -> None:
+    body = "    a = a.cuda()\n    while a:\n        b(a.cuda(), c.cuda())"
+    new = "    device = accel.device()\n    a = a.to(device)\n    while a:\n        b(a.to(device), c.to(device))"
+    assert plainly(rules, f'def f(a):\n    """Do."""\n{body}') == f'def f(a):\n    """Do."""\n{new}'
+
+
+def test_a_loop_is_left_first(rules: DispatchTable) -> None:
+    done = plainly(rules, "def f():\n    for x in y:\n        if x:\n            g(x.cuda(), x.cuda(), x.cuda())")
+    assert done.startswith(
+        "def f():\n    device = accel.device()\n    for x in y:\n        if x:\n            g(x.to(device)"
+    )
+
+
+def test_a_block_that_holds_all_uses_keeps_the_variable(rules: DispatchTable) -> None:
+    done = plainly(rules, "if c:\n    a.cuda()\n    b.cuda()\n    d.cuda()\nprint(a)")
+    assert done.startswith("if c:\n    device = accel.device()\n    a.to(device)\n")
+
+
+def test_what_stands_below_an_elif_or_on_one_line_is_bound_above(rules: DispatchTable) -> None:
+    done = plainly(rules, "if a: pass\nelif b.cuda(): pass\nelif c.cuda(): d.cuda()")
+    assert done.startswith("device = accel.device()\nif a: pass\nelif b.to(device): pass\n")
+
+
+def test_functions_of_a_script_share_the_variable_of_its_own_code(rules: DispatchTable) -> None:
+    text = "def f(a):\n    return a.cuda()\n\nmodel = model.cuda()\nf(model.cuda())"
+    assert plainly(rules, text) == (
+        "def f(a):\n    return a.to(device)\n\ndevice = accel.device()\nmodel = model.to(device)\nf(model.to(device))"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a):\n    return a.cuda()\nf(1)\nb.cuda()\nc.cuda()",  # called before it would be bound
+        "class A:\n    def f(self, a):\n        return a.cuda()\ndef g():\n    return A()\nx = g()\nb.cuda()\nc.cuda()",
+        "def f(a):\n    return a.cuda()\n@f\ndef h(): pass\nb.cuda()\nc.cuda()",
+        "def f(a):\n    return a.cuda()\nif __name__ == '__main__':\n    b.cuda()\n    c.cuda()",  # processes
+        "device = 'disc'\na.cuda()\nb.cuda()\nc.cuda()",
+        "a.cuda()\nb.cuda()\nc.cuda()\nopen(device)",
+        "a.cuda()\nb.cuda()\nc.cuda()\ndef f():\n    global device\n    device = 1",
+        "a.cuda()\nb.cuda()\nc.cuda()\nprint(globals())",
+        "def f(device):\n    a.cuda()\n    b.cuda()\n    c.cuda()",
+        "def f():\n    a.cuda()\n    b.cuda()\n    c.cuda()\n    return locals()",
+        "def f():\n    def g():\n        return device\n    a.cuda()\n    b.cuda()\n    c.cuda()",
+        "def f(a=x.cuda(), b=x.cuda(), c=x.cuda()): pass",
+        "a.cuda(1)\nb.cuda(1)\nc.cuda(1)",
+        "for i in n:\n    os.environ['CUDA_VISIBLE_DEVICES'] = i\n    f(a.cuda(), b.cuda(), c.cuda())",
+    ],
+)
+def test_a_name_in_the_way_leaves_the_calls(rules: DispatchTable, text: str) -> None:
+    assert "device = accel.device(" not in plainly(rules, text)
+
+
+def test_a_variable_that_is_there_is_used(rules: DispatchTable) -> None:
+    text = "dev = torch.device('cuda')\nx = x.cuda()\ndef f(a):\n    return [a.cuda() for a in a]"
+    assert plainly(rules, text) == ("dev = accel.device()\nx = x.to(dev)\ndef f(a):\n    return [a.to(dev) for a in a]")
+    kind = "device = 'cuda' if torch.cuda.is_available() else 'cpu'\nx.cuda()\nm = torch.load(p, map_location='cuda')"
+    assert "x.to(device)" in plainly(rules, kind)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.cuda()\ndev = torch.device('cuda')",
+        "if c:\n    dev = torch.device('cuda')\nx.cuda()",
+        "dev = torch.device('cuda')\ndev = other()\nx.cuda()",
+        "dev = torch.device('cuda')\nx = lambda dev: x.cuda()",
+        "dev = torch.device('cuda')\nx = [x.cuda() for dev in y]",
+        "dev = torch.device('cuda')\ndef f(dev):\n    x.cuda()",
+        "dev = torch.device('cuda:1')\nx.cuda()",
+        "dev = torch.device('cuda' if c else 'cpu')\nx.cuda()",
+        "def f():\n    x.cuda()\nf()\ndev = torch.device('cuda')",
+    ],
+)
+def test_a_variable_that_may_hold_something_else_is_not(rules: DispatchTable, text: str) -> None:
+    assert ".to(accel.device())" in plainly(rules, text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = torch.zeros(2, 3).cuda()", "x = torch.zeros(2, 3, device=accel.device())"),
+        ("x = torch.tensor([1], dtype=d).to('cuda')", "x = torch.tensor([1], dtype=d, device=accel.device())"),
+        ("x = torch.full(n, 1).cuda().mean()", "x = torch.full(n, 1, device=accel.device()).mean()"),
+        ("x = torch.ones_like(y).cuda()", "x = torch.ones_like(y, device=accel.device())"),
+        # numbers drawn, another leaf, a device or more said already, what cannot take one more argument
+        ("x = torch.randn(2).cuda()", "x = torch.randn(2).to(accel.device())"),
+        ("x = torch.zeros(2, requires_grad=True).cuda()", "x = torch.zeros(2, requires_grad=True).to(accel.device())"),
+        ("x = torch.zeros(2, device=d).cuda()", "x = torch.zeros(2, device=d).to(accel.device())"),
+        ("x = torch.zeros(2, **k).cuda()", "x = torch.zeros(2, **k).to(accel.device())"),
+        ("x = torch.zeros(2,).cuda()", "x = torch.zeros(2,).to(accel.device())"),
+        ("x = (torch.zeros(2)).cuda()", "x = (torch.zeros(2)).to(accel.device())"),
+        ("x = torch.zeros(2).float().cuda()", "x = torch.zeros(2).float().to(accel.device())"),
+        ("x = np.zeros(2).cuda()", "x = np.zeros(2).to(accel.device())"),
+        ("x = torch.zeros(2).cuda(1)", "x = torch.zeros(2).to(accel.device(1))"),
+    ],
+)
+def test_a_tensor_is_made_where_it_is_used(rules: DispatchTable, before: str, after: str) -> None:
+    assert plainly(rules, before) == after
+
+
+def test_all_of_it_together(rules: DispatchTable) -> None:
+    done = plainly(
+        rules, "def f(n):\n    a = torch.zeros(n).cuda()\n    b = torch.ones(n).cuda()\n    return a, b, c.cuda()"
+    )
+    assert done == (
+        "def f(n):\n    device = accel.device()\n    a = torch.zeros(n, device=device)\n"
+        "    b = torch.ones(n, device=device)\n    return a, b, c.to(device)"
+    )
+
+
+def test_an_imported_file_is_not_asked_at_its_import(rules: DispatchTable, tmp_path: Path) -> None:
+    text = "import torch\nx = torch.rand(2).cuda()\ny = x.cuda()\nz = y.cuda()\n"
+    write_tree(tmp_path, {"lib.py": text, "main.py": "import lib\n", "script.py": text})
+    done = texts_after(tmp_path)
+    assert "device = accel.device()" not in done["lib.py"]
+    assert "device = accel.device()\nx = torch.rand(2).to(device)" in done["script.py"]
+
+
+def test_a_second_run_changes_nothing_and_a_kept_call_stays(tmp_path: Path) -> None:
+    body = "    a.cuda()\n    a.cuda()  # torchmigrate: ignore[device/tensor-cuda]\n    a.cuda()\n    return a.cuda()\n"
+    text = f"import torch\n\n\ndef f(a):\n{body}"
+    write_tree(tmp_path, {"a.py": text})
+    write_tree(tmp_path, texts_after(tmp_path))
+    assert "    device = accel.device()\n    a.to(device)\n    a.cuda()  #" in (tmp_path / "a.py").read_text()
+    assert not texts_after(tmp_path)
+
+
+def test_a_line_of_a_tab_and_a_return_keeps_both(rules: DispatchTable) -> None:
+    raw = b"import torch\r\ndef f(a):\r\n\ta.cuda()\r\n\ta.cuda()\r\n\ta.cuda()\r\n"
+    done = case_runner.migrate(raw, rules, plain=True)[0]
+    assert b"def f(a):\r\n\tdevice = accel.device()\r\n\ta.to(device)\r\n" in done
+
+
+def test_torchs_own_call_is_written_once(rules: DispatchTable) -> None:
+    done = plainly(rules, "x.cuda()\ny.cuda()\nz.cuda()", "native")
+    assert done.count("torch.accelerator") == 1
+    assert done.startswith("device = torch.accelerator.current_accelerator(check_available=True) or ")

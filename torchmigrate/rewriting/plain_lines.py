@@ -1,0 +1,292 @@
+"""Lines as people write them: one variable for many calls of `accel.device()`, and tensors made where they are used.
+
+Only calls that this run wrote are touched, and only where the program does the same. A variable is bound in the
+innermost block that holds all its uses, above the first: never at the import of a library.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from torchmigrate.rewriting.native_style import Written, helper_uses
+from torchmigrate.semantic.dominance import know_parents
+from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import strings_in
+from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.scope import FUNCTIONS, Scope, first_line
+
+_NAME = "device"
+_ENOUGH = 3  # calls that are worth a variable
+_ENOUGH_NATIVE = 2  # of torch's own call, which takes half a line
+# functions that fill their result with the same on every device; those that draw numbers do not
+_FILLING = {
+    f"torch.{name}"
+    for name in (
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "eye",
+        "tensor",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+    )
+}
+_DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+# a tensor with these is another one when it is made on the device, or has one already
+_ELSEWHERE = {None, "device", "out", "requires_grad", "pin_memory", "layout"}
+_LOOKS_INTO_SCOPES = {"globals", "locals", "vars", "eval", "exec"}
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+Allowed = Callable[[int], bool]
+
+
+def plainer(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> tuple[Edit, ...]:
+    """Return the next edits to a migrated module; `allowed` says whether text may be inserted at an offset."""
+    if module.facts.own:
+        return ()  # the project's own helper may answer otherwise from call to call
+    know_parents(module)
+    native = module.facts.writes_native  # torch's own call is long, and shorter in `x.to(...)`
+    calls = [call for call in _device_calls(module, spans) if not _in_signature(module, call)]
+    return (
+        tuple(edit for call in calls for edit in _unwrapped(module, call))
+        or tuple(edit for call in calls if not native for edit in _made_there(module, call))
+        or tuple(edit for call in calls for edit in _known(module, call))
+        or tuple(_bound_once(module, calls, _ENOUGH_NATIVE if native else _ENOUGH, allowed))
+    )
+
+
+def _device_calls(module: SemanticModel, spans: Sequence[Written]) -> Iterator[ast.Call]:
+    """Yield the calls `accel.device()` that this run wrote."""
+    for node, own, _ in helper_uses(module, spans):
+        call = module.parent(node)
+        if own == "device" and isinstance(call, ast.Call) and call.func is node and not call.args and not call.keywords:
+            yield call
+
+
+def _in_signature(module: SemanticModel, call: ast.Call) -> bool:
+    """Whether a call is a default or a decorator, or an argument of one."""
+    below: ast.AST = call
+    for up in module.ancestors(call):
+        if isinstance(up, _DEFINITIONS) and below not in up.body:
+            return True
+        below = up
+    return False
+
+
+def _unwrapped(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
+    """Yield the edit of `torch.device(accel.device())`, and of `str(accel.device())` where a device is taken."""
+    outer = module.parent(call)
+    if not isinstance(outer, ast.Call) or outer.args != [call] or outer.keywords or module.holds_comment(outer):
+        return
+    is_text = isinstance(outer.func, ast.Name) and outer.func.id == "str" and module.scope(call).find("str") is None
+    if module.resolve(outer.func) == "torch.device" or (is_text and _takes_device(module, outer)):
+        yield Edit(*module.span(outer), module.text(call))
+
+
+def _takes_device(module: SemanticModel, value: ast.AST) -> bool:
+    """Whether a value is the first argument of `x.to(...)`, or the `device=` of a function of torch."""
+    match module.parent(value):
+        case ast.Call(ast.Attribute(_, "to"), [first, *_]):
+            return first is value
+        case ast.keyword("device") as up:
+            call = module.parent(up)
+            return isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.")
+    return False
+
+
+def _made_there(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
+    """Yield the edits of `torch.zeros(n).to(accel.device())`, which is made on the device at once."""
+    match module.parent(call):
+        case ast.Call(ast.Attribute(ast.Call(func, args) as made, "to"), [only], []) as move if only is call and args:
+            pass
+        case _:
+            return
+    if module.resolve(func) not in _FILLING or any(k.arg in _ELSEWHERE for k in made.keywords):
+        return
+    if isinstance(args[0], ast.GeneratorExp) or module.holds_comment(move):
+        return
+    last = max(module.span(part)[1] for part in (*args, *made.keywords))
+    end, text = module.span(made)[1], module.source.utf8
+    if text[last:end].strip() == b")" and text[end : module.span(move)[1]].lstrip().startswith(b"."):
+        yield Edit(last, last, f", device={module.text(call)}")
+        yield Edit(end, module.span(move)[1], "")
+
+
+def _known(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
+    """Yield the edit of a call to a variable in scope that holds its result, or its type where that is the same."""
+    steps = _steps(module, call)
+    here = module.scope(steps[-1])
+    hidden = _hidden(module, call)
+    for scope in here.up():
+        for name, bindings in scope.names.items():
+            value = bindings[0].value if len(bindings) == 1 else None
+            kind = _device_kind(module, value) if value is not None else ""
+            if not kind or name in hidden or scope.is_class or (found := here.find(name)) is None:
+                continue
+            fits = kind == "device" or _takes_device(module, call)
+            if fits and found[0] is scope and _is_before(module, module.statement(value), steps):  # type: ignore[arg-type]
+                yield Edit(*module.span(call), name)
+                return
+
+
+def _device_kind(module: SemanticModel, value: ast.expr) -> str:
+    """Return "device" or "device_type" for a value that is the result of the helper's function, else ""."""
+    match value:
+        case ast.Call(func, [], []) if (own := helper_function(module, func)) in ("device", "device_type"):
+            return str(own)
+        case ast.Call(func, [inner], []) if module.resolve(func) == "torch.device" and _device_kind(module, inner):
+            return "device"
+    return ""
+
+
+def _hidden(module: SemanticModel, node: ast.AST) -> set[str]:
+    """Return the names that lambdas and comprehensions around a node bind."""
+    found: set[str] = set()
+    for up in module.ancestors(node):
+        if isinstance(up, ast.Lambda):
+            found |= {n.arg for n in ast.walk(up.args) if isinstance(n, ast.arg)}
+        elif isinstance(up, _COMPREHENSIONS):
+            found |= {n.id for each in up.generators for n in ast.walk(each.target) if isinstance(n, ast.Name)}
+    return found
+
+
+def _is_before(module: SemanticModel, binding: ast.stmt, steps: Sequence[ast.stmt]) -> bool:
+    """Whether a statement comes before code in its own block, so that the code cannot run without it."""
+    block, at = module.blocks.place(binding)
+    return any(step in block[at + 1 :] for step in steps)
+
+
+def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:
+    """Return the statements that hold a node, the outermost first."""
+    return [up for up in module.ancestors(node) if isinstance(up, ast.stmt)][::-1]
+
+
+def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, allowed: Allowed) -> Iterator[Edit]:
+    """Yield the edits that bind a variable in each block with enough calls, and use it there."""
+    if len(calls) < enough or any(isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES for n in module.nodes):
+        return
+    steps = {call: _steps(module, call) for call in calls}
+    outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
+    groups = list(_of_script(module, calls, steps, outer, enough))
+    shared = {call for group, _ in groups for call in group}
+    for function in dict.fromkeys(outer.values()):
+        own = [call for call in calls if outer[call] is function and call not in shared]
+        if function is not None and len(own) >= enough and not _speaks_of_device(function):
+            base = steps[own[0]].index(function) + 1
+            groups.append((own, _place(module, [steps[call] for call in own], base)))
+    for group, place in groups:
+        at = module.source.offset(first_line(place), 0) if place else -1
+        if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
+            indent = module.source.utf8[at : at + place.col_offset].decode()
+            yield Edit(at, at, f"{indent}{_NAME} = {module.text(group[0])}{module.source.newline}")
+            yield from (Edit(*module.span(call), _NAME) for call in group)
+
+
+def _of_script(
+    module: SemanticModel,
+    calls: Sequence[ast.Call],
+    steps: dict[ast.Call, list[ast.stmt]],
+    outer: dict[ast.Call, ast.FunctionDef | ast.AsyncFunctionDef | None],
+    enough: int,
+) -> Iterator[tuple[list[ast.Call], ast.stmt | None]]:
+    """Yield the calls that may use one global variable, and the statement below it.
+
+    The file is imported by nobody and moves things itself; otherwise there are none.
+    """
+    path = str(module.path)
+    at_import = [call for call in calls if outer[call] is None]
+    taken = (n for n in module.nodes if _NAME in _names_of(n))
+    if not at_import or path.endswith(".ipynb") or module.facts.index.importers.get(path):
+        return
+    if any(_is_global(module.scope(node)) for node in taken):
+        return
+    first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
+    late = (
+        [] if _asks_for_main(first) else [c for c in calls if (f := outer[c]) is not None and not _speaks_of_device(f)]
+    )
+    if late and not _called_before(module, {steps[call][0] for call in late}, first):
+        if len(at_import) + len(late) >= enough:
+            yield [*at_import, *late], _opens_line(module, first)
+    elif len(at_import) >= enough:
+        yield at_import, _place(module, [steps[call] for call in at_import], 0)
+
+
+def _is_global(scope: Scope) -> bool:
+    """Whether the name `device` of a scope is the module's, or nobody's."""
+    found = scope.find(_NAME)
+    return found is None or found[0].parent is None
+
+
+def _asks_for_main(statement: ast.stmt) -> bool:
+    """Whether a statement runs only in the file that is started, not in the processes that import it anew."""
+    return isinstance(statement, ast.If) and any(
+        isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test)
+    )
+
+
+def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast.stmt) -> bool:
+    """Whether top-level code above `first` speaks of these definitions, also through others."""
+    names = {getattr(each, "name", "") for each in definitions}
+    body = module.tree.body
+    words = {s: {n.id for n in ast.walk(s) if isinstance(n, ast.Name)} for s in body if isinstance(s, _DEFINITIONS)}
+    before = 0
+    while len(names) > before:
+        before = len(names)
+        names |= {s.name for s, used in words.items() if not names.isdisjoint(used)}
+    early: list[ast.AST] = [s for s in body[: body.index(first)] if s not in words]
+    early += [d for s in words for d in s.decorator_list]
+    return "" in names or any(isinstance(n, ast.Name) and n.id in names for s in early for n in ast.walk(s))
+
+
+def _speaks_of_device(function: ast.AST) -> bool:
+    """Whether a function binds or reads a variable of the name `device`."""
+    return any(_NAME in _names_of(node) for node in ast.walk(function))
+
+
+def _names_of(node: ast.AST) -> tuple[str, ...]:
+    """Return the variables that a node reads or binds by itself."""
+    match node:
+        case ast.Name(name) | ast.arg(name):
+            return (name,)
+        case ast.alias(name, asname):
+            return (asname or name.partition(".")[0],)
+        case ast.Global(names) | ast.Nonlocal(names):
+            return tuple(names)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.ExceptHandler():
+            return (node.name or "",)
+        case ast.MatchAs() | ast.MatchStar():
+            return (node.name or "",)
+        case ast.MatchMapping():
+            return (node.rest or "",)
+    return ()
+
+
+def _place(module: SemanticModel, paths: Sequence[Sequence[ast.stmt]], base: int) -> ast.stmt | None:
+    """Return the first statement of the innermost block that holds all paths, is in no loop, and takes a line."""
+    depth = base
+    while (
+        all(len(path) > depth + 1 for path in paths)
+        and len({id(path[depth]) for path in paths}) == 1
+        and not isinstance(paths[0][depth], (*_LOOPS, ast.ClassDef))
+        and len({id(module.blocks.place(path[depth + 1])[0]) for path in paths}) == 1
+    ):
+        depth += 1
+    while depth >= base:
+        first = min((path[depth] for path in paths), key=lambda s: (s.lineno, s.col_offset))
+        if _opens_line(module, first):
+            return first
+        depth -= 1
+    return None
+
+
+def _opens_line(module: SemanticModel, statement: ast.stmt) -> ast.stmt | None:
+    """Return the statement if a line can be added above it: not for `elif`, nor in `if x: statement`."""
+    start = module.source.offset(first_line(statement), 0)
+    text = module.source.utf8[start:]
+    is_elif = isinstance(statement, ast.If) and text[statement.col_offset :].startswith(b"elif")
+    return None if text[: statement.col_offset].strip() or is_elif else statement
