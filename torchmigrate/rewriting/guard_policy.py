@@ -14,12 +14,13 @@ from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.semantic import library_use
-from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch
+from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import FUNCTIONS, Function
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -27,11 +28,92 @@ _IDLE = "it guards nothing that would change"
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes in every region that must stay as it is, and tests that guard nothing that changes."""
+    kept = Around(_kept(module, findings))
+    findings = [_settle(f, kept) for f in findings]
     regions = list(regions_of(module, findings))
     if regions:
         findings = _idle_left(_bound_left(module, findings, regions), regions)
     answers = reasons(module, findings)
     return [_left(f, answers[f]) if f in answers else f for f in findings]
+
+
+_OWN = "`{}` asks for CUDA alone, and stays"
+_SIBLING = "`{}` is about CUDA, beside `{}`"
+_LACKING = "it refuses what is implemented for CUDA alone"
+_CUDA = re.compile(r"(?i)^(cuda|gpu)$")
+_PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
+
+
+def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the code in which the project keeps to CUDA by itself, with the reasons.
+
+    These are the arms of its own ladders, what its own questions for CUDA guard, functions for CUDA beside those for
+    other devices, refusals for want of an implementation, and what a test guards that the worlds check holds back.
+    """
+    fixes = Inside(_span(f) for f in findings if f.fix and f.status is Status.OPEN)
+    held = Inside(_span(f) for f in findings if f.blocks and f.status is Status.LEFT)
+    for statement in module.scopes.statements:
+        if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
+            yield from _kept_arm(module, statement, held)
+    for block in _blocks_of_functions(module):
+        for function, sibling in _for_cuda(block):
+            yield module.span(function), _SIBLING.format(function.name, sibling)
+
+
+def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:
+    """Yield the test and the body of an arm for CUDA that stays, and the last arm of a ladder over many devices."""
+    body = module.span(node.body[0])[0], module.span(node.body[-1])[1]
+    test = module.span(node.test)
+    others = devices_asked(module, node)
+    match node.body[-1]:
+        case ast.Raise(ast.Call(ast.Name("NotImplementedError")) | ast.Name("NotImplementedError")):
+            yield test, _LACKING
+    asked = {part for word in words_in(module, node.test) for part in word.lower().split("_")}
+    if others and "cuda" in asked and asked.isdisjoint(others):
+        yield from ((span, PORTABLE) for span in (test, body))
+    elif predicate := _own_predicate(module, node.test):
+        yield body, _OWN.format(predicate)
+    elif at := next(iter(held.find(*test)), None):
+        yield body, _BOUND.format(module.source.position(at[0])[0])
+    if len(others) > 1 and node.orelse and not isinstance(node.orelse[0], ast.If):
+        yield (module.span(node.orelse[0])[0], module.span(node.orelse[-1])[1]), PORTABLE
+
+
+def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
+    """Return the function named for CUDA, not torch's, that must say yes for a test to hold, or ""."""
+    match test:
+        case ast.BoolOp(ast.And(), values):
+            return next(filter(None, (_own_predicate(module, value) for value in values)), "")
+        case ast.Call(func) if "cuda" in (name := last_name(func)).lower() and _PREDICATE.search(name):
+            return "" if (module.resolve(func) or "").startswith("torch.") else name
+        case ast.Name(name) if found := module.scope(test).find(name):
+            calls = [b.value for b in found[1] if isinstance(b.value, ast.Call)]
+            return _own_predicate(module, calls[0]) if len(calls) == len(found[1]) == 1 else ""
+    return ""
+
+
+def _blocks_of_functions(module: SemanticModel) -> Iterator[list[Function]]:
+    """Yield the functions of the module, and those of each class."""
+    found: dict[ast.AST | None, list[Function]] = {}
+    for statement in module.scopes.statements:
+        if isinstance(statement, FUNCTIONS):
+            found.setdefault(module.parent(statement), []).append(statement)
+    yield from found.values()
+
+
+def _for_cuda(functions: list[Function]) -> Iterator[tuple[Function, str]]:
+    """Yield the functions that are named for CUDA as others are for other devices, with the name of one of these."""
+    named: dict[tuple[str, ...], str] = {}
+    for function in functions:
+        words = function.name.split("_")
+        for at, word in enumerate(words):
+            if word.lower() in OTHERS:
+                named.setdefault((*words[:at], "", *words[at + 1 :]), function.name)
+    for function in functions if named else ():
+        words = function.name.split("_")
+        for at, word in enumerate(words):
+            if _CUDA.match(word) and (sibling := named.get((*words[:at], "", *words[at + 1 :]))):
+                yield function, sibling
 
 
 def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
