@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -17,10 +17,10 @@ from torchmigrate.semantic import library_use
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import words_in
+from torchmigrate.semantic.references import identifiers, words_in
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Function
+from torchmigrate.syntax.scope import FUNCTIONS, Scope
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -40,7 +40,7 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
 _OWN = "`{}` asks for CUDA alone, and stays"
 _SIBLING = "`{}` is about CUDA, beside `{}`"
 _LACKING = "it refuses what is implemented for CUDA alone"
-_CUDA = re.compile(r"(?i)^(cuda|gpu)$")
+_CUDA = ("cuda", "gpu")
 _PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
 
 
@@ -55,9 +55,10 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     for statement in module.scopes.statements:
         if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
             yield from _kept_arm(module, statement, held)
-    for block in _blocks_of_functions(module):
-        for function, sibling in _for_cuda(block):
-            yield module.span(function), _SIBLING.format(function.name, sibling)
+    for block in _blocks_of_names(module):
+        for node, name, sibling in _for_cuda(block):
+            yield module.span(node), _SIBLING.format(name, sibling)
+    yield from _done_for_each(module)
 
 
 def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:
@@ -92,28 +93,52 @@ def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
     return ""
 
 
-def _blocks_of_functions(module: SemanticModel) -> Iterator[list[Function]]:
-    """Yield the functions of the module, and those of each class."""
-    found: dict[ast.AST | None, list[Function]] = {}
+def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str]]]:
+    """Yield what each scope defines, and the module and classes assign, with the names."""
+    found: dict[ast.AST | None, list[tuple[ast.stmt, str]]] = {}
     for statement in module.scopes.statements:
-        if isinstance(statement, FUNCTIONS):
-            found.setdefault(module.parent(statement), []).append(statement)
+        match statement, module.parent(statement):
+            case ((ast.FunctionDef(name) | ast.AsyncFunctionDef(name)), up):
+                found.setdefault(up, []).append((statement, name))
+            case ast.Assign([ast.Name(name)]), (ast.Module() | ast.ClassDef()) as up:
+                found.setdefault(up, []).append((statement, name))
     yield from found.values()
 
 
-def _for_cuda(functions: list[Function]) -> Iterator[tuple[Function, str]]:
-    """Yield the functions that are named for CUDA as others are for other devices, with the name of one of these."""
-    named: dict[tuple[str, ...], str] = {}
-    for function in functions:
-        words = function.name.split("_")
-        for at, word in enumerate(words):
-            if word.lower() in OTHERS:
-                named.setdefault((*words[:at], "", *words[at + 1 :]), function.name)
-    for function in functions if named else ():
-        words = function.name.split("_")
-        for at, word in enumerate(words):
-            if _CUDA.match(word) and (sibling := named.get((*words[:at], "", *words[at + 1 :]))):
-                yield function, sibling
+def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str, str]]:
+    """Yield what is named for CUDA as something else is for another device, with both names."""
+    named: dict[tuple[type, tuple[str, ...]], str] = {}
+    for node, name in block:
+        for pattern in _patterns(name, OTHERS):
+            named.setdefault((type(node), pattern), name)
+    for node, name in block if named else ():
+        siblings = (named.get((type(node), pattern)) for pattern in _patterns(name, _CUDA))
+        if sibling := next(filter(None, siblings), None):
+            yield node, name, sibling
+
+
+def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a name, each time without one that is a kind of device."""
+    words = name.split("_")
+    for at, word in enumerate(words):
+        if word.lower() in kinds:
+            yield (*words[:at], "", *words[at + 1 :])
+
+
+def _done_for_each(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield the statements that do for CUDA what others of their block do for other devices: `torch.xpu.f()`."""
+    if OTHERS.isdisjoint(identifiers(module)):
+        return
+    calls: dict[tuple[ast.AST | None, str], list[tuple[str, ast.stmt]]] = {}
+    for statement in module.scopes.statements:
+        match statement, module.parent(statement):
+            case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(ast.Name("torch"), kind), done))), up:
+                branch = isinstance(up, ast.If) and len(up.body) == 1 and not up.orelse
+                outer = up if branch and up is not None else statement
+                calls.setdefault((module.parent(outer), done), []).append((kind, statement))
+    for found in calls.values():
+        if any(kind in OTHERS for kind, _ in found):
+            yield from ((module.span(statement), PORTABLE) for kind, statement in found if kind == "cuda")
 
 
 def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:

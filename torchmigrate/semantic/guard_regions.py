@@ -353,7 +353,7 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
         match inner:
             case ast.Assign([target], _) if re.search(r"dev", chain_of(target) or ""):
                 return chain_of(target)
-            case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp()):
+            case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp() | ast.List() | ast.ListComp()):
                 return "return"
     return None
 
