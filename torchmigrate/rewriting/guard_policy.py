@@ -20,7 +20,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import identifiers, words_in
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Scope
+from torchmigrate.syntax.scope import FUNCTIONS
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -95,13 +95,14 @@ def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
 
 def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str]]]:
     """Yield what each scope defines, and the module and classes assign, with the names."""
-    found: dict[ast.AST | None, list[tuple[ast.stmt, str]]] = {}
+    found: dict[ast.AST, list[tuple[ast.stmt, str]]] = {}
     for statement in module.scopes.statements:
-        match statement, module.parent(statement):
-            case ((ast.FunctionDef(name) | ast.AsyncFunctionDef(name)), up):
-                found.setdefault(up, []).append((statement, name))
-            case ast.Assign([ast.Name(name)]), (ast.Module() | ast.ClassDef()) as up:
-                found.setdefault(up, []).append((statement, name))
+        home = module.scopes.scope_of[statement].node
+        match statement:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                found.setdefault(home, []).append((statement, name))
+            case ast.Assign([ast.Name(name)]) if not isinstance(home, FUNCTIONS):
+                found.setdefault(home, []).append((statement, name))
     yield from found.values()
 
 
