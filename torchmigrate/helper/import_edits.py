@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_bound, spelled
@@ -123,14 +124,17 @@ def imports_helper(module: SemanticModel) -> bool:
     return helper_bound(module) is not None
 
 
-def insertion(module: SemanticModel, statements: list[str], first_use: int, before: bool = False) -> Edit:
+def insertion(
+    module: SemanticModel, statements: list[str], first_use: int, before: bool = False, after: ast.stmt | None = None
+) -> Edit:
     """Insert imports after the last top-level import before `first_use`, else before the first statement.
 
     `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
+    `after`: after this statement instead.
     """
     source = module.source
     text = "".join(s.replace("\n", source.newline) + source.newline for s in statements)
-    place = _anchor(module.tree, module, first_use)
+    place = after or _anchor(module.tree, module, first_use)
     if place is not None and (at := _beside(module, place, first_use)) is not None:
         lines = (s.rpartition("\n")[2].lstrip() for s in statements)  # of a `try`, what a script needs
         return Edit(at, at, "".join(f"{line}; " for line in lines))
@@ -174,36 +178,75 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
     return place
 
 
+def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
+    """Return the first top-level statement that imports from the folder `root`, if the file edits sys.path above it."""
+    if not root or not any(word in module.source.text for word in ("sys", "addsitedir")):
+        return None
+    index, path = module.facts.index, str(module.path)
+    is_edited = False
+    for statement in module.tree.body:
+        if is_edited and any(_imports_from(index, path, node, root) for node in ast.walk(statement)):
+            return statement
+        is_edited = is_edited or any(_edits_path(module, node) for node in ast.walk(statement))
+    return None
+
+
+def _edits_path(module: SemanticModel, node: ast.AST) -> bool:
+    if not isinstance(node, (ast.Attribute, ast.Name)):
+        return False
+    name = module.resolver.dotted(chain_of(node) or "", module.scopes.module)
+    return name in ("sys.path", "site.addsitedir")
+
+
+def _imports_from(index: ImportIndex, path: str, node: ast.AST, root: str) -> bool:
+    match node:
+        case ast.Import(names):
+            dotted = [tuple(alias.name.split(".")) for alias in names]
+        case ast.ImportFrom(str(name), names, 0):
+            dotted = [(*name.split("."), *more) for more in ((), *((alias.name,) for alias in names))]
+        case _:
+            return False
+    found = (index.locate(path, 0, name) for name in dotted)
+    return any(target is not None and target[1] == root for target in found)
+
+
 def first_import_time_use(module: SemanticModel, name: str) -> int:
     """Return the offset of the first use of `name` at import time, also through functions, or the file's end."""
-    names, before = {name}, 0
-    while len(names) > before:
-        before = len(names)
-        names |= {f.name for f in module.tree.body if isinstance(f, FUNCTIONS) and next(_uses(module, f, names), None)}
-    for node in module.tree.body:
-        if any(not _is_deferred(use, node) for use in _uses(module, node, names)):
-            return module.span(node)[0]
-    return len(module.source.utf8)
+    uses = [_uses(statement) for statement in module.tree.body]
+    users: dict[str, list[str]] = {}  # the functions in whose statements a name stands
+    for node, (now, later) in zip(module.tree.body, uses, strict=True):
+        if isinstance(node, FUNCTIONS):
+            for used in now | later:
+                users.setdefault(used, []).append(node.name)
+    names, todo = {name}, [name]
+    while todo:
+        found = set(users.get(todo.pop(), ())) - names
+        names |= found
+        todo += found
+    at_import = (node for node, (now, _) in zip(module.tree.body, uses, strict=True) if not names.isdisjoint(now))
+    first = next(at_import, None)
+    return len(module.source.utf8) if first is None else module.span(first)[0]
 
 
-def _uses(module: SemanticModel, statement: ast.stmt, names: set[str]) -> Iterator[ast.Name]:
-    """Yield the uses of names in a top-level statement; a cheap search of its text rules most out."""
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-    text = module.source.utf8[module.source.line_starts[first - 1] : module.span(statement)[1]]
-    if any(name.encode() in text for name in names):
-        yield from (n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names)
+def _uses(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """Return the names that a top-level statement uses at once, and those in the body of the function that it is."""
+    later = statement.body if isinstance(statement, FUNCTIONS) else []
+    fields = (value for _, value in ast.iter_fields(statement) if value is not later)
+    return _names(node for value in fields for node in (value if isinstance(value, list) else [value])), _names(later)
 
 
-def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
-    """Whether a name lies in the body of the function that the statement is, not in its decorators or defaults."""
-    inside = statement.body[0] if isinstance(statement, FUNCTIONS) else None
-    return inside is not None and (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
+def _names(nodes: Iterable[object]) -> set[str]:
+    trees = (node for node in nodes if isinstance(node, ast.AST))
+    return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
 
 def with_import(
-    module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False
+    module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False, root: str = ""
 ) -> tuple[Edit, ...]:
-    """Return the edits that bind the helper (and torch) in a rewritten text; none if nothing is to be bound."""
+    """Return the edits that bind the helper (and torch) in a rewritten text; none if nothing is to be bound.
+
+    `root` is the folder that has to be on sys.path: where the file puts it there, the import stands below.
+    """
     module = SemanticModel(path, module_text, facts)
     if statement and not torch and not imports_helper(module):
         edits = _beside_torch(module, statement)
@@ -219,6 +262,9 @@ def with_import(
     names += [spelled(module)["accel"]] if len(statements) > len(names) else []
     first_use = min(first_import_time_use(module, name) for name in names)
     edit = insertion(module, statements, first_use)
+    proof = import_below_path_edit(module, root) if statement in statements else None
+    if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
+        edit = insertion(module, statements, first_use, after=proof)
     ast.parse(compose(module_text.utf8, [edit]).decode())
     return (edit,)
 
@@ -256,6 +302,12 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
             return None
         edits.append(edit)
     return tuple(sorted(edits))
+
+
+def _is_deferred(node: ast.Name, function: Function) -> bool:
+    """Return whether a name lies in the body of a function, not in its decorators or defaults."""
+    inside = function.body[0]
+    return (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
 
 
 def _of_torch(statement: ast.Import | ast.ImportFrom) -> bool:

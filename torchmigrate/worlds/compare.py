@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
@@ -16,6 +17,7 @@ from torchmigrate.worlds.observations import (
     FOREIGN,
     KEPT,
     LOST,
+    PRECISION,
     REFUSAL,
     Observations,
     Place,
@@ -42,6 +44,8 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
     yield from _given(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
+        yield from _precision(world, old, new)
+        yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, cuda)
     else:
         yield from _devices(world, old, new)
@@ -61,6 +65,16 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
             )
 
 
+def _precision(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield flags that would turn half precision on where it was off."""
+    on = Const(True, bool)
+    for place, value in new.of(PRECISION):
+        before = old.get(PRECISION, place)
+        if before is not None and on in value and on not in before and (edits := new.edits(PRECISION, place)):
+            name = new.told.get((PRECISION, place), "")
+            yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
+
+
 def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
     for kind in (DEATH, DEVICE, KEPT):
@@ -68,7 +82,8 @@ def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Faul
             if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
                 continue
             before = old.get(kind, place)
-            if before is not None and (kind == DEATH or _is_cuda(before)):
+            comes_to_run = (kind, place) in old.assumed and (kind, place) not in new.assumed
+            if before is not None and (kind == DEATH or _is_cuda(before)) and not comes_to_run:
                 continue
             edits = new.edits(kind, place)
             if edits:
@@ -110,23 +125,55 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
         if value is None or chosen.isdisjoint(_LADDER):
             continue
         now = _types(value)
-        if now != chosen and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
+        differs = now != chosen or _gets_index(before, value)
+        if differs and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, place, f"the project chooses {_listed(chosen)} itself here on {world.title}")
+
+
+def _gets_index(before: Value, now: Value) -> bool:
+    """Return whether "mps" would become "mps:0", which is written otherwise."""
+    bare = {a.type for a in before if isinstance(a, Device) and a.index is None}
+    return any(isinstance(a, Device) and a.index is not None and a.type in bare and a not in before for a in now)
+
+
+def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield device positions that got a known device and would get one that cannot be followed."""
+    for place, value in new.of(DEVICE):
+        before = old.get(DEVICE, place)
+        if before is None or _open(before) or "cuda" in _types(before) or not _open(value):
+            continue
+        edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a == Unknown()))
+        if edits and Unknown() in value:
+            yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
 def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
-    by_file: dict[str, list[tuple[Place, Value]]] = {}
-    for place, value in new.of(DEVICE):
-        before, there = old.get(DEVICE, place), cuda.get(DEVICE, place)
-        if there is not None and before is not None and _types(there) == {"cuda"} and _types(before) == {"cpu"}:
-            by_file.setdefault(place[0], []).append((place, value))
-    for found in by_file.values():
-        moved = [(place, value) for place, value in found if world.kind in _types(value)]
-        stays = [place for place, value in found if world.kind not in _types(value)]
-        for place, _ in moved if stays else ():
-            if edits := new.edits(DEVICE, place):
-                yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+    moved: list[Place] = []
+    stays: list[Place] = []
+    arms = _portable_arms(world, old, cuda)
+    dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
+    doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
+    for place, there in cuda.of(DEVICE):
+        before, now = old.get(DEVICE, place), new.get(DEVICE, place)
+        if place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
+            continue
+        if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
+            if now is not None and world.kind in _types(now):
+                moved.append(place)
+            elif now is not None or place not in arms:
+                stays.append(place)
+    for place in moved if stays else ():
+        if edits := new.edits(DEVICE, place):
+            yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+
+
+def _portable_arms(world: World, old: Observations, cuda: Observations) -> set[Place]:
+    """Return the positions for CUDA beside one that the original has for this world: arms of its own choice."""
+    there = {place for place, _ in cuda.of(DEVICE)}
+    here = {place for place, value in old.of(DEVICE) if place not in there and world.kind in _types(value)}
+    pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
+    return {place for pair in pairs for place in pair if place in there and here.intersection(pair)}
 
 
 def _types(value: Value) -> set[str]:
@@ -176,8 +223,11 @@ def _refused(old: Observations, new: Observations, path: str) -> bool:
 
 
 def _dies(seen: Observations, path: str) -> bool:
-    """Return whether a file asks for CUDA where there is none: it is about to die."""
-    return any(p[0] == path for p, _ in seen.of(DEATH)) or any(p[0] == path and _is_cuda(v) for p, v in seen.of(DEVICE))
+    """Return whether a file asks for CUDA where there is none, and nothing catches it: it is about to die."""
+    return any(p[0] == path for p, _ in seen.of(DEATH)) or any(
+        p[0] == path and p not in seen.caught and all(isinstance(a, Device) and a.type == "cuda" for a in value)
+        for p, value in seen.of(DEVICE)
+    )
 
 
 def _listed(kinds: set[str]) -> str:

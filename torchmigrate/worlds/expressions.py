@@ -6,14 +6,23 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
-from torchmigrate.worlds.external import External
+from torchmigrate.worlds.external import METHOD, MOVING, External
 from torchmigrate.worlds.observations import LOST, Place
-from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
+from torchmigrate.worlds.program import (
+    NONE,
+    ClassInfo,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    attribute_chain,
+    remembered,
+)
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
@@ -74,6 +83,9 @@ class Expressions(External):
             self.store[key] = new
             self.changed = True
 
+    def read(self, key: tuple[str, ...]) -> Value | None:
+        return self.store.get(key)
+
     # expressions
 
     def evaluate(self, node: ast.AST | None, state: State, frame: Frame) -> Value:
@@ -132,10 +144,7 @@ class Expressions(External):
     def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
         match atom:
             case Module(file):
-                found = self.global_of(file, name)
-                if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
-                    return one(Module(sub))
-                return found
+                return self._of_module(file, name)
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
                 return self.world.attributes.get(full) or one(Named(full))
@@ -150,8 +159,16 @@ class Expressions(External):
                     return join(const(True), const(False)) if self.world.kind == "cuda" else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
                     return known
+                if of == "tensor" and name in MOVING:
+                    return one(Named(f"{METHOD}{name}"))
                 return TENSOR if of == "tensor" else UNKNOWN
         return UNKNOWN
+
+    def _of_module(self, file: File, name: str) -> Value:
+        found = self.global_of(file, name)
+        if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
+            return one(Module(sub))
+        return found
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
@@ -161,7 +178,7 @@ class Expressions(External):
         for kind in self.ancestors(info):
             method = kind.methods.get(name)
             if method is not None:
-                if any("property" in ast.dump(d) for d in getattr(method.node, "decorator_list", ())):
+                if _is_property(method.node):
                     return self.call_function(method, one(atom), (), {}, state)
                 return one(Routine(method, one(atom)))
         found = self.store.get(("attribute", info.key, name))
@@ -189,11 +206,13 @@ class Expressions(External):
 
     def ancestors(self, info: ClassInfo) -> list[ClassInfo]:
         """Return a class and its base classes in the project, nearest first."""
-        found: list[ClassInfo] = [info]
+        found = [info]
+        seen = {info}
         for kind in found:
             for base in kind.node.bases:
                 for atom in self._base(base, kind):
-                    if isinstance(atom, Type) and atom.info not in found:
+                    if isinstance(atom, Type) and atom.info not in seen:
+                        seen.add(atom.info)
                         found.append(atom.info)
         return found
 
@@ -214,7 +233,7 @@ class Expressions(External):
         first, *rest = chain.split(".")
         value = self.global_of(info.file, first)
         for name in rest:
-            parts = [self.global_of(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
+            parts = [self._of_module(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
             value = join(*parts)
         return value
 
@@ -308,6 +327,8 @@ class Expressions(External):
 
     def _subscript(self, node: ast.Subscript, state: State, frame: Frame) -> Value:
         owner, key = self.evaluate(node.value, state, frame), self.evaluate(node.slice, state, frame)
+        if (known := state.env.get(item_chain(node.value, key))) is not None:
+            return known
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
@@ -319,7 +340,7 @@ class Expressions(External):
 
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame) -> Value:
         if isinstance(atom, Items):
-            if isinstance(key, Const) and key.type is int:
+            if isinstance(key, Const) and key.type in (int, bool):
                 at: int = key.value
                 return atom.items[at] if -len(atom.items) <= at < len(atom.items) else NOTHING
             return self.element(one(atom))
@@ -334,6 +355,8 @@ class Expressions(External):
             return one(Unknown("user"))
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
             return const(atom.value[key.value : key.value + 1 or None])
+        if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.store.get(("item", repr(key.value)))):
+            return join(UNKNOWN, put)
         return UNKNOWN
 
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
@@ -367,8 +390,8 @@ class Expressions(External):
             return
         first, *rest = generators
         items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
-        for item, _ in items:
-            start = state.copy()
+        for item, edits in items:
+            start = State(dict(state.env), state.path | edits)
             self.assign(first.target, item, start, frame)
             inner: State | None = start
             for test in first.ifs:
@@ -406,17 +429,20 @@ class Expressions(External):
     def _await(self, node: ast.Await | ast.Starred, state: State, frame: Frame) -> Value:
         return self.evaluate(node.value, state, frame)
 
+    def _yield(self, node: ast.Yield | ast.YieldFrom, state: State, frame: Frame) -> Value:
+        value = self.evaluate(node.value, state, frame)
+        if isinstance(node, ast.YieldFrom):
+            value = self.element(value)
+        frame.yields.append(value.of(state.path))
+        return UNKNOWN
+
     def assign(self, target: ast.AST, value: Value, state: State, frame: Frame) -> None:
         """Bind a target to a value, which depends on the edits that let the assignment be reached."""
-        value = value.of(state.path)
+        if not isinstance(target, ast.Name):
+            value = value.of(state.path)
         match target:
             case ast.Name(name):
-                self._drop(name, state)
-                state.env[name] = value
-                if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
-                    self.write(("global", frame.file.path, name), value)
-                elif frame.owner is not None:
-                    self.write(("class", frame.owner.key, name), value)
+                self.bind(name, value, state, frame)
             case ast.Attribute(owner, name):
                 chain = attribute_chain(target)
                 if chain:
@@ -440,9 +466,20 @@ class Expressions(External):
             case ast.Subscript(owner, key):
                 self._set_item(owner, self.evaluate(key, state, frame), value, state, frame)
 
+    def bind(self, name: str, value: Value, state: State, frame: Frame) -> None:
+        """Bind a name to a value, which depends on the edits that let this be reached."""
+        value = value.of(state.path)
+        self._drop(name, state)
+        state.env[name] = value
+        if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
+            self.write(("global", frame.file.path, name), value)
+        elif frame.owner is not None:
+            self.write(("class", frame.owner.key, name), value)
+
     def _drop(self, chain: str, state: State) -> None:
         """Forget what is known of the attributes of a variable that gets a new value."""
-        for known in [k for k in state.env if k.startswith(chain + ".")]:
+        start = chain + "."
+        for known in [k for k in state.env if k.startswith(start)]:
             del state.env[known]
 
     def _unpacked(self, value: Value, at: int, count: int) -> Value:
@@ -465,11 +502,23 @@ class Expressions(External):
             else:
                 found.append(one(atom, edits))
         self.rebind(chain, join(*found), state, frame)
+        if any(isinstance(atom, Unknown) for each in found for atom in each):
+            for item in (k for k in key if isinstance(k, Const)):
+                self._put(owner, item, value, state)
+
+    def _put(self, owner: ast.expr, key: Const, value: Value, state: State) -> None:
+        """Note an item of something that is not followed."""
+        self.write(("item", repr(key.value)), value)
+        if name := item_chain(owner, one(key)):
+            state.env[name] = value
+
+    def _told(self, call: Call) -> dict[str, Value]:
+        """Return the items that a call of `update` gives."""
+        return self._options(join(*call.args)) | dict(call.named)
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
-        node = ast.parse(chain, mode="eval").body
-        self.assign(node, value, state, frame)
+        self.assign(_target(chain), value, state, frame)
 
     # tests
 
@@ -532,7 +581,7 @@ class Expressions(External):
         What is unknown is taken for each kind of device that a user may name, if the test is about devices.
         """
         stack: list[ast.AST] = [test]
-        about = self._is_about_devices(test)
+        about = _is_about_devices(test)
         while stack:
             node = stack.pop()
             if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
@@ -557,19 +606,6 @@ class Expressions(External):
         kinds = dict.fromkeys(("cuda", "cpu", self.world.kind or "cpu"))
         others = Value({a: e for a, e in value.atoms.items() if not isinstance(a, Unknown)})
         return join(others, *(const(kind, edits) for kind in kinds), one(Unknown("other"), edits))
-
-    def _is_about_devices(self, test: ast.expr) -> bool:
-        for node in ast.walk(test):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if node.value.partition(":")[0] in _KINDS:
-                    return True
-            elif isinstance(node, ast.Attribute) and node.attr in (
-                "is_accelerated",
-                "device_type",
-                "current_accelerator",
-            ):
-                return True
-        return False
 
     # calls
 
@@ -644,6 +680,7 @@ class Expressions(External):
                         result = self.call_function(own, *given) if own else UNKNOWN
                     case _:
                         self.hand_over("", call)
+                        self.keeps(call)
                         result = TENSOR if atom == Unknown("tensor") else UNKNOWN
             except Dead:
                 died += 1
@@ -667,6 +704,9 @@ class Expressions(External):
                         self.die(f".{name}()", call)
                     return self.of_tensor(name, call)
             case Unknown():
+                if name == "update":
+                    for key, value in self._told(call).items():
+                        self._put(func.value, Const(key, str), value.of(call.state.path), call.state)
                 return self.of_tensor(name, call)
             case Device():
                 return UNKNOWN
@@ -687,6 +727,12 @@ class Expressions(External):
                 return one(Items(tuple(v for _, v in atom.items)))
             if func.attr == "items":
                 return one(Items(tuple(one(Items((one(k), v))) for k, v in atom.items)))
+            if func.attr == "update" and chain is not None:
+                told = {Const(k, str): v.of(state.path) for k, v in self._told(call).items()}
+                table = Table(tuple((dict(atom.items) | told).items()))
+                old = self.evaluate(func.value, state, call.frame)
+                rest = Value({a: e for a, e in old.atoms.items() if a != atom})
+                self.rebind(chain, join(rest, one(table, edits)), state, call.frame)
             return UNKNOWN
         if func.attr in ("append", "add") and args:
             new = Items((*atom.items, args[0].of(state.path)))
@@ -708,7 +754,39 @@ class Expressions(External):
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
 
 
+def item_chain(owner: ast.expr, key: Value) -> str:
+    """Return the name under which a state knows an item of something that is not followed, or ""."""
+    chain = attribute_chain(owner)
+    constants = [k for k in key if isinstance(k, Const)]
+    return f"{chain}.[{constants[0].value!r}]" if chain and len(constants) == len(key) == 1 else ""
+
+
 _KINDS = frozenset(types_of("accelerator"))
+
+
+@remembered
+def _is_about_devices(test: ast.AST) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.partition(":")[0] in _KINDS:
+                return True
+        elif isinstance(node, ast.Attribute) and node.attr in (
+            "is_accelerated",
+            "device_type",
+            "current_accelerator",
+        ):
+            return True
+    return False
+
+
+@remembered
+def _is_property(node: ast.AST) -> bool:
+    return any("property" in ast.dump(d) for d in getattr(node, "decorator_list", ()))
+
+
+@lru_cache(maxsize=1_000)
+def _target(chain: str) -> ast.expr:
+    return ast.parse(chain, mode="eval").body
 
 
 def _both(first: dict[bool | None, Edits], second: dict[bool | None, Edits]) -> dict[bool | None, Edits]:
@@ -744,6 +822,8 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
     ast.Lambda: Expressions._lambda,
     ast.NamedExpr: Expressions._walrus,
     ast.Await: Expressions._await,
+    ast.Yield: Expressions._yield,
+    ast.YieldFrom: Expressions._yield,
     ast.Starred: Expressions._await,
     ast.Call: Expressions._call,
 }

@@ -6,14 +6,25 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from torchmigrate.syntax.resolver import attribute_chain
+from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.worlds import values
-from torchmigrate.worlds.expressions import HELPER, Expressions
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
-from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program, defaults_of
+from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
+from torchmigrate.worlds.program import (
+    FUNCTIONS,
+    NONE,
+    ClassInfo,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    attribute_chain,
+    defaults_of,
+    remembered,
+)
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
-from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.truth import HALF, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,
@@ -29,6 +40,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+LONGEST = 4  # passes of a loop that are run one after the other
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -41,14 +53,14 @@ class Statements(Expressions):
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
+        self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
 
     def new_round(self) -> None:
         self.begun.clear()
         self.results.clear()
         self.changed = False
-        self.seen.found.clear()
-        self.seen.paths.clear()
+        self.seen.clear()
 
     # functions
 
@@ -144,7 +156,8 @@ class Statements(Expressions):
                 return None
         end = self.block(info.node.body, state, frame)
         if frame.locals.yields:
-            result: Value | None = UNKNOWN
+            few = 0 < len(frame.yields) <= values.WIDEST
+            result: Value | None = one(values.Items(tuple(frame.yields))) if few else UNKNOWN
         elif end is not None:
             result = join(*frame.returns, const(None, end.path - path))
         else:
@@ -233,7 +246,7 @@ class Statements(Expressions):
                 return None
             if statement not in self.relevance.relevant and not isinstance(statement, (*BINDING, *LEAVING)):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
-                    if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+                    if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
                     continue
                 state = self._around(statement, state, frame)
@@ -254,7 +267,8 @@ class Statements(Expressions):
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             ways = [self.block(node.body, state, frame)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None)]
+            broken: list[State] = []
+            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
             ways = [self.block(body, state.copy(), frame) for body in (node.body, node.orelse)]
         return merged(ways)
@@ -276,8 +290,16 @@ class Statements(Expressions):
         value = self.evaluate(node.value, state, frame)
         self._keeps(value, node.value, state, frame)
         for target in node.targets:
+            self._turns_half_on(target, value, state, frame)
             self.assign(target, value, state, frame)
         return state
+
+    def _turns_half_on(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
+        """Note a flag whose name says that it turns half precision on."""
+        name = (attribute_chain(target) or "").rpartition(".")[2]
+        flags = value.only(a for a in value if isinstance(a, values.Const) and a.type is bool)
+        if flags and not HALF.isdisjoint(name.lower().split("_")):
+            self.seen.add(PRECISION, self.place(target, frame), flags, state.path, name)
 
     def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
         """Note a device of CUDA that is stored or returned where there is no CUDA."""
@@ -302,8 +324,7 @@ class Statements(Expressions):
         return UNKNOWN
 
     def _augmented(self, node: ast.AugAssign, state: State, frame: Frame) -> State | None:
-        load = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
-        self.assign(node.target, self.evaluate(load, state, frame), state, frame)
+        self.assign(node.target, self.evaluate(_sum_of(node), state, frame), state, frame)
         return state
 
     def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:
@@ -352,32 +373,73 @@ class Statements(Expressions):
         if all(way is not None for way in ways) and len(ways) == len(outcomes):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
-            for name in _bound_in(node):
-                if name in after.env:
-                    after.env[name] = after.env[name].of(test_edits)
+            for name, target in _bound_in(node):
+                known = after.env.get(name)
+                if known is None:
+                    known = self.evaluate(_loaded(target), after, frame)
+                after.env[name] = known.of(test_edits)
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
-        inner = self.refine(node.test, state, frame, True)
-        if inner is None:
-            return self.block(node.orelse, state, frame)
-        end = self._loop(node.body, inner, frame, lambda s: None)
+        here: State | None = state
+        broken: list[State] = []
+        for _ in range(LONGEST):  # as long as the test is certain, one pass after the other
+            assert here is not None
+            inner, left = (self.refine(node.test, here, frame, wanted) for wanted in (True, False))
+            if inner is None:
+                return merged([self.block(node.orelse, here if left is None else left, frame), *broken])
+            if left is not None or isinstance(node.test, ast.Constant):
+                break
+            here = self._pass(node.body, inner, frame, broken)
+            if here is None:
+                return merged(broken)
+        else:
+            inner = here
+        assert inner is not None and here is not None
+        end = self._loop(node.body, inner, frame, lambda s: None, broken)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        if endless and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
-            return None
-        return merged([state, end]) if not endless else merged([end, inner])
+        if endless:
+            unseen = any(isinstance(n, ast.Break) and n not in self.broken_at for n in ast.walk(node))
+            return merged([end, inner, *broken] if unseen else broken)
+        return merged([self.block(node.orelse, merged([here, end]), frame), *broken])
 
     def _for(self, node: ast.For | ast.AsyncFor, state: State, frame: Frame) -> State | None:
-        items = self.elements(self.evaluate(node.iter, state, frame))
+        iterable = self.evaluate(node.iter, state, frame)
+        items = self.elements(iterable)
         if not items:
             return self.block(node.orelse, state, frame)
-        value = join(*(item for item, _ in items))
-        end = self._loop(node.body, state.copy(), frame, lambda s: self.assign(node.target, value, s, frame))
-        after = merged([state, end])
-        return self.block(node.orelse, after, frame) if after is not None else None
+        edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
+        inner = State(dict(state.env), state.path | edits)
+        broken: list[State] = []
+        end: State | None = inner
+        if len(iterable) == 1 and isinstance(next(iter(iterable)), values.Items) and len(items) <= LONGEST:
+            for item, _ in items:
+                if end is not None:
+                    self.assign(node.target, item, end, frame)
+                    end = self._pass(node.body, end, frame, broken)
+        else:
+            value = join(*(item for item, _ in items))
+            end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame), broken)
+            end = merged([state, end])
+        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
+            end.path -= edits
+        return merged([self.block(node.orelse, end, frame), *broken])
+
+    def _pass(self, body: Sequence[ast.stmt], state: State, frame: Frame, broken: list[State]) -> State | None:
+        """Run a loop's body once; the states at its `break`s are added to `broken`."""
+        frame.loops.append([])
+        frame.turns.append([])
+        end = self.block(body, state.copy(), frame)
+        broken += frame.loops.pop()
+        return merged([end, *frame.turns.pop()])
 
     def _loop(
-        self, body: Sequence[ast.stmt], state: State, frame: Frame, start: Callable[[State], None]
+        self,
+        body: Sequence[ast.stmt],
+        state: State,
+        frame: Frame,
+        start: Callable[[State], None],
+        broken: list[State],
     ) -> State | None:
         """Run a loop's body twice, so that what one pass binds reaches the next; inner loops once."""
         frame.depth += 1
@@ -387,17 +449,15 @@ class Statements(Expressions):
             assert here is not None
             here = here.copy()
             start(here)
-            end = self.block(body, here, frame)
+            end = self._pass(body, here, frame, broken)
         frame.depth -= 1
-        return merged([end, here])  # `continue` and `break` leave early
+        return end
 
     def _with(self, node: ast.With | ast.AsyncWith, state: State, frame: Frame) -> State | None:
         suppresses = False
         for item in node.items:
             value = self.evaluate(item.context_expr, state, frame)
-            suppresses = (
-                suppresses or "suppress" in ast.dump(item.context_expr) or "raises" in ast.dump(item.context_expr)
-            )
+            suppresses = suppresses or _suppresses(item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, state, frame)
         end = self.block(node.body, state.copy(), frame)
@@ -409,13 +469,15 @@ class Statements(Expressions):
         end = self.block(node.body, state.copy(), frame)
         caught = [k for k in self.seen.found if k not in mark and k[0] in (DEATH, REFUSAL)] if node.handlers else []
         edits: Edits = NONE
+        if node.handlers:  # whether the body dies depends on what was rewritten in it
+            edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in ast.walk(s)))
         for key in caught:
             edits |= self.seen.edits(*key)
             self.seen.forget(key)
         ways = [self.block(node.orelse, end, frame) if end is not None else None]
         start = merged([state, end]) if end is not None else state.copy()
         assert start is not None
-        if caught or end is None or self._may_raise(node):
+        if caught or end is None or _may_raise(node):
             for handler in node.handlers:
                 inner = start.copy()
                 inner.path |= edits
@@ -424,19 +486,13 @@ class Statements(Expressions):
                 ways.append(self.block(handler.body, inner, frame))
         after = merged(ways)
         if after is not None and edits:
-            for name in _bound_in(node):
+            for name, _ in _bound_in(node):
                 if name in after.env:
                     after.env[name] = after.env[name].of(edits)
         if node.finalbody:
             final = self.block(node.finalbody, after if after is not None else start, frame)
             after = final if after is not None else None
         return after
-
-    def _may_raise(self, node: ast.Try) -> bool:
-        """Return whether a body holds anything whose outcome is not known: an import, a call."""
-        return any(
-            isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in node.body for n in ast.walk(s)
-        )
 
     def _match(self, node: ast.Match, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
@@ -460,16 +516,28 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, FunctionInfo):
             if frame.owner is None:
-                self.assign(ast.Name(node.name, ast.Store()), one(Routine(info)), state, frame)
+                self.bind(node.name, self._wrapped(info, state, frame), state, frame)
             self.publish(state, frame)
         return state
+
+    def _wrapped(self, info: FunctionInfo, state: State, frame: Frame) -> Value:
+        """Return a function as the project's own decorators leave it."""
+        value = one(Routine(info))
+        for node in reversed(getattr(info.node, "decorator_list", ())):
+            if isinstance(node, ast.Name):
+                wrapper = self.evaluate(node, state, frame)
+                if len(wrapper) == 1 and isinstance(next(iter(wrapper)), Routine):
+                    call = ast.copy_location(ast.Call(node, [], []), node)
+                    made = self.apply(wrapper, Call(call, (value,), {}, state, frame))
+                    value = made if any(isinstance(a, Routine) for a in made) else value
+        return value
 
     def _class(self, node: ast.ClassDef, state: State, frame: Frame) -> State | None:
         info = frame.file.by_node.get(node)
         if isinstance(info, ClassInfo):
             inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
             self.block(node.body, State(dict(state.env), state.path), inner)
-            self.assign(ast.Name(node.name, ast.Store()), one(Type(info)), state, frame)
+            self.bind(node.name, one(Type(info)), state, frame)
         return state
 
     def _import(self, node: ast.Import, state: State, frame: Frame) -> State | None:
@@ -482,7 +550,7 @@ class Statements(Expressions):
                 value = one(Module(top)) if top is not None else UNKNOWN
             else:
                 value = one(Named(alias.name if alias.asname else alias.name.partition(".")[0]))
-            self.assign(ast.Name(alias.asname or alias.name.partition(".")[0], ast.Store()), value, state, frame)
+            self.bind(alias.asname or alias.name.partition(".")[0], value, state, frame)
         return state
 
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
@@ -493,10 +561,10 @@ class Statements(Expressions):
                     self.body_of(home)
                     for name in home.locals_of(home.tree).names:
                         if (found := self.store.get(("global", home.path, name))) is not None:
-                            self.assign(ast.Name(name, ast.Store()), found, state, frame)
+                            self.bind(name, found, state, frame)
                 continue
             value = self._imported(node, alias.name, home, frame)
-            self.assign(ast.Name(alias.asname or alias.name, ast.Store()), value, state, frame)
+            self.bind(alias.asname or alias.name, value, state, frame)
         return state
 
     def _imported(self, node: ast.ImportFrom, name: str, home: File | None, frame: Frame) -> Value:
@@ -513,7 +581,15 @@ class Statements(Expressions):
             return one(Module(sub))
         return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
 
-    def _stop(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+    def _continue(self, node: ast.Continue, state: State, frame: Frame) -> State | None:
+        if frame.turns:
+            frame.turns[-1].append(state)
+        return None
+
+    def _break(self, node: ast.Break, state: State, frame: Frame) -> State | None:
+        self.broken_at.add(node)
+        if frame.loops:
+            frame.loops[-1].append(state)
         return None
 
     def _delete(self, node: ast.Delete, state: State, frame: Frame) -> State | None:
@@ -523,46 +599,90 @@ class Statements(Expressions):
         return state
 
 
-def _loaded(target: ast.expr) -> ast.expr:
+@remembered
+def _sum_of(node: ast.AST) -> ast.expr:
+    """Return what `x += y` assigns to x."""
+    assert isinstance(node, ast.AugAssign)
+    return ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
+
+
+@remembered
+def _loaded(target: ast.AST) -> ast.expr:
     """Return a target of an assignment as it is read."""
-    copy = ast.parse(ast.unparse(target), mode="eval").body
-    return ast.copy_location(copy, target)
+    return ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
 
 
 def _names_cuda(name: str) -> bool:
     return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
 
 
-def _leaves(node: ast.If) -> bool:
+@remembered
+def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, LEAVING) for s in (*node.body, *node.orelse) for n in ast.walk(s))
+    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in ast.walk(s))
 
 
-def _refusal_of(node: ast.If) -> str:
+@remembered
+def _returns(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+@remembered
+def _may_raise(node: ast.AST) -> bool:
+    """Return whether the body of a `try` holds anything whose outcome is not known: an import, a call."""
+    body = next(iter(blocks_of(node)))
+    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in ast.walk(s))
+
+
+@remembered
+def _suppresses(node: ast.AST) -> bool:
+    """Return whether a context ends exceptions, as `suppress` and `raises` do."""
+    words = ast.dump(node)
+    return "suppress" in words or "raises" in words
+
+
+@remembered
+def _refusal_of(node: ast.AST) -> str:
     """Return the words with which a branch refuses to run, or ""."""
-    for statement in node.body:
+    for statement in getattr(node, "body", ()):
         if isinstance(statement, ast.Raise):
             return ast.unparse(statement)
     return ""
 
 
-def _bound_in(node: ast.stmt) -> Iterator[str]:
-    """Yield the chains that a statement's blocks bind, those of functions in it excepted."""
+@remembered
+def _bound_in(node: ast.AST) -> tuple[tuple[str, ast.expr], ...]:
+    """Return the chains that a statement's blocks bind, with their targets; those of functions in it excepted."""
+    return tuple(_bindings(node))
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         inner = stack.pop()
         if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
+            if not isinstance(inner, ast.Lambda):
+                yield inner.name, ast.Name(inner.name, ast.Load())
             continue
+        if isinstance(inner, ast.alias):
+            name = inner.asname or inner.name.partition(".")[0]
+            yield name, ast.Name(name, ast.Load())
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
             if (chain := attribute_chain(inner)) is not None:
-                yield chain
+                yield chain, inner
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            if isinstance(inner.slice, ast.Constant) and (chain := item_chain(inner.value, const(inner.slice.value))):
+                yield chain, inner
         elif (
             isinstance(inner, ast.Call)
             and isinstance(inner.func, ast.Attribute)
             and inner.func.attr in ADDS
             and (chain := attribute_chain(inner.func.value)) is not None
         ):
-            yield chain
+            yield chain, inner.func.value
+            for word in (k.arg for k in inner.keywords if k.arg and inner.func.attr == "update"):
+                item = ast.Subscript(inner.func.value, ast.Constant(word), ast.Load())
+                yield item_chain(inner.func.value, const(word)), item
         stack += ast.iter_child_nodes(inner)
 
 
@@ -608,8 +728,8 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.ClassDef: Statements._class,
     ast.Import: Statements._import,
     ast.ImportFrom: Statements._from,
-    ast.Break: Statements._stop,
-    ast.Continue: Statements._stop,
+    ast.Break: Statements._break,
+    ast.Continue: Statements._continue,
     ast.Delete: Statements._delete,
 }
 if hasattr(ast, "TryStar"):
