@@ -146,8 +146,7 @@ def _with_imports(source: Source, outcome: Outcome, facts: ProjectContext) -> So
     edits: list[Edit] = []
     if outcome.needs_helper or outcome.needs_torch:
         statement = "import accel" if outcome.needs_helper else ""
-        edit = with_import(source, PATH, facts, statement, outcome.needs_torch)
-        edits += [edit] if edit else []
+        edits += with_import(source, PATH, facts, statement, outcome.needs_torch)
     return replace(source, utf8=compose(source.utf8, edits))
 
 

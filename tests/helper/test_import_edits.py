@@ -22,8 +22,8 @@ from torchmigrate.source.encoding import decode
 
 def bound(text: str, statement: str = "import accel", torch: bool = False) -> str:
     source = decode(text.encode())
-    edit = with_import(source, Path("/case.py"), ProjectContext(Path("/"), Settings()), statement, torch)
-    return text if edit is None else source.encode(compose(source.utf8, [edit])).decode()
+    edits = with_import(source, Path("/case.py"), ProjectContext(Path("/"), Settings()), statement, torch)
+    return source.encode(compose(source.utf8, edits)).decode()
 
 
 # `@` marks where the import's line must stand
@@ -41,7 +41,11 @@ INSERT = {
     "a backslash": "from a import b, \\\n    c\n@x = accel.f()\n",
     "a comment beside the import": "import os  # first\n@x = accel.f()\n",
     "TYPE_CHECKING": "from typing import TYPE_CHECKING\n@\nif TYPE_CHECKING:\n    import torch\n\nx = accel.f()\n",
-    "an import in a try": "@try:\n    import torch\nexcept ImportError:\n    torch = None\nx = accel.f()\n",
+    "an import in a try, of another": "@try:\n    import numpy\nexcept ImportError:\n    numpy = None\nx = accel.f()\n",
+    "torch at the head and in a function": "import torch\n@\n\ndef f():\n    import torch\n    accel.g()\n",
+    "torch for type checkers alone": "import os\n@if TYPE_CHECKING:\n    import torch\n\n\ndef f():\n    accel.g()\n",
+    "torch in a function, a use before": "import os\n@def f():\n    import torch\n    accel.g()\nx = accel.h()\n",
+    "torch nowhere": "import os\n@def f(x):\n    return x.to(accel.device())\n",
     "an import after the first use": "import torch\n@x = accel.f()\nimport os\n",
     "an import after a function is a late one": "import torch\n@def f():\n    accel.g()\nimport os\nf()\n",
     "a function that is called before the last import": "import torch\n@def f():\n    accel.g()\nf()\nimport os\n",
@@ -59,6 +63,40 @@ INSERT = {
     "only a guarded main": '@if __name__ == "__main__":\n    accel.f()\n',
     "imports between code": "import a\nb = 1\nimport c\n@d = accel.f()\n",
 }
+
+
+# `@` stands for the import, with the line's indentation
+WITHOUT_TORCH = {
+    "a try": "try:\n    import torch\n    @\nexcept ImportError:\n    torch = None\nx = accel.f()\n",
+    "a name of torch": "try:\n    from torch import nn  # slow\n    @\nexcept ImportError:\n    pass\naccel.f()\n",
+    "a test": "from a import has_torch\nif has_torch():\n    import torch\n    @\n\ndef f():\n    accel.g()\n",
+    "a function": "import os\n\ndef f():\n    import torch\n    @\n    return accel.g()\n",
+    "a method": "class A:\n    def f(self):\n        import torch\n        @\n\n        return accel.g()\n",
+    "two": "def f():\n    import torch\n    @\n    accel.g()\n\ndef h():\n    import torch\n    @\n    accel.h()\n",
+    "a closure": "def f():\n    import torch\n    @\n    def h():\n        return accel.g()\n    return h\n",
+    "an early return": "def f():\n    try:\n        import torch\n        @\n    except ImportError:\n        return\n"
+    "    return accel.g()\n",
+    "a function beside it": "def f():\n    import torch\n    @\n    accel.g()\n\n"
+    'def h(x):\n    """Doc."""\n    @\n    accel.g(x)\n',
+    "a function that has it": "def f():\n    import torch\n    import accel\n    accel.g()\n\n"
+    "def h():\n    import torch\n    @\n    accel.g()\n",
+}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("name", WITHOUT_TORCH)
+def test_a_file_that_can_be_imported_without_torch_still_can(name: str, newline: str) -> None:
+    text = WITHOUT_TORCH[name].replace("\n", newline)
+    before = "".join(line for line in text.splitlines(keepends=True) if line.strip() != "@")
+    assert bound(before) == text.replace("@", "import accel")
+
+
+def test_an_import_of_many_lines_goes_beside_that_of_torch() -> None:
+    either = "try:\n    from . import accel\nexcept ImportError:\n    import accel"
+    assert bound("def f():\n    import torch\n    accel.g()\n", either) == (
+        "def f():\n    import torch\n    try:\n        from . import accel\n    except ImportError:\n"
+        "        import accel\n    accel.g()\n"
+    )
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])

@@ -146,9 +146,8 @@ def migrate(
     facts = ProjectContext(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
     outcome = rewrite(Path("/case.py"), source, rules, facts, plain)
     text = replace(source, utf8=outcome.text)
-    edits: list[Edit] = []
-    missing = outcome.needs_helper or outcome.needs_torch
-    statement = "import accel" if outcome.needs_helper else ""
-    if missing and (edit := with_import(text, Path("/case.py"), facts, statement, outcome.needs_torch)):
-        edits.append(edit)
+    edits: tuple[Edit, ...] = ()
+    if outcome.needs_helper or outcome.needs_torch:
+        statement = "import accel" if outcome.needs_helper else ""
+        edits = with_import(text, Path("/case.py"), facts, statement, outcome.needs_torch)
     return source.encode(compose(outcome.text, edits)), list(outcome.remaining)

@@ -169,8 +169,8 @@ class Fixes:
         torch = "torch" in fix.needs and not any(spelled(after)["torch"] in scope.names for scope in after.scopes)
         if "accel" in fix.needs or torch:
             place = placed(self.facts, entry.path, text) if "accel" in fix.needs else Placement("", "")
-            edit = with_import(text, entry.path, self.facts, place.statement, torch, place.root)
-            passes += [(edit,)] if edit else []
+            edits = with_import(text, entry.path, self.facts, place.statement, torch, place.root)
+            passes += [edits] if edits else []
         return flatten(passes, len(module.source.utf8))
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from torchmigrate.helper import sorted_imports
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
+from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
 from torchmigrate.syntax.resolver import chain_of
-from torchmigrate.syntax.scope import FUNCTIONS, first_line
+from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
@@ -242,17 +243,22 @@ def _names(nodes: Iterable[object]) -> set[str]:
 
 def with_import(
     module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False, root: str = ""
-) -> Edit | None:
-    """Return the edit that binds the helper (and torch) in a rewritten text; None if nothing is to be bound.
+) -> tuple[Edit, ...]:
+    """Return the edits that bind the helper (and torch) in a rewritten text; none if nothing is to be bound.
 
     `root` is the folder that has to be on sys.path: where the file puts it there, the import stands below.
     """
     module = SemanticModel(path, module_text, facts)
+    if statement and not torch and not imports_helper(module):
+        edits = _beside_torch(module, statement)
+        if edits is not None:
+            ast.parse(compose(module_text.utf8, edits).decode())
+            return edits
     statements = ["import torch"] if torch else []
     if statement and not imports_helper(module):
         statements.append(statement)
     if not statements:
-        return None
+        return ()
     names = [spelled(module)["torch"]] if torch else []
     names += [spelled(module)["accel"]] if len(statements) > len(names) else []
     first_use = min(first_import_time_use(module, name) for name in names)
@@ -264,4 +270,91 @@ def with_import(
     if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
         edit = insertion(module, statements, first_use, after=proof)
     ast.parse(compose(module_text.utf8, [edit]).decode())
-    return edit
+    return (edit,)
+
+
+def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | None:
+    """Return the edits that import the helper where the file imports torch, if the file needs no torch to be imported.
+
+    The helper imports torch: at the head of such a file it would be needed at once. None: the file's head will do.
+    """
+    imports = [s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)) and _of_torch(s)]
+    lazy = [s for s in imports if not isinstance(module.parent(s), ast.Module) and not _for_types(module, s)]
+    if not lazy or any(isinstance(module.parent(s), ast.Module) for s in imports):
+        return None
+    know_parents(module)
+    name = spelled(module)["accel"]
+    uses = sorted((n for n in module.nodes if isinstance(n, ast.Name) and n.id == name), key=module.span)
+    guarded = next((s for s in lazy if module.function(s) is None), None)
+    if guarded is not None:
+        edit = _after_import(module, guarded, statement)
+        return (edit,) if edit and uses and edit.start <= module.span(uses[0])[0] else None
+    first: dict[Function, ast.Name] = {}
+    for use in uses:
+        around = [f for f in module.ancestors(use) if isinstance(f, FUNCTIONS)]
+        if not around or not _is_deferred(use, around[-1]):
+            return None
+        first.setdefault(next((f for f in around if any(module.function(s) is f for s in lazy)), around[-1]), use)
+    edits: list[Edit] = []
+    for function, use in first.items():
+        if any(name in (a.asname or a.name for a in s.names) for s in _imports_in(module, function)):
+            continue
+        before = (s for s in lazy if module.function(s) is function and module.span(s) < module.span(use))
+        place = next(before, None)
+        edit = _at_head(module, function, statement) if place is None else _after_import(module, place, statement)
+        if edit is None:
+            return None
+        edits.append(edit)
+    return tuple(sorted(edits))
+
+
+def _is_deferred(node: ast.Name, function: Function) -> bool:
+    """Return whether a name lies in the body of a function, not in its decorators or defaults."""
+    inside = function.body[0]
+    return (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
+
+
+def _of_torch(statement: ast.Import | ast.ImportFrom) -> bool:
+    """Return whether an import needs torch: its own modules, and torchvision, torchaudio and the like."""
+    if isinstance(statement, ast.ImportFrom):
+        return not statement.level and (statement.module or "").startswith("torch")
+    return any(alias.name.startswith("torch") for alias in statement.names)
+
+
+def _for_types(module: SemanticModel, statement: ast.stmt) -> bool:
+    """Return whether a statement is read by type checkers only."""
+    tests = (up.test for up in module.ancestors(statement) if isinstance(up, ast.If))
+    return any((chain_of(test) or "").endswith("TYPE_CHECKING") for test in tests)
+
+
+def _imports_in(module: SemanticModel, function: Function) -> Iterator[ast.Import | ast.ImportFrom]:
+    for statement in module.scopes.statements:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and module.function(statement) is function:
+            yield statement
+
+
+def _after_import(module: SemanticModel, place: ast.stmt, statement: str) -> Edit | None:
+    """Return the edit that adds lines after an import, in its block; None if it shares its line with other code."""
+    source = module.source
+    start, end = module.span(place)
+    line = source.offset(place.lineno, 0)
+    indent = source.utf8[line:start]
+    after = place.end_lineno or place.lineno
+    stop = source.line_starts[after] if after < len(source.line_starts) else len(source.utf8)
+    rest = source.utf8[end:stop].strip()
+    if indent.strip() or (rest and not rest.startswith(b"#")) or stop == len(source.utf8):
+        return None
+    return Edit(stop, stop, _indented(source, statement, indent))
+
+
+def _at_head(module: SemanticModel, function: Function, statement: str) -> Edit | None:
+    """Return the edit that adds lines at the head of a function's body; None if the body shares the `def`'s line."""
+    has_doc = ast.get_docstring(function, clean=False) is not None
+    first = function.body[1:][0] if has_doc and len(function.body) > 1 else function.body[0]
+    line = module.source.offset(first_line(first), 0)
+    indent = module.source.utf8[line : module.source.offset(first_line(first), first.col_offset)]
+    return None if indent.strip() else Edit(line, line, _indented(module.source, statement, indent))
+
+
+def _indented(source: Source, statement: str, indent: bytes) -> str:
+    return "".join(indent.decode() + line + source.newline for line in statement.split("\n"))

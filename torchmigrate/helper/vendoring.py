@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import counted
-from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, shifted
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Skipped, shifted
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project import helper_parts, packaging
@@ -64,12 +64,14 @@ class Vendored:
         assert isinstance(result, Changed)
         text = lacks.text
         place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")
-        edit = with_import(text, result.path, self.facts, place.statement, lacks.torch, place.root)
+        edits = with_import(text, result.path, self.facts, place.statement, lacks.torch, place.root)
         self._need(place.path, result.path)
-        if edit is None:
+        if not edits:
             return result
-        after = text.encode(compose(text.utf8, [edit]))
-        findings = shifted(result.findings, edit, text.position(edit.start)[0])
+        after = text.encode(compose(text.utf8, edits))
+        findings: Iterable[Finding] = result.findings
+        for edit in reversed(edits):
+            findings = tuple(shifted(findings, edit, text.position(edit.start)[0]))
         return Changed(result.path, result.before, after, result.applied, tuple(findings))
 
     def notes(self) -> Iterator[str]:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.semantic import library_use
-from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch
+from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import words_in
+from torchmigrate.semantic.references import identifiers, words_in
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import FUNCTIONS
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -27,11 +28,118 @@ _IDLE = "it guards nothing that would change"
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes in every region that must stay as it is, and tests that guard nothing that changes."""
+    kept = Around(_kept(module, findings))
+    findings = [_settle(f, kept) for f in findings]
     regions = list(regions_of(module, findings))
     if regions:
         findings = _idle_left(_bound_left(module, findings, regions), regions)
     answers = reasons(module, findings)
     return [_left(f, answers[f]) if f in answers else f for f in findings]
+
+
+_OWN = "`{}` asks for CUDA alone, and stays"
+_SIBLING = "`{}` is about CUDA, beside `{}`"
+_LACKING = "it refuses what is implemented for CUDA alone"
+_CUDA = ("cuda", "gpu")
+_PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
+
+
+def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the code in which the project keeps to CUDA by itself, with the reasons.
+
+    These are the arms of its own ladders, what its own questions for CUDA guard, functions for CUDA beside those for
+    other devices, refusals for want of an implementation, and what a test guards that the worlds check holds back.
+    """
+    fixes = Inside(_span(f) for f in findings if f.fix and f.status is Status.OPEN)
+    held = Inside(_span(f) for f in findings if f.blocks and f.status is Status.LEFT)
+    for statement in module.scopes.statements:
+        if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
+            yield from _kept_arm(module, statement, held)
+    for block in _blocks_of_names(module):
+        for node, name, sibling in _for_cuda(block):
+            yield module.span(node), _SIBLING.format(name, sibling)
+    yield from _done_for_each(module)
+
+
+def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:
+    """Yield the test and the body of an arm for CUDA that stays, and the last arm of a ladder over many devices."""
+    body = module.span(node.body[0])[0], module.span(node.body[-1])[1]
+    test = module.span(node.test)
+    others = devices_asked(module, node)
+    match node.body[-1]:
+        case ast.Raise(ast.Call(ast.Name("NotImplementedError")) | ast.Name("NotImplementedError")):
+            yield test, _LACKING
+    asked = {part for word in words_in(module, node.test) for part in word.lower().split("_")}
+    if others and "cuda" in asked and asked.isdisjoint(others):
+        yield from ((span, PORTABLE) for span in (test, body))
+    elif predicate := _own_predicate(module, node.test):
+        yield body, _OWN.format(predicate)
+    elif at := next(iter(held.find(*test)), None):
+        yield body, _BOUND.format(module.source.position(at[0])[0])
+    if len(others) > 1 and node.orelse and not isinstance(node.orelse[0], ast.If):
+        yield (module.span(node.orelse[0])[0], module.span(node.orelse[-1])[1]), PORTABLE
+
+
+def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
+    """Return the function named for CUDA, not torch's, that must say yes for a test to hold, or ""."""
+    match test:
+        case ast.BoolOp(ast.And(), values):
+            return next(filter(None, (_own_predicate(module, value) for value in values)), "")
+        case ast.Call(func) if "cuda" in (name := last_name(func)).lower() and _PREDICATE.search(name):
+            return "" if (module.resolve(func) or "").startswith("torch.") else name
+        case ast.Name(name) if found := module.scope(test).find(name):
+            calls = [b.value for b in found[1] if isinstance(b.value, ast.Call)]
+            return _own_predicate(module, calls[0]) if len(calls) == len(found[1]) == 1 else ""
+    return ""
+
+
+def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str]]]:
+    """Yield what each scope defines, and the module and classes assign, with the names."""
+    found: dict[ast.AST, list[tuple[ast.stmt, str]]] = {}
+    for statement in module.scopes.statements:
+        home = module.scopes.scope_of[statement].node
+        match statement:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                found.setdefault(home, []).append((statement, name))
+            case ast.Assign([ast.Name(name)]) if not isinstance(home, FUNCTIONS):
+                found.setdefault(home, []).append((statement, name))
+    yield from found.values()
+
+
+def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str, str]]:
+    """Yield what is named for CUDA as something else is for another device, with both names."""
+    named: dict[tuple[type, tuple[str, ...]], str] = {}
+    for node, name in block:
+        for pattern in _patterns(name, OTHERS):
+            named.setdefault((type(node), pattern), name)
+    for node, name in block if named else ():
+        siblings = (named.get((type(node), pattern)) for pattern in _patterns(name, _CUDA))
+        if sibling := next(filter(None, siblings), None):
+            yield node, name, sibling
+
+
+def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a name, each time without one that is a kind of device."""
+    words = name.split("_")
+    for at, word in enumerate(words):
+        if word.lower() in kinds:
+            yield (*words[:at], "", *words[at + 1 :])
+
+
+def _done_for_each(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield the statements that do for CUDA what others of their block do for other devices: `torch.xpu.f()`."""
+    if OTHERS.isdisjoint(identifiers(module)):
+        return
+    calls: dict[tuple[ast.AST | None, str], list[tuple[str, ast.stmt]]] = {}
+    for statement in module.scopes.statements:
+        match statement, module.parent(statement):
+            case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(ast.Name("torch"), kind), done))), up:
+                branch = isinstance(up, ast.If) and len(up.body) == 1 and not up.orelse
+                outer = up if branch and up is not None else statement
+                calls.setdefault((module.parent(outer), done), []).append((kind, statement))
+    for found in calls.values():
+        if any(kind in OTHERS for kind, _ in found):
+            yield from ((module.span(statement), PORTABLE) for kind, statement in found if kind == "cuda")
 
 
 def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:

@@ -302,6 +302,27 @@ def _portable_below(module: SemanticModel, top: ast.AST) -> bool:
     return False
 
 
+OTHERS = frozenset(types_of("accelerator")) - {"cuda"}
+
+
+def devices_asked(module: SemanticModel, node: ast.If) -> set[str]:
+    """Return the accelerators other than CUDA that the tests of the `if/elif` chain around an arm ask for by name."""
+    top: ast.AST = node
+    while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
+        top = up
+    return _devices_below(module, top)
+
+
+@query
+def _devices_below(module: SemanticModel, top: ast.AST) -> set[str]:
+    found: set[str] = set()
+    arm: ast.AST | None = top
+    while isinstance(arm, ast.If):
+        found |= OTHERS & {part.lower() for word in words_in(module, arm.test) for part in word.split("_")}
+        arm = arm.orelse[0] if len(arm.orelse) == 1 else None
+    return found
+
+
 def portable_expression(module: SemanticModel, node: ast.IfExp) -> bool:
     """Whether a conditional expression asks for another accelerator in one of its tests."""
     chain = [node, *(up for up in module.ancestors(node) if isinstance(up, ast.IfExp))]
@@ -332,7 +353,7 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
         match inner:
             case ast.Assign([target], _) if re.search(r"dev", chain_of(target) or ""):
                 return chain_of(target)
-            case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp()):
+            case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp() | ast.List() | ast.ListComp()):
                 return "return"
     return None
 

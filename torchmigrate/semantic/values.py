@@ -206,13 +206,17 @@ def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
-    """Return the `isinstance(x, T)` whose T, or an item of it, is `node`; else None."""
+    """Return the `isinstance(x, T)`, or unittest's assertion of it, whose T, or an item of it, is `node`; else None."""
     up = module.parent(node)
     below = node
     while isinstance(up, (ast.Tuple, ast.BinOp)):
         below, up = up, module.parent(up)
-    plain = isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id in ("isinstance", "issubclass")
-    return up if plain and up.args[1:] == [below] else None  # type: ignore[union-attr, return-value]
+    match up:
+        case ast.Call(ast.Name("isinstance" | "issubclass"), [_, asked]) if asked is below:
+            return up
+        case ast.Call(ast.Attribute(_, "assertIsInstance" | "assertNotIsInstance"), [_, asked, *_]) if asked is below:
+            return up
+    return None
 
 
 def is_size(module: SemanticModel, node: ast.expr) -> bool:

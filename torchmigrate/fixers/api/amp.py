@@ -16,7 +16,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spell, spelled
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, last_name
 
 _TYPE = {"autocast": "accel.autocast_type()", "GradScaler": "accel.scaler_type()"}
 _PARTIAL = "functools.partial"
@@ -120,6 +120,8 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
             yield context.note(f"a type test on `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Attribute):
         yield context.note(f"an attribute of `{name}`: it stays bound to CUDA")
+    elif use := _use_as_class(context.module, context.ref):
+        yield context.note(f"{use} `{name}`: it stays bound to CUDA")
     elif isinstance(up, ast.Assign) and not _only_called(context.module, up):
         yield context.replace(
             context.ref, helper, Safety.UNSAFE, f"{context.rule.message}; the name is used as a class too"
@@ -128,6 +130,30 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
         yield context.replace(context.ref, f"staticmethod({helper})")  # a function in a class would take `self`
     else:
         yield context.replace(context.ref, helper)
+
+
+_MOCKS = {"Mock", "MagicMock", "NonCallableMock", "NonCallableMagicMock", "AsyncMock", "create_autospec", "object"}
+
+
+def _use_as_class(module: SemanticModel, node: ast.AST) -> str:
+    """Return in words how a reference is used as a class, which a function cannot stand for, or ""."""
+    up, below = module.parent(node), node
+    while isinstance(up, (ast.Tuple, ast.List, ast.Set)):
+        below, up = up, module.parent(up)
+    match up:
+        case ast.MatchClass():
+            return "a pattern of"
+        case ast.Compare() if below is not node:
+            return "a type test on"
+        case ast.Dict(keys) if node in keys:
+            return "a table by"
+        case ast.Subscript(_, index) if index is node:
+            return "a table by"
+        case ast.Call(func, [first, *_]) if first is node and last_name(func) in _MOCKS:
+            return "a stand-in for"
+        case ast.keyword("spec" | "spec_set" | "autospec"):
+            return "a stand-in for"
+    return ""
 
 
 def _tested(context: RuleContext, made: str) -> Finding:

@@ -129,13 +129,41 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
         return context.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
     step = "\t" if indent.endswith("\t") else "    "
     newline = module.source.newline
-    value = spell(device.as_type, spelled(module))
+    of_amp, others = _of_amp(module, function, name)
+    value = spell(device.as_type if device.index is not None or not of_amp else of_amp, spelled(module))
     text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
     start, end = module.span(whole)
     edits = [Edit(start, end, "None"), Edit(at, at, text)]
+    if of_amp and others:
+        why = f"`{name}` goes to mixed precision, which is CUDA's on the CPU, and elsewhere"
+        return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; {why}")
     if _none_means_something(module, function, name):
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; `{name}=None` may mean something else here")
     return context.fix(edits, Safety.SAFE)
+
+
+_AMP = {
+    "torch.autocast": "accel.autocast_type()",
+    "torch.amp.autocast": "accel.autocast_type()",
+    "torch.is_autocast_enabled": "accel.autocast_type()",
+    "torch.get_autocast_dtype": "accel.autocast_type()",
+    "torch.amp.GradScaler": "accel.scaler_type()",
+}
+
+
+def _of_amp(module: SemanticModel, function: Function, name: str) -> tuple[str, bool]:
+    """Return the helper's type for mixed precision if a parameter is one, and whether it is something else, too.
+
+    On the CPU that type is "cuda": `GradScaler("cuda")` is disabled there, `GradScaler("cpu")` is not.
+    """
+    given: dict[ast.AST, str] = {}
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        wanted = _AMP.get(module.resolve(call.func) or "")
+        given |= {a: wanted for a in (*call.args, *(k.value for k in call.keywords)) if wanted}
+    compared = (n for n in ast.walk(function) if isinstance(n, ast.Compare))
+    asked = {part for compare in compared for part in (compare.left, *compare.comparators)}
+    reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    return next((given[n] for n in reads if n in given), ""), any(n not in given and n not in asked for n in reads)
 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:

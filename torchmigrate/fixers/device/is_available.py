@@ -18,6 +18,7 @@ from torchmigrate.syntax.scope import FUNCTIONS, Binding
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
 _CAPABILITY = re.compile(r"get_device_capability|^capability$|compute_capability")
+_GENERATION = re.compile(r"(^|_)sm(_?\d|_at_least|_version)")  # of NVIDIA's devices: `is_sm_at_least_89()`
 _FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
 _CUDA = re.compile(r"cuda|nvidia", re.I)
 _CPU = re.compile(r"(?<![a-z])cpu", re.I)
@@ -82,7 +83,7 @@ def _asks_capability(context: RuleContext) -> bool:
     branch = next(
         (up for up in context.module.ancestors(context.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
     )
-    if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return)):
+    if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return, ast.Assert)):
         return False
     return _compares_capability(context.module, branch)
 
@@ -98,8 +99,12 @@ def _asks_vendor(module: SemanticModel, test: ast.AST) -> bool:
 
 @query
 def _compares_capability(module: SemanticModel, branch: ast.AST) -> bool:
-    """Whether a comparison in the branch is about a capability of NVIDIA's devices."""
-    return any(isinstance(n, ast.Compare) and _is_about_capability(module, n) for n in ast.walk(branch))
+    """Whether a comparison in the branch, or a function that it asks, is about a capability of NVIDIA's devices."""
+    return any(
+        (isinstance(n, ast.Compare) and _is_about_capability(module, n))
+        or (isinstance(n, ast.Call) and _GENERATION.search(last_name(n.func)))
+        for n in ast.walk(branch)
+    )
 
 
 def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:

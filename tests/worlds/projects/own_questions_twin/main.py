@@ -1,0 +1,4 @@
+# wants: mps
+from package.memory import get_backend
+
+print("backend", get_backend())
