@@ -100,11 +100,26 @@ class Vendored:
         return [*(_kept_back(r, lost) for r in results), *helpers]
 
     def _used(self, helper: str, after: Mapping[str, bytes]) -> Uses:
-        """Return the functions that the files which import this copy of the helper call, rewritten or not."""
+        """Return the functions that the files which import this copy of the helper call, rewritten or not.
+
+        Where a program finds two copies under one name, Python loads the first on sys.path for all: each holds both's.
+        """
         index = self.facts.index
-        users = {*map(str, self.needed[helper]), *(use.importer for use in index.importers.get(helper, ()))}
+        users = {user for copy in self._of_one_name(helper) for user in self._users(copy)}
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
         return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
+
+    def _of_one_name(self, helper: str) -> list[str]:
+        """Return the copies outside packages whose users are linked by imports to those of a copy; itself first."""
+        index = self.facts.index
+        if index.is_package(os.path.dirname(helper)):
+            return [helper]
+        linked = {index.component(user) for user in self._users(helper)}
+        others = (copy for copy in self.needed if copy != helper and not index.is_package(os.path.dirname(copy)))
+        return [helper, *(copy for copy in others if any(index.component(u) in linked for u in self._users(copy)))]
+
+    def _users(self, helper: str) -> set[str]:
+        return {*map(str, self.needed[helper]), *(use.importer for use in self.facts.index.importers.get(helper, ()))}
 
 
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:

@@ -29,6 +29,13 @@ class Use:
     relative: bool
 
 
+def _home(homes: dict[str, str], path: str) -> str:
+    while (up := homes.setdefault(path, path)) != path:
+        homes[path] = homes[up]
+        path = up
+    return path
+
+
 class ImportIndex:
     """The project's import graph; paths are absolute strings, `texts` the overlay: contents by path."""
 
@@ -111,6 +118,19 @@ class ImportIndex:
     def imported_by(self, path: str) -> list[str]:
         """Return the files of the project that a file imports."""
         return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
+
+    @cached_property
+    def _homes(self) -> dict[str, str]:
+        """Return a file of its component for each file that imports another or is imported (union-find)."""
+        homes: dict[str, str] = {}
+        for target, uses in self.importers.items():
+            for use in uses:
+                homes[_home(homes, use.importer)] = _home(homes, target)
+        return homes
+
+    def component(self, path: str) -> str:
+        """Return what is the same for all files that are linked by imports, and so may run in one process."""
+        return _home(self._homes, path)
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""
