@@ -265,12 +265,14 @@ def test_a_journal_that_was_not_sealed_here_is_none(root: Path, forged: str) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
-def test_a_folder_that_others_can_write_to_is_not_trusted(root: Path) -> None:
+@pytest.mark.parametrize("level", ["the journals", "around them, with the key"])
+def test_a_folder_that_others_can_write_to_is_not_trusted(root: Path, level: str) -> None:
     saved = apply(planned(root, "a.py"))
-    saved.directory.parent.chmod(0o777)
+    folder = saved.directory.parent if level == "the journals" else saved.directory.parent.parent
+    folder.chmod(0o777)
     with pytest.raises(UserError, match="nothing to undo"):
         writer.undo(root)
-    saved.directory.parent.chmod(0o700)
+    folder.chmod(0o700)
     assert outcomes(root) == {"a.py": "restored"}
 
 

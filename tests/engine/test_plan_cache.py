@@ -328,3 +328,37 @@ def test_files_and_rules_are_where_the_key_looks() -> None:
     loaded = {rule.path for rule in packs.load(cases=False).rules.values()}
     assert loaded <= set(packs.builtin().glob("*/*.toml"))
     assert discovery.SUFFIXES == (".py", ".pyi", ".ipynb")
+
+
+# ---- entries that somebody else may have made
+
+
+@pytest.mark.parametrize("where", [".cache", "../.cache"])
+def test_a_cache_that_came_with_the_project_is_not_used(
+    project: Path, computed: list[str], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in the folder that is looked at, or beside it in the same repository."""
+    (project.parent / ".git").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / where))
+    planned(project)
+    planned(project)
+    assert computed == ["check", "check"] and not entries()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes")
+def test_a_cache_that_others_can_write_to_is_not_used(project: Path, computed: list[str]) -> None:
+    planned(project)
+    user_cache.folder().chmod(0o777)
+    planned(project)
+    assert computed == ["check", "check"]
+    user_cache.folder().chmod(0o700)
+    planned(project)
+    assert computed == ["check", "check"]
+
+
+def test_a_cache_of_a_relative_name_is_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(project.parent / "home"))
+    planned(project)
+    assert not (project / "relative").exists()

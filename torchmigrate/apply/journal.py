@@ -271,9 +271,10 @@ def _moved(journal: Journal, target: Path) -> Path:
 
 
 def _journals(store: Path) -> list[tuple[re.Match[str], Path]]:
-    """List the complete journals in a directory that only this user can write to, newest first."""
+    """List the complete journals in a directory that only this user can write to or replace, newest first."""
     try:
-        user_state.check(store)
+        for folder in (store.parent, store):  # with the key beside it
+            user_state.check(folder)
         named = [(name, store / name[0]) for name in map(_NAME.fullmatch, os.listdir(store)) if name]
     except OSError:
         return []

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, user_state
 
 FORMAT = b"torchmigrate cache 1\n"
 KEPT = 16  # entries; older ones are removed
@@ -17,8 +17,9 @@ LIMIT = 32_000_000  # bytes of one entry
 
 def home() -> Path:
     """Return the directory for cached data of this user's programs."""
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base)
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():  # another is to be ignored, says the specification: it would lie in some project
+        return base
     try:
         if sys.platform == "win32":
             return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -53,6 +54,7 @@ def _read_or_error(path: str) -> bytes:
 def load(name: str) -> bytes | None:
     """Return the bytes that were stored under a key, or None if there are none or they are damaged."""
     try:
+        user_state.check(folder())
         data = file_io.read(folder() / name, LIMIT + 200)
     except OSError:
         return None
@@ -69,7 +71,7 @@ def store(name: str, body: bytes) -> None:
         return
     try:
         place = folder()
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        user_state.opened(place)
         file_io.put(
             Path(os.path.realpath(place)) / name, FORMAT + name.encode() + b"\n" + _checksum(body) + b"\n" + body
         )

@@ -22,6 +22,7 @@ from torchmigrate.project.context import project_root
 from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.source.edits import Edit
+from torchmigrate.vcs import git_tree
 
 _TRANSIENT = (
     "cannot be read",
@@ -91,13 +92,19 @@ def _cache_entry(paths: Sequence[Path], given: Input, settings: Settings, mode: 
     root, since = project_root(paths), time.time_ns() - COARSE
     if len(given.found) < WORTH_IT or any(path.resolve() != root for path in paths):
         return None
-    if any(item.error for item in given.found):
+    if any(item.error for item in given.found) or _is_in_tree(root):
         return None
     read = sorted(str(item.path) for item in given.found if item.skipped_reason is None)
     read += describing(read, root)
     rule_files = (path for top in (packs.builtin(), *settings.rule_paths) for path in top.glob("*/*.toml"))
     words = [__version__, sys.version, mode, str(root), repr(settings), *_own_code(), *map(repr, given.found)]
     return CacheEntry(user_cache.key(words, [*read, *sorted(map(str, rule_files))]), read, since)
+
+
+def _is_in_tree(root: Path) -> bool:
+    """Return whether the cache lies in the project or around it in its repository, where entries may come with it."""
+    place = Path(os.path.realpath(user_cache.folder()))
+    return any(place.is_relative_to(top) for top in (root, git_tree.marker(root)) if top)
 
 
 def describing(read: Iterable[str], root: Path) -> list[str]:
