@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from enum import Enum
@@ -26,6 +27,7 @@ class VerifyFormat(str, Enum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
+    JUNIT = "junit"
 
 
 class BackendsFormat(str, Enum):
@@ -89,7 +91,8 @@ def verify(
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
     jobs: Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Runs at a time (2).")] = None,
-    output_format: Annotated[VerifyFormat, Option(metavar="F", help="text|json|markdown")] = VerifyFormat.TEXT,
+    output_format: Annotated[VerifyFormat, Option(metavar="F", help="text|json|markdown|junit")] = VerifyFormat.TEXT,
+    also: parameters.Also = None,
     quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
 ) -> int:
     """Run a project, as it is and rewritten, on each backend; compare.
@@ -102,10 +105,12 @@ def verify(
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
     from torchmigrate.cli import originals
+    from torchmigrate.cli.output import emit
     from torchmigrate.config.resolve import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
 
+    others = _others(also)
     request = session.Request(
         path,
         _command(command, path),
@@ -131,6 +136,8 @@ def verify(
     with pack_errors():
         result = session.verify(request, say)
     _report(result, output_format)
+    for name, file in others:
+        emit([_rendered(result, name).encode()], file)
     return exit_status(result.verdicts)
 
 
@@ -166,19 +173,45 @@ def _variables(settings: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _others(also: list[str] | None) -> list[tuple[VerifyFormat, Path]]:
+    """Return the further reports to write; raises UserError before anything has run."""
+    found = []
+    for given in also or ():
+        name, equals, file = given.partition("=")
+        if not equals or not file:
+            raise UserError(f"--also {given}: must be FORMAT=FILE", "for example --also junit=verify.xml")
+        known = [each.value for each in VerifyFormat]
+        if name not in known:
+            help = did_you_mean(name, known) or f"known: {', '.join(known)}"
+            raise UserError(f"--also {given}: no such format: {name}", help)
+        found.append((VerifyFormat(name), Path(file)))
+    return found
+
+
 def _report(result: Result, output_format: VerifyFormat) -> None:
-    from torchmigrate.cli.output import colours
+    from torchmigrate.cli.output import colours, columns
+    from torchmigrate.formats import verify as report
+
+    if output_format is VerifyFormat.TEXT:
+        here = Path(os.path.realpath(os.curdir))
+        report.text(result, here, sys.stdout, colours(sys.stdout), columns(sys.stdout))
+    else:
+        print(_rendered(result, output_format), end="")
+
+
+def _rendered(result: Result, output_format: VerifyFormat) -> str:
+    """Return a whole report, with the end of its last line."""
     from torchmigrate.formats import verify as report
 
     here = Path(os.path.realpath(os.curdir))
+    if output_format is VerifyFormat.TEXT:
+        stream = io.StringIO()
+        report.text(result, here, stream, colour=False, columns=None)
+        return stream.getvalue()
     if output_format is VerifyFormat.JSON:
-        from torchmigrate.formats import verify
-
-        print(verify.render(result))
-    elif output_format is VerifyFormat.MARKDOWN:
-        print(report.markdown(result, here), end="")
-    else:
-        report.text(result, here, sys.stdout, colours(sys.stdout))
+        return report.render(result) + "\n"
+    found = report.markdown(result, here) if output_format is VerifyFormat.MARKDOWN else report.junit(result, here)
+    return found.removesuffix("\n") + "\n"
 
 
 def backends(
