@@ -104,13 +104,13 @@ def verify(
       torchmigrate verify . -- python train.py --epochs 1
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
-    from torchmigrate.cli import originals
+    from torchmigrate.cli import originals, selection
     from torchmigrate.cli.output import emit
     from torchmigrate.config.resolve import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
 
-    others = _others(also)
+    others = [(VerifyFormat(name), file) for name, file in selection.others(also, [*VerifyFormat])]
     request = session.Request(
         path,
         _command(command, path),
@@ -171,21 +171,6 @@ def _variables(settings: list[str] | None) -> dict[str, str]:
         if not equals or not name:
             raise UserError(f"--env {name}: no value", "write --env NAME=VALUE")
     return {name: value for name, _, value in pairs}
-
-
-def _others(also: list[str] | None) -> list[tuple[VerifyFormat, Path]]:
-    """Return the further reports to write; raises UserError before anything has run."""
-    found = []
-    for given in also or ():
-        name, equals, file = given.partition("=")
-        if not equals or not file:
-            raise UserError(f"--also {given}: must be FORMAT=FILE", "for example --also junit=verify.xml")
-        known = [each.value for each in VerifyFormat]
-        if name not in known:
-            help = did_you_mean(name, known) or f"known: {', '.join(known)}"
-            raise UserError(f"--also {given}: no such format: {name}", help)
-        found.append((VerifyFormat(name), Path(file)))
-    return found
 
 
 def _report(result: Result, output_format: VerifyFormat) -> None:
