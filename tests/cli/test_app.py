@@ -15,6 +15,7 @@ from conftest import ROOT, Ran, git, python
 
 from torchmigrate import __version__
 from torchmigrate.apply import writer
+from torchmigrate.torch_api import names
 
 Cli = Callable[..., Ran]
 SAFE, UNSAFE, DISPLAY = "x = x.cuda()\n", "y = y.cuda(1)\n", "z = z.double()\n"
@@ -131,7 +132,7 @@ def test_the_diff_of_a_project_elsewhere_is_relative_to_it(
     monkeypatch.chdir(project / "sub")
     ran = cli("apply", "-n", "..")
     assert "--- a/train.py\n" in ran.out
-    assert f"note: paths in the diff are relative to {project}\n" in ran.err
+    assert f"note: paths are relative to {project}\n" in ran.err
 
 
 def test_concise(project: Path, cli: Cli) -> None:
@@ -376,8 +377,11 @@ def test_exclude_is_relative_to_the_current_directory(project: Path, cli: Cli, m
     (project / "gen" / "b.py").write_text(SAFE)
     monkeypatch.chdir(project / "sub")
     ran = cli("check", "..", "--exclude", "gen/*", "--output-format", "concise")
-    assert f"{project}/gen/b.py:1:6" in ran.out
+    assert ran.out.startswith("gen/b.py:1:6: ")
     assert "a.py" not in ran.out
+    assert f"note: paths are relative to {project}\n" in ran.err
+    document = json.loads(cli("check", "..", "--exclude", "gen/*", "--output-format", "json").out)
+    assert {f["file"] for f in document["findings"]} >= {f"{project}/gen/b.py"}, "a program gets paths that open"
 
 
 def test_version_and_help(cli: Cli) -> None:
@@ -404,3 +408,54 @@ def test_python_m_and_a_closed_pipe(project: Path) -> None:
     )
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_one_place_is_one_finding(here: Path, cli: Cli) -> None:
+    (here / "a.py").write_text(
+        "import torch\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "x = torch.zeros(2).cuda(torch.cuda.current_device())\n"  # two: the second stays in the text of the first
+    )
+    found = cli("check", "--output-format", "concise").out
+    assert [line.split()[:2] for line in found.splitlines()] == [
+        ["a.py:2:23:", "device/device-idiom:"],
+        ["a.py:3:5:", "device/tensor-cuda:"],
+        ["a.py:3:25:", "device/count:"],
+    ]
+    assert cli("apply", "-q").status == 0
+    assert cli("check", "-q").out == ""
+
+
+def test_colours_are_asked_for(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (["check"], ["apply", "-n"]):
+        assert "\x1b[" in cli(*command, "--color", "always").out
+        assert "\x1b[" not in cli(*command, "--color", "auto").out
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        assert "\x1b[" not in cli(*command, "--color", "never").out
+        monkeypatch.delenv("FORCE_COLOR")
+
+
+def test_ignores_are_added_in_bulk_and_undone(here: Path, cli: Cli) -> None:
+    (here / "a.py").write_text("import torch\n\nx = torch.zeros(2).cuda()\ny = x.double().cuda()\n")
+    (here / "Dockerfile").write_text("FROM nvidia/cuda:12.1.0-runtime-ubuntu22.04\nRUN true\n")
+    before = {path: path.read_bytes() for path in here.iterdir()}
+    assert cli("check").status == 1
+    ran = cli("check", "--add-ignores")
+    assert (ran.status, ran.out) == (0, "")
+    assert "note: comments in 2 files ignore 4 findings from now on\n" in ran.err
+    assert cli("check").status == 0
+    assert cli("check", "--add-ignores").status == 0  # nothing to add
+    assert cli("undo").status == 0
+    assert {path: path.read_bytes() for path in here.iterdir()} == before
+
+
+def test_a_floor_may_be_a_release_candidate(here: Path, cli: Cli) -> None:
+    (here / "a.py").write_text("import torch\n\nscaler = torch.cuda.amp.GradScaler()\n")
+    for spec in (">=2.1rc1", "==2.3.0+cu118", ">=2.4.dev20240501,<3", "2.1"):
+        assert cli("check", "--torch", spec).status == 1, spec
+    assert [names.version_of(s) for s in (">=2.1rc1", "==2.3.0+cu118,<3", "<2rc1", ">2.post1")] == [
+        (2, 1),
+        (2, 3),
+        None,
+        (2, 0),
+    ]

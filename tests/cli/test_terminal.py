@@ -55,16 +55,20 @@ def test_findings_fit(project: Path, cli: Cli, width: int) -> None:
         assert len(line) <= width or line.startswith(LONG), line
         assert line == line.rstrip()
     places = [line for line in lines if line.startswith(f"{LONG}:")]
-    assert len(places) == 3 and all(re.match(rf"{re.escape(LONG)}:\d+:\d+:", line) for line in places)
+    assert len(places) == 2 and all(re.match(rf"{re.escape(LONG)}:\d+:\d+:", line) for line in places)
     assert not re.search(r"\[needs$|^ *you\]", shown, re.M)
     for marked, marks in re.findall(r"^ +\d+ \| (.*)\n +\| ( *\^+)$", shown, re.M):
         what = marked[marks.index("^") : len(marks)]
         assert what.startswith(("import apex", "torch.zeros", "model.cuda(")), "the marks stand below what is meant"
 
 
-def test_a_pipe_gets_a_line_for_each(project: Path, cli: Cli) -> None:
+def test_a_pipe_gets_a_line_for_each_message(project: Path, cli: Cli) -> None:
     heads = [line for line in cli("check").out.splitlines() if line.startswith(LONG)]
-    assert len(heads) == 3 and all(line.endswith("]") for line in heads)
+    assert len(heads) == 2 and all(line.endswith("]") for line in heads)
+    assert "\n    = and 1 more in this file: line 5\n" in cli("check").out
+    for everything in (["-v"], ["--output-format", "concise"]):
+        heads = [line for line in cli("check", *everything).out.splitlines() if line.startswith(LONG)]
+        assert [line.partition(" [")[0][len(LONG) :].split(":")[1] for line in heads] == ["2", "4", "5"]
     assert f" | {'x' * 70} = torch" in cli("check").out
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.source.encoding import Source, decode
 
 RULE = "device/tensor-cuda"
+BOTH = "# torchmigrate: ignore[a/b, c/d]"
 IGNORE = f"# torchmigrate: ignore[{RULE}] because"
 
 
@@ -54,6 +57,48 @@ def test_line_numbers_are_those_of_ast_whatever_the_line_ends() -> None:
         raw = f"a{end}{IGNORE}{end}x.cuda(){end}".encode()
         found = suppressions.find(decode(raw), ast.parse(raw))
         assert [line for line in range(1, 5) if found.status(RULE, line)] == [3]
+
+
+def test_off_lasts_until_on_or_the_end() -> None:
+    off, on = "# torchmigrate: off", "# torchmigrate: on"
+    assert covered(f"a\n{off}\nx.cuda()\nif a:\n    y\n{on}\nb") == [2, 3, 4, 5, 6]
+    assert covered(f"a\n{off}\nb\nc") == [2, 3, 4]
+    assert covered(f"a\n{off}[device] a reason\nb\n{on}\nc") == [2, 3, 4]
+    assert covered(f"a\n{off}[device]\nb\n{on}[device]\nc", "amp/autocast") == []
+    assert covered(f"{off}[device]\n{off}[amp]\na\n{on}[device]\nb", "amp/autocast") == [2, 3, 4, 5]
+
+
+def test_what_is_wrong_with_off_and_on() -> None:
+    found = suppressions.find(Source(b"# torchmigrate: on\n# torchmigrate: off[amp]\na\n# torchmigrate: off\n"))
+    known = {"amp", "device"}
+    nothing = "suppresses nothing here"
+    assert [(line, why) for line, _, why in found.unused(known, known)] == [
+        (1, "`on` stands here, and nothing is off"),
+        (2, f"`off[amp]` {nothing}"),
+        (4, f"`off` {nothing}"),
+    ]
+    assert [line for line, _, _ in found.unused(known, {"device"})] == [1]  # a run of some rules cannot know
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        (
+            "a.py",
+            "if a:\n    f(\n      x.cuda())\n",
+            "if a:\n    # torchmigrate: ignore[a/b, c/d]\n    f(\n      x.cuda())\n",
+        ),
+        ("a.py", 's = """\n\nx""".cuda()\r\n', '# torchmigrate: ignore[a/b, c/d]\ns = """\n\nx""".cuda()\r\n'),
+        ("run.sh", "a\n\ndocker \\\n --gpus\n", f"a\n\n{BOTH}\ndocker \\\n --gpus\n"),
+        ("k.cu", "\n\nint x;", f"\n\n//{BOTH[1:]}\nint x;"),
+        ("a.json", "{\n\n}", None),
+        ("a.ipynb", "{\n\n}", None),
+    ],
+)
+def test_comments_are_added_above_the_statement(name: str, text: str, after: str | None) -> None:
+    findings = [Finding(rule, Safety.SAFE, 0, 1, "m", line=3) for rule in ("c/d", "a/b")]
+    done, left = suppressions.add(Path(name), text.encode(), findings)
+    assert (done.decode(), len(left)) == ((text, 2) if after is None else (after, 0))
 
 
 def test_names_rules_and_packs_but_no_others() -> None:

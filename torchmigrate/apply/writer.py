@@ -80,6 +80,10 @@ def undo(path: Path, dry_run: bool = False) -> list[Outcome]:
 def _newest(path: Path) -> tuple[Journal, list[Entry]]:
     found = next(journal_.below(path), None)
     if found is None:
+        if not os.path.lexists(path):
+            raise UserError(
+                f"there is no file or directory `{path}`", "`torchmigrate undo --list` names what can be undone"
+            )
         where = "this directory" if str(path) == "." else f"`{path}`"
         raise UserError(f"nothing to undo in {where}", "undo puts back what `torchmigrate apply` wrote on this machine")
     return found

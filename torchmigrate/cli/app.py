@@ -17,7 +17,7 @@ import typer
 from torchmigrate import __version__
 from torchmigrate.base.text import Interrupted, UserError, did_you_mean
 from torchmigrate.cli.commands import apply, config, fleet, lookup, report, verify
-from torchmigrate.cli.help import Command, Commands
+from torchmigrate.cli.help import Command, Commands, option_elsewhere
 
 _REPORT = (
     f"this is a bug in torchmigrate {__version__}: please report these lines,"
@@ -35,6 +35,10 @@ def explain_error(error: Exception) -> UserError:
         raise error
     if isinstance(error, MemoryError):
         return UserError("there is not enough memory for this", "free some, name fewer files at once, or pass -j 1")
+    from torchmigrate.vcs.hardening import GitError
+
+    if isinstance(error, GitError):
+        return UserError(f"git: {error}", "see that `git status` and `git fsck` work there")
     if isinstance(error, OSError) and error.strerror:
         name = os.fsdecode(error.filename) if error.filename else "the disk, terminal or pipe"
         return UserError(f"{name}: {error.strerror.lower()}", "mend that, and run again: no file is ever half written")
@@ -53,8 +57,10 @@ def _places(error: Exception) -> Iterable[str]:
 def _explain_usage(error: Exception) -> UserError:
     context = getattr(error, "ctx", None)
     help = f"see `{context.command_path if context else 'torchmigrate'} --help`"
-    if near := getattr(error, "possibilities", None):
-        return UserError(f"no such option: {getattr(error, 'option_name', '')}", f"did you mean `{near[0]}`?")
+    if name := getattr(error, "option_name", ""):
+        near = getattr(error, "possibilities", None)
+        if said := option_elsewhere(name) or (f"did you mean `{near[0]}`?" if near else ""):
+            return UserError(f"no such option: {name}", said)
     text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     text = re.sub(r"^Got unexpected extra arguments?(?:\(s\))? \((.*)\)$", r"too many arguments: \1", text, flags=re.S)
     text = re.sub(r"^Invalid value for (.*?): ", _option_prefix, text)

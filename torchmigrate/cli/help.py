@@ -36,6 +36,46 @@ _PURPOSES = {
     "Look up": ("explain", "rules", "catalog"),
     "Set up": ("config", "server"),
 }
+# what other tools call it, and what does that here
+_OPTIONS_ELSEWHERE = {
+    **dict.fromkeys(
+        ("--fix", "--write", "--in-place", "--inplace"),
+        "`torchmigrate apply` rewrites; `torchmigrate undo` takes it back",
+    ),
+    "--check": "`torchmigrate apply --dry-run` writes nothing, and exits 1 where something would be rewritten",
+    "--diff": "`torchmigrate apply --dry-run` prints the diff",
+    "--show-fixes": "`torchmigrate apply --dry-run` prints the diff",
+    "--unsafe": "`torchmigrate apply --unsafe-fixes` applies unsafe fixes, too",
+    "--format": "--output-format says the format of the report",
+    "--no-color": "--color never",
+    "--colour": "--color auto, always or never",
+    **dict.fromkeys(("--add-noqa", "--add-ignore"), "`torchmigrate check --add-ignores` writes the comments"),
+    "--yes": "nothing is asked without -i",
+    "--force": "`torchmigrate apply --allow-dirty` writes over changes that git could not give back",
+    "--extend-select": "--select NAMES takes packs and rules",
+    "--extend-exclude": "--exclude GLOB adds to what is left out",
+    "--write-ignores": "`torchmigrate check --add-ignores` writes the comments",
+}
+_COMMANDS_ELSEWHERE = {
+    **dict.fromkeys(("fix", "migrate", "rewrite", "convert", "port", "run"), "apply"),
+    **dict.fromkeys(("lint", "scan", "find", "analyze", "analyse"), "check"),
+    "diff": "apply --dry-run",
+    **dict.fromkeys(("revert", "restore", "rollback", "reset"), "undo"),
+    **dict.fromkeys(("test", "prove", "validate"), "verify"),
+    **dict.fromkeys(("rule", "list"), "rules"),
+    **dict.fromkeys(("devices", "doctor", "info"), "backends"),
+    **dict.fromkeys(("init", "guide", "begin"), "start"),
+    "settings": "config",
+    **dict.fromkeys(("lsp", "language-server"), "server"),
+    "version": "--version",
+}
+
+
+def option_elsewhere(name: str) -> str:
+    """Return what to type for an option that other tools have, or an empty text."""
+    return _OPTIONS_ELSEWHERE.get(name, "")
+
+
 _OF_TYPER = {  # typer's own texts take two lines
     "install_completion": "Let <tab> complete commands and names.",
     "show_completion": "Print what that installs.",
@@ -63,9 +103,19 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not self.get_command(ctx, args[0]) and not args[0].startswith("-") and not ctx.resilient_parsing:
-            help = did_you_mean(args[0], self.list_commands(ctx)) or "`torchmigrate --help` lists the commands"
+            help = self._way_out(args, self.list_commands(ctx))
             raise UserError(f"there is no command `{args[0]}`", help)
         return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _way_out(args: list[str], known: list[str]) -> str:
+        """Return what to type in place of a command that is not there."""
+        if args[0] == "help":
+            of = next((name for name in args[1:] if name in known), "check")
+            return f"`torchmigrate --help` lists the commands, `torchmigrate {of} --help` tells of one"
+        if elsewhere := _COMMANDS_ELSEWHERE.get(args[0]):
+            return f"type `torchmigrate {elsewhere}`"
+        return did_you_mean(args[0], known) or "`torchmigrate --help` lists the commands"
 
 
 def _write_options(params: Iterable[Any], formatter: Any) -> None:

@@ -69,8 +69,10 @@ _NAMED = 5
 STANDING = ("sarif", "github", "gitlab", "junit")
 
 
-def colours(stream: object) -> bool:
-    """Return whether to use colours: as NO_COLOR says, else FORCE_COLOR, else on a terminal that knows colours."""
+def colours(stream: object, asked: str = "auto") -> bool:
+    """Return whether to use colours: as `--color` asks, else NO_COLOR, else FORCE_COLOR, else where a terminal can."""
+    if asked != "auto":
+        return asked == "always"
     if os.environ.get("NO_COLOR"):
         return False
     if forced := os.environ.get("FORCE_COLOR"):
@@ -95,7 +97,7 @@ def body(report: Report, request: Request, settings: Settings, facts: ProjectCon
     if request.output_format.value not in ("text", "concise"):
         yield from (line.encode(errors="replace") + b"\n" for line in _document(report, request, settings, facts))
         return
-    colour = colours(sys.stdout) and request.output is None
+    colour = colours(sys.stdout, request.color) and (request.output is None or request.color == "always")
     if report.command == "dry-run":
         terminal = request.output is None and sys.stdout.isatty()
         yield from _diff(report, request, settings.root, colour, terminal)
@@ -140,7 +142,7 @@ def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
     return (
         text.statistics(report, colour)
         if request.statistics
-        else text.lines(report, colour, None if request.output else columns(sys.stdout))
+        else text.lines(report, colour, None if request.output else columns(sys.stdout), every=request.verbose)
     )
 
 

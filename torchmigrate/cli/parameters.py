@@ -26,7 +26,7 @@ def names(incomplete: str) -> Offer:
 
 def tested(incomplete: str) -> Offer:
     """Complete the arguments of `rules`."""
-    return _starting([*_packs_and_rules(), ("test", "run the cases of rules")], incomplete)
+    return _starting([*_packs_and_rules(), ("test", "run the cases of rules"), ("new", "write a skeleton")], incomplete)
 
 
 def explained(incomplete: str) -> Offer:
@@ -132,6 +132,14 @@ class Format(str, Enum):
     DIFF = "diff"
 
 
+class Color(str, Enum):
+    """When output has colours."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 Paths = Annotated[list[Path] | None, Argument(metavar="PATHS")]
 Names = Annotated[
     list[str] | None,
@@ -147,7 +155,10 @@ Backends = Annotated[
     list[str] | None,
     Option(metavar="NAMES", help="Only problems of these backends, as mps,xpu.", autocompletion=backends),
 ]
-OutputFormat = Annotated[Format, Option(metavar="F", help="One of nine: text, json, sarif, diff, markdown, ...")]
+OutputFormat = Annotated[
+    Format,
+    Option(metavar="F", help=f"{', '.join(each.value for each in list(Format)[:-1])} or {list(Format)[-1].value}."),
+]
 Output = Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Report to FILE, not to stdout.")]
 Also = Annotated[
     list[str] | None, Option(metavar="FORMAT=FILE", help="Another report, as junit=report.xml. Repeatable.")
@@ -155,6 +166,7 @@ Also = Annotated[
 Config = Annotated[Path | None, Option(metavar="FILE", help="Settings from FILE, not the nearest pyproject.toml.")]
 Isolated = Annotated[bool, Option("--isolated", help="No settings from files.")]
 Jobs = Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Processes (default: one per core).")]
+ColorOption = Annotated[Color, Option("--color", metavar="WHEN", help="auto, always or never.")]
 Quiet = Annotated[bool, Option("-q", "--quiet", help="Findings and errors only.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Say what was rewritten and left out, too.")]
 NoCache = Annotated[bool, Option("--no-cache", help="Neither read nor write the cache.")]
@@ -166,6 +178,7 @@ BaselineOption = Annotated[
 ]
 # rejected with the advice that it is for `check`
 NoBaseline = Annotated[Path | None, Option("--baseline", hidden=True)]
+AddIgnores = Annotated[bool, Option("--add-ignores", help="Write a comment that ignores it above each finding.")]
 WriteBaseline = Annotated[bool, Option("--write-baseline", help="Put today's findings into the --baseline FILE.")]
 StdinFilename = Annotated[Path | None, Option(metavar="P", help="The file that `-` stands in for. It need not exist.")]
 Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]

@@ -40,6 +40,8 @@ class Request:
     branch: str | None = None
     interactive: bool = False
     also: Sequence[str] | None = None
+    color: str = "auto"
+    add_ignores: bool = False
 
     def say(self, *lines: str) -> None:
         """Print lines to stderr, unless `-q` is given."""
@@ -64,6 +66,8 @@ def check(request: Request) -> None:
         )
     if request.write_baseline and not request.baseline:
         raise UserError("--write-baseline does not know where to write", "name the file: --baseline FILE")
+    if request.add_ignores and request.baseline:
+        raise UserError("--add-ignores and --baseline are two ways to keep old findings from counting", "choose one")
     if request.since is not None and request.staged:
         raise UserError("--since and --staged are two choices of files", "choose one")
     _check_reports(request)
@@ -88,6 +92,8 @@ def _check_stdin(request: Request) -> None:
     for given, name in ((request.since, "--since"), (request.staged, "--staged")):
         if given:
             raise UserError(f"{name} asks git for files, and `-` is none", "leave one of them out")
+    if request.add_ignores:
+        raise UserError("--add-ignores writes into files, and `-` is none", "leave one of them out")
     if request.write_baseline:
         raise UserError("--write-baseline writes what files hold, and `-` is none", "leave one of them out")
 

@@ -1,38 +1,44 @@
-"""Comments that suppress findings (`# torchmigrate: ignore[rule]`, `skip-file`): what they cover, which are unused."""
+"""Comments that suppress findings (`ignore[rule]`, `off` to `on`, `skip-file`): what they cover, which are unused."""
 
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import did_you_mean
-from torchmigrate.source.encoding import Source
+from torchmigrate.source.encoding import Source, decode
+from torchmigrate.source.text_file import TextFile
 
 if TYPE_CHECKING:
-    from torchmigrate.source.text_file import TextFile
+    from pathlib import Path
+
+    from torchmigrate.diagnostics.finding import Finding
 
 
 MARK = b"torchmigrate:"
 _DIRECTIVE = re.compile(r"(?:#|//|;)\s*torchmigrate:\s*(?P<word>[\w-]*)\s*(?:\[(?P<names>[^\]]*)\])?")
 _PLACED = (ast.stmt, ast.expr, ast.ExceptHandler, ast.pattern)
 Span = tuple[int, int]  # first and last line
+ANY = ""
 _HINTS = 20  # names of one file that get a hint for their spelling, which takes milliseconds each
 
 
 @dataclass(slots=True)
 class Ignore:
-    """One name of one `ignore` comment; `covers` are the lines to which it applies."""
+    """One name of one `ignore` or `off` comment; `covers` are the lines to which it applies. ANY names all rules."""
 
     line: int
     name: str
     covers: Span
     used: bool = False
+    is_off: bool = False  # the comment is an `off`
 
 
 @dataclass
@@ -42,10 +48,11 @@ class Suppressions:
     skip_file: bool = False
     ignores: list[Ignore] = field(default_factory=list)
     malformed: list[tuple[int, str, str]] = field(default_factory=list)
+    pending: list[Ignore] = field(default_factory=list)  # `off` without an `on` so far: to the end of the file
 
     def status(self, rule_id: str, line: int) -> bool:
         """Return whether a finding of this rule on this line is suppressed, and mark the comments as used."""
-        names = {rule_id, rule_id.partition("/")[0]}  # a comment may name the rule or its pack
+        names = {rule_id, rule_id.partition("/")[0], ANY}  # a comment may name the rule or its pack
         found = [i for name in names for i in self._by_line.get(line, {}).get(name, ())]
         for ignore in found:
             ignore.used = True
@@ -76,12 +83,19 @@ class Suppressions:
         found = list(self.malformed)
         hints = 0
         for ignore in self.ignores:
-            if known is not None and ignore.name not in known:
+            if ignore.name == ANY:  # a run of some rules cannot know
+                if not ignore.used and (active is None or (known is not None and set(known) <= set(active))):
+                    found.append((ignore.line, "", "`off` suppresses nothing here"))
+            elif known is not None and ignore.name not in known:
                 hint = did_you_mean(ignore.name, known) if hints < _HINTS else ""
                 hints += 1
                 found.append((ignore.line, ignore.name, "no such rule or pack" + (f"; {hint}" if hint else "")))
             elif not ignore.used and (active is None or ignore.name in active):
-                found.append((ignore.line, ignore.name, "suppresses nothing here"))
+                found.append(
+                    (ignore.line, "", f"`off[{ignore.name}]` suppresses nothing here")
+                    if ignore.is_off
+                    else (ignore.line, ignore.name, "suppresses nothing here")
+                )
         return sorted(found)
 
 
@@ -113,6 +127,7 @@ class Lines:
         return first, self._last_line.get(first, line)
 
 
+_UNKNOWN = "not understood: write `ignore[rule]`, `off`, `on` or `skip-file`"
 _NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`"
 
 
@@ -123,7 +138,7 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
         return found
     spans = cache(lambda: Lines(_spans(tree or ast.parse(source.text))))
     for line, inside, text in _comments(source):
-        _add_comment(found, line, inside, text, spans)
+        _add_comment(found, line, inside, text, spans, source.text.count("\n") + source.text.count("\r") + 1)
     return found
 
 
@@ -140,24 +155,41 @@ def find_in_text(file: TextFile) -> Suppressions:
     spans = Lines(file.spans)
     for offset, text in file.comments:
         line = file.position(offset)[0]
-        _add_comment(found, line, spans.hold(line), text, lambda: spans)
+        _add_comment(found, line, spans.hold(line), text, lambda: spans, file.text.count("\n") + 1)
     return found
 
 
-def _add_comment(found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines]) -> None:
+def _add_comment(
+    found: Suppressions, line: int, inside: bool, text: str, spans: Callable[[], Lines], last: int
+) -> None:
     match = _DIRECTIVE.match(text)
     if match is None:
         return
     names = [name.strip() for name in (match["names"] or "").split(",") if name.strip()]
     if match["word"] == "skip-file":
         found.skip_file = True
+    elif match["word"] == "off":
+        found.ignores += [Ignore(line, name, (line, last), is_off=True) for name in dict.fromkeys(names or [ANY])]
+        found.pending += found.ignores[-len(names or [ANY]) :]
+    elif match["word"] == "on":
+        _switch_on(found, line, names)
     elif match["word"] != "ignore":
-        found.malformed.append((line, match["word"], "not understood: write `ignore[rule]` or `skip-file`"))
+        found.malformed.append((line, match["word"], _UNKNOWN))
     elif not names:
         found.malformed.append((line, "", _NAMELESS))
     else:
         covers = spans().covered(line, inside)
         found.ignores += [Ignore(line, name, covers) for name in dict.fromkeys(names)]
+
+
+def _switch_on(found: Suppressions, line: int, names: Sequence[str]) -> None:
+    """End what `off` began: all of it, or that of these names."""
+    ends = [ignore for ignore in found.pending if not names or ignore.name in names]
+    if not ends:
+        found.malformed.append((line, "", "`on` stands here, and nothing is off"))
+    for ignore in ends:
+        ignore.covers = (ignore.covers[0], line)
+        found.pending.remove(ignore)
 
 
 def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
@@ -177,6 +209,63 @@ def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
                 yield token.start[0], trailing or depth > 0, token.string
     except (tokenize.TokenError, SyntaxError):
         return  # a file that does not parse is reported elsewhere
+
+
+# how a comment begins; JSON has none, and suppressions in those of cmd are not supported
+MARKS = {"cu": "//", "cuh": "//", "json": "", "bat": ""}
+
+
+def add(path: Path, raw: bytes, findings: Sequence[Finding]) -> tuple[bytes, list[Finding]]:
+    """Return a file with a comment above each statement that has findings, and the findings that got none.
+
+    None is possible in JSON, in a notebook, and where the text would no longer parse or mean the same.
+    """
+    if path.suffix == ".ipynb":
+        return raw, list(findings)
+    if path.suffix in (".py", ".pyi"):
+        source = decode(raw)
+        lines = Lines(_spans(ast.parse(source.utf8)))
+        firsts = {f.line: lines.covered(f.line, True)[0] for f in findings}
+        after = Source(_with_comments(source, findings, firsts, "#"))
+        try:
+            ast.parse(after.utf8)
+        except SyntaxError:
+            return raw, list(findings)
+        return source.encode(after.utf8), list(_uncovered(findings, firsts, find(after)))
+    mark = MARKS.get(path.name.rpartition(".")[2], "#")
+    bom, text = (codecs.BOM_UTF8, raw[3:]) if raw.startswith(codecs.BOM_UTF8) else (b"", raw)
+    try:
+        file = TextFile(path.name, text.decode())
+    except UnicodeDecodeError:
+        return raw, list(findings)
+    if not mark:
+        return raw, list(findings)
+    firsts = {f.line: next((a for a, b in file.spans if a <= f.line <= b), f.line) for f in findings}
+    text = _with_comments(Source(text), findings, firsts, mark)
+    return bom + text, list(_uncovered(findings, firsts, find_in_text(TextFile(path.name, text.decode()))))
+
+
+def _with_comments(source: Source, findings: Sequence[Finding], firsts: Mapping[int, int], mark: str) -> bytes:
+    """Return the text with one comment above each of the `firsts`, which maps the findings' lines."""
+    wanted: dict[int, dict[str, None]] = {}
+    for finding in findings:
+        wanted.setdefault(firsts[finding.line], {})[finding.rule] = None
+    text = source.utf8
+    for line in sorted(wanted, reverse=True):
+        start = source.line_starts[line - 1]
+        below = source.line_at(start)
+        indent = below[: len(below) - len(below.lstrip(b" \t"))]
+        comment = f"{mark} torchmigrate: ignore[{', '.join(sorted(wanted[line]))}]{source.newline}"
+        text = text[:start] + indent + comment.encode() + text[start:]
+    return text
+
+
+def _uncovered(findings: Sequence[Finding], firsts: Mapping[int, int], after: Suppressions) -> Iterator[Finding]:
+    """Yield the findings that the comments, each a new line above one of the `firsts`, do not suppress."""
+    new = sorted(set(firsts.values()))
+    for finding in findings:
+        if not after.status(finding.rule, finding.line + bisect_right(new, finding.line)):
+            yield finding
 
 
 def _spans(tree: ast.AST) -> list[Span]:

@@ -22,7 +22,7 @@ from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skippe
 from torchmigrate.helper.vendoring import Unbound
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import notebook_results
-from torchmigrate.rewriting.rewrite import Outcome, RewriteError, inspect, rewrite
+from torchmigrate.rewriting.rewrite import Outcome, RewriteError, inspect, reported, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.semantic.model import SemanticModel
@@ -102,7 +102,7 @@ class Worker:
             return Done(Skipped(path, SKIPS))
         if job.mode == "check":
             found = inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts)
-            return Done(Unchanged(path, tuple(found)))
+            return Done(Unchanged(path, tuple(reported(found, text.utf8))))
         outcome = rewrite(path, text, self.rules(path), self.facts)
         if job.mode == "survey":
             return Done(Unchanged(path, tuple(outcome.in_original(text))), None, _rewritten(path, text, outcome))
@@ -129,7 +129,7 @@ class Worker:
         rewritten = None
         if job.mode == "check":
             found = inspect(SemanticModel(path, text, self.facts), rules, self.facts)
-            result = Unchanged(path, tuple(notebook_results.in_cells(found, book)))
+            result = Unchanged(path, tuple(notebook_results.in_cells(reported(found, text.utf8), book)))
         else:
             outcome = rewrite(path, text, rules, self.facts)
             rewritten = _rewritten(path, text, outcome)
@@ -169,7 +169,7 @@ def run(
     total = sum(len(raw) for _, raw in todo)
     largest_first = [Job(path, raw, mode) for path, raw in sorted(todo, key=lambda read: (-len(read[1]), read[0]))]
     if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
-        with _without_gc():
+        with without_gc():
             yield from _with_progress(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
         return
     with limits.safe_import_path():
@@ -218,7 +218,7 @@ def _with_progress(results: Iterator[Done], total: int, on_progress: Progress | 
 
 
 @contextlib.contextmanager
-def _without_gc() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Switch the cyclic garbage collector off: a file's trees live as long as the file (half the time, measured)."""
     was = gc.isenabled()
     gc.disable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,20 +29,50 @@ class _Paint:
         return style(text, fg=fg, bold=bold or None, dim=dim or None) if self.colour else text
 
 
-def lines(report: Report, colour: bool = False, width: int | None = None) -> Iterator[str]:
-    """Yield the findings with the source after the run; without a `width`, each message is one line."""
+def lines(report: Report, colour: bool = False, width: int | None = None, every: bool = False) -> Iterator[str]:
+    """Yield the findings with the source after the run; without a `width`, each message is one line.
+
+    What a file repeats is shown once, with the lines where it is said again, unless `every` finding is asked for.
+    """
     paint = _Paint(colour)
+    again = {} if every else _repeated(report)
     last: FileResult | None = None
     source: SourceLines | None = None
     for result, finding in report.findings:
+        more = again.get(id(finding), ())
+        if more is None:
+            continue
         if width is not None and (last or report.command == "dry-run"):  # after another finding, or a diff
             yield ""
         if source is None or result is not last:
             last, source = result, SourceLines(result, report.command == "check")
         yield from _head(report, result, finding, paint, width)
         yield from _body(finding, source.line(finding), paint, width)
+        if more:
+            pad = " " * (len(str(finding.line)) + 3)
+            rows = textwrap.wrap(_elsewhere(more), (width or sys.maxsize) - len(pad) - 2)
+            yield from (f"{pad}{' ' if number else paint('=', dim=True)} {row}" for number, row in enumerate(rows))
     if width is not None and last:  # before the summary
         yield ""
+
+
+_LISTED = 8
+
+
+def _repeated(report: Report) -> dict[int, list[Finding] | None]:
+    """Return the findings that say the same in the same file: the others for the first one, None for each of those."""
+    first: dict[tuple[object, ...], list[Finding]] = {}
+    for result, finding in report.findings:
+        key = (result.path, finding.rule, finding.message, kind(finding), finding.backends)
+        first.setdefault(key, []).append(finding)
+    return {id(f): same[1:] if f is same[0] else None for same in first.values() if same[1:] for f in same}
+
+
+def _elsewhere(more: list[Finding]) -> str:
+    """Return where a finding is said again, as `and 3 more here: lines 7, 9, 12`."""
+    places = list(dict.fromkeys(f"{f.line}" if f.cell is None else f"{f.line} of cell {f.cell}" for f in more))
+    shown = ", ".join(places[:_LISTED]) + (", ..." if len(places) > _LISTED else "")
+    return f"and {len(more)} more in this file: line{'s' if len(places) > 1 else ''} {shown}"
 
 
 def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, width: int | None) -> Iterator[str]:

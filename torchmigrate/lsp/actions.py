@@ -63,10 +63,6 @@ def diagnostic(finding: Finding, analysis: Analysis) -> Diagnostic:
     )
 
 
-# JSON has no comments; suppressions in those of cmd are not supported
-_MARKS = {"cu": "//", "cuh": "//", "json": "", "bat": ""}
-
-
 def suppression_edits(file: File, finding: Finding) -> Sequence[TextEdit]:
     """Return the edit that inserts a suppression comment, or none where it cannot stand (JSON, a continued line)."""
     found = _in_python(file, finding) if file.is_python else _in_text(file, finding)
@@ -102,7 +98,7 @@ def _parses(text: Source) -> bool:
 def _in_text(file: File, finding: Finding) -> tuple[int, str] | None:
     whole = file.documents[None].text.text.removeprefix("\ufeff")
     before = TextFile(file.path.name, whole)
-    mark = _MARKS.get(before.kind, "#")
+    mark = suppressions.MARKS.get(before.kind, "#")
     above = next((first for first, last in before.spans if first <= finding.line <= last), None)
     if not mark or above is None:
         return None

@@ -57,6 +57,35 @@ def inspect(
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 
 
+def reported(findings: Sequence[Finding], text: bytes) -> list[Finding]:
+    """Return the findings that a check tells: of two fixes for one edit, the wider one alone.
+
+    A fix gives way if another one that will be applied replaces its whole place by a text without it.
+    """
+    wide = [(e, f) for f in findings if f.fix and f.status is Status.OPEN for e in f.fix.edits if e.start < e.end]
+    wide.sort(key=lambda pair: pair[0].start)
+    told: list[Finding] = []
+    open_: list[tuple[Edit, Finding]] = []
+    at = 0
+    for finding in sorted(findings, key=lambda f: f.start):
+        while at < len(wide) and wide[at][0].start <= finding.start:
+            open_.append(wide[at])
+            at += 1
+        open_ = [(edit, owner) for edit, owner in open_ if edit.end > finding.start]
+        if not any(_replaces(edit, owner, finding, text) for edit, owner in open_):
+            told.append(finding)
+    return sorted(told, key=lambda f: (f.start, -f.end, f.rule))
+
+
+def _replaces(edit: Edit, owner: Finding, finding: Finding, text: bytes) -> bool:
+    """Return whether the owner's edit does away with the place of another finding that has a fix of its own."""
+    if finding is owner or finding.fix is None or finding.status in (Status.SUPPRESSED, Status.LEFT):
+        return False
+    if not (edit.start <= finding.start and finding.end <= edit.end) or finding.fix.edits == owner.fix.edits:  # type: ignore[union-attr]
+        return False
+    return text[finding.start : finding.end].decode() not in edit.text
+
+
 def _idle_comments(module: SemanticModel, hidden: suppressions.Suppressions, rules: DispatchTable) -> Iterator[Finding]:
     """Yield a finding for each suppression that names no rule or suppresses nothing."""
     for line, name, why in hidden.unused(rules.known, rules.active):

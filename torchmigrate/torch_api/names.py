@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from torchmigrate.base.schema import matching
+from torchmigrate.base.schema import Kind, matching
 from torchmigrate.torch_api import facts
 from torchmigrate.torch_api.backends import OTHERS
 
@@ -60,13 +60,48 @@ DTYPES: Mapping[str, str] = _DATA["dtypes"]
 _CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"
 
 
-SPEC = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifier such as ">=2.1"')
+# a candidate, a post-release, a build: packaging reads what follows the release
+_SUFFIX = r"(?:[-_.]?[a-z]+[-_.]?\d{0,9}){0,4}(?:\+[a-z\d]+(?:[-_.][a-z\d]+){0,9})?"
+_PLAIN = matching(rf"\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*", 'be a version specifier such as ">=2.1"')
+_ANY = matching(rf"\s*{_CLAUSE}{_SUFFIX}(?:\s*,\s*{_CLAUSE}{_SUFFIX})*\s*", 'be a version specifier such as ">=2.1"')
+
+
+def _specifier(value: object) -> str:
+    text: str = _ANY.read(value)
+    if re.fullmatch(_PLAIN.schema["pattern"], text) is None and _clauses(text) is None:
+        _PLAIN.read(value)  # raises
+    return text
+
+
+SPEC = Kind(_specifier, _ANY.schema)
 
 
 def version_of(spec: str | None) -> tuple[int, ...] | None:
     """Return the least release that a specifier takes; None where it names no floor: `<3.0`, `!=2.4`."""
-    found = [_BOUND.fullmatch(clause.strip()) for clause in (spec or "").split(",")]
+    clauses = [clause.strip() for clause in (spec or "").split(",")]
+    found = [_BOUND.fullmatch(clause) for clause in clauses]
+    if any(character.isalpha() or character == "+" for character in spec or ""):
+        floors = [clause for clause in _clauses(spec or "") or () if clause[0] in _FLOORS]
+        return max(((*release, 0)[:2] for _, release in floors), default=None)
     return max(((int(m[1]), int(m[2] or 0)) for m in found if m), default=None)
+
+
+_FLOORS = (">=", ">", "==", "===", "~=")
+
+
+def _clauses(spec: str) -> list[tuple[str, tuple[int, ...]]] | None:
+    """Return operator and release of each clause as packaging reads them, or None if it does not."""
+    from packaging.specifiers import InvalidSpecifier, Specifier  # 20 ms, and few projects ask for a candidate
+    from packaging.version import InvalidVersion, Version
+
+    found = []
+    try:
+        for text in spec.split(","):
+            clause = Specifier(text if text.strip()[:1] in "<>=~!" else f"=={text}")
+            found.append((clause.operator, Version(clause.version.removesuffix(".*")).release))
+    except (InvalidSpecifier, InvalidVersion):
+        return None
+    return found
 
 
 # no version has more digits; Python refuses to read thousands of them

@@ -13,11 +13,14 @@ from typer import Argument, Option
 
 from torchmigrate.base.text import UserError
 from torchmigrate.cli.parameters import (
+    AddIgnores,
     AllowDirty,
     Also,
     Backends,
     BaselineOption,
     Branch,
+    Color,
+    ColorOption,
     Commit,
     Config,
     DryRun,
@@ -66,6 +69,7 @@ def apply(
     output_format: OutputFormat = Format.TEXT,
     output: Output = None,
     also: Also = None,
+    color: ColorOption = Color.AUTO,
     config: Config = None,
     isolated: Isolated = False,
     jobs: Jobs = None,
@@ -102,6 +106,7 @@ def check(
     output_format: OutputFormat = Format.TEXT,
     output: Output = None,
     also: Also = None,
+    color: ColorOption = Color.AUTO,
     config: Config = None,
     isolated: Isolated = False,
     jobs: Jobs = None,
@@ -115,6 +120,7 @@ def check(
     stdin_filename: StdinFilename = None,
     baseline: BaselineOption = None,
     write_baseline: WriteBaseline = False,
+    add_ignores: AddIgnores = False,
 ) -> int:
     """Find what ties PATHS to CUDA. Files and directories (default: here), or `-`.
 

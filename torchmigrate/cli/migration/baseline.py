@@ -1,9 +1,12 @@
-"""`--baseline` and `--write-baseline`: known findings do not count; those no longer found are noted, then dropped."""
+"""What keeps old findings from counting: `--baseline`, `--write-baseline`, and `--add-ignores`.
+
+Known findings do not count; those no longer found are noted, then dropped.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +14,12 @@ from typing import TYPE_CHECKING
 from torchmigrate.apply import baseline
 from torchmigrate.apply.baseline import Entry
 from torchmigrate.base.text import UserError, counted
-from torchmigrate.diagnostics.finding import FileResult, Finding, Status, Unchanged, failures
+from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Status, Unchanged, failures
 
 if TYPE_CHECKING:
     from torchmigrate.cli.selection import Request
     from torchmigrate.config.settings import Settings
+    from torchmigrate.formats.model import Report
     from torchmigrate.project.discovery import Selection
 
 
@@ -65,6 +69,38 @@ def settle(
     elif stale:
         _say_stale(stale, request)
     return [_mark_known(r, pairs[r.path], known) if isinstance(r, Unchanged) else r for r in results]
+
+
+def add_ignores(report: Report, request: Request, write: Callable[..., Sequence[FileResult]]) -> list[FileResult]:
+    """Write a comment above each finding, and return the results with what the comments suppress."""
+    from torchmigrate.base import file_io
+    from torchmigrate.diagnostics import suppressions
+
+    wanted: dict[Path, list[Finding]] = {}
+    for result, finding in report.findings:
+        if finding.rule != "suppression":
+            wanted.setdefault(result.path, []).append(finding)
+    changes = []
+    for path, findings in wanted.items():
+        raw = file_io.read(path)
+        after, rest = suppressions.add(path, raw, findings)
+        if after != raw:
+            changes.append(Changed(path, raw, after, tuple(f for f in findings if f not in rest)))
+    outcomes = {result.path: result for result in write(changes, replace(request, allow_dirty=True))}
+    done = {path: result for path, result in outcomes.items() if isinstance(result, Changed)}
+    hidden = sum(len(change.applied) for change in done.values())
+    request.say(f"note: comments in {counted(len(done), 'file')} ignore {counted(hidden, 'finding')} from now on")
+    if left := len(report.findings) - hidden:
+        where = "notebooks, JSON and the like take no comment"
+        request.say(f"note: {counted(left, 'finding')} could not be ignored ({where}): see per-file-ignores")
+    return [_after_comments(r, outcomes.get(r.path)) for r in report.results]
+
+
+def _after_comments(result: FileResult, outcome: FileResult | None) -> FileResult:
+    if not isinstance(outcome, Changed) or not isinstance(result, Unchanged):
+        return outcome or result
+    found = (f.with_status(Status.SUPPRESSED) if f in outcome.applied else f for f in result.findings)
+    return replace(result, findings=tuple(found), text=outcome.before)
 
 
 def _idle(settings: Settings) -> Collection[str]:

@@ -46,6 +46,19 @@ def _standing(report: Report, request: Request, settings: Settings, only: Select
     return replace(report, results=[*results, *failed.values()], command="check"), plan
 
 
+def _from_project(report: Report, request: Request, settings: Settings) -> Report:
+    """Return the report as people read it: where files lie elsewhere, their paths are relative to the project."""
+    tops = [Path(os.path.realpath(path)) for path in request.paths]
+    if all(top.is_relative_to(report.here) for top in tops) or not all(
+        top.is_relative_to(settings.root) for top in tops
+    ):
+        return report
+    named = [result for result, _ in report.findings] + [*report.changed, *report.failed]
+    if any(result.path != settings.root for result in named):
+        request.say(f"note: paths are relative to {settings.root}")
+    return replace(report, here=settings.root)
+
+
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
     """Print the report to stdout or `stream`, and return the exit status."""
     results: Sequence[FileResult] = plan.results
@@ -55,22 +68,23 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
         results = baseline.settle(results, request, settings, only)
     here = Path(os.path.realpath(os.curdir))
     report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
+    told = _from_project(report, request, settings)
     if plan.notes:
         request.say(*(f"note: {note}" for note in plan.notes))
     standing = None
     for each in selection.reports(request):
-        shown, facts = report, plan.facts
+        shown, facts = told if each.output_format.value in ("text", "concise", "diff") else report, plan.facts
         if request.command != "check" and each.output_format.value in output.STANDING:
             standing = standing or _standing(report, request, settings, only)
             shown, facts = standing[0], standing[1].facts
         output.emit(output.body(shown, each, settings, facts), each.output, stream)
     if request.verbose:
-        request.say(*output.details(report))
+        request.say(*output.details(told))
         if plan.checked[0]:
             request.say(f"{counted(plan.checked[0], 'edit')} checked in six worlds, {plan.checked[1]} held back")
     if request.since is None and not request.staged:
-        request.say(*output.unread(report, request.verbose))
+        request.say(*output.unread(told, request.verbose))
     for failed in report.failed:
-        print(f"error: {visible(report.name(failed.path))}: {visible(failed.error)}", file=sys.stderr)
-    request.say(report.summary())
+        print(f"error: {visible(told.name(failed.path))}: {visible(failed.error)}", file=sys.stderr)
+    request.say(told.summary())
     return report.exit_code(request.exit_zero)

@@ -55,6 +55,12 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
 
         commits = commit.prepare(plan, target, settings, command == "dry-run")
     results = _write(plan.results, request, commits) if command == "apply" else plan.results
+    if request.add_ignores:
+        from torchmigrate.cli.migration import baseline
+
+        here = Path(os.path.realpath(os.curdir))
+        report = Report(plan.results, plan.files_seen, command, here, settings.backends, plan.others)
+        results = baseline.add_ignores(report, request, _write)
     status = tell(replace(plan, results=list(results)), request, settings, only)
     if commits:
         request.say(*commits.describe())
