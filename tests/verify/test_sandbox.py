@@ -459,3 +459,10 @@ def test_what_other_programs_write_is_put_back_and_told(tmp_path: Path) -> None:
         with sandbox.fresh(sandbox.rewritten) as place:
             assert (place.root / "data/x").read_text() == "1" * 5000
         assert sandbox.damaged == ["data/x"]
+        said: list[str] = []
+        sandbox.copied = 17 << 20
+        session._report_damage(sandbox, said.append)
+        session._report_links(sandbox, said.append)
+    damage, much = said
+    assert damage == "warning: written by no Python code, so other runs may have read it: data/x"
+    assert much.startswith("note: 17.0 MiB are copied once; ")
