@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torchmigrate.verify.diagnosis.diagnose import Diagnosis
 
 
+_NAMED = 3  # findings in other lines
 _LAST = 15  # lines of a failed run's output
 _COLOURS = {
     Kind.PASS: "green",
@@ -73,14 +74,25 @@ def _row(verdict: Verdict, result: Result, here: Path) -> Row:
     if found is None:
         return Row(verdict, cells)
     shown = place(result, here, found.path, found.line, found.rules)
-    return Row(verdict, cells, shown, found.cause, _findings(result, found))
+    return Row(verdict, cells, shown, found.cause, _findings(result, verdict, found))
 
 
-def _findings(result: Result, found: Diagnosis) -> tuple[str, ...]:
-    """Return what `check` says of the line that failed; fixes of a whole name are made where that was bound."""
-    if found.path is None or found.line is None:
-        return ()
-    return tuple(dict.fromkeys(result.migration.known.get((found.path, found.line), ())))
+def _findings(result: Result, verdict: Verdict, found: Diagnosis) -> tuple[str, ...]:
+    """Return what `check` says of the line that failed, else of others in the run's files that speak of such a failure.
+
+    Fixes of a whole name are made where that was bound.
+    """
+    here = result.migration.known.get((found.path or "", found.line or 0), ())
+    if here:
+        return tuple(dict.fromkeys(here))
+    files = verdict.outcome.own_files if verdict.outcome else set()
+    others = (
+        f"{path}:{line}: {said}"
+        for (path, line), each in sorted(result.migration.known.items())
+        for said in each
+        if path in files and said.partition(":")[0] in found.about
+    )
+    return tuple(dict.fromkeys(others))[:_NAMED]
 
 
 def measures(verdict: Verdict) -> Iterator[str]:
@@ -297,7 +309,7 @@ def _where(verdict: Verdict, result: Result) -> dict[str, Any] | None:
     found = verdict.outcome.diagnosis if verdict.outcome else None
     if found is None:
         return None
-    findings = list(_findings(result, found))
+    findings = list(_findings(result, verdict, found))
     return {
         "path": found.path,
         "line": found.line,
