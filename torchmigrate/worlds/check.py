@@ -20,8 +20,8 @@ from torchmigrate.worlds.truth import WORLDS, World
 MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
 ROUNDS = 2  # what a round finds out about attributes and parameters is known to the next
-# words without which worlds cannot differ: those with a GPU that is neither CUDA's nor Apple's, and builds for CUDA
-_OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"} - {"mps"}
+# words without which worlds cannot differ: those with a GPU that is not CUDA's, and builds for CUDA
+_OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
 _WORDS = {"others": _OTHERS, "builds": _BUILDS}
 _ABOUT = (b"nccl", *(name.encode() for name in types_of("accelerator")))

@@ -280,6 +280,8 @@ class Relevance:
             case ast.Return(value) if value is not None and self._carries(value, place):
                 self._returns(place)
                 self.makers.add(place.owner)
+            case ast.Expr(ast.Yield(value) | ast.YieldFrom(value)) if self._carries(value, place):
+                self._returns(place)
             case ast.For(target, iterable) if self._carries(iterable, place):
                 self._add(self.decisions, *_tokens_of(target, place))
             case ast.If(test) | ast.While(test) if self._carries(test, place):
@@ -292,6 +294,11 @@ class Relevance:
                     defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
+            case ast.Import(names) | ast.ImportFrom(_, names):
+                told = self.decisions | self.about
+                bound = [a for a in names if a.asname or isinstance(node, ast.ImportFrom)]
+                held = [a.asname or a.name for a in bound if not told.isdisjoint(a.name.split("."))]
+                self._add(self.decisions, *(place.token(name) for name in held))
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
             self._handed(call, place)
 
@@ -311,21 +318,32 @@ class Relevance:
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
-                case ast.Return(value) if value is None or _is_plain(value):
+                case ast.Call(ast.Attribute(owner, name)) if name in ADDS:
+                    self._add(self.decisions, *_tokens_of(owner, place))
+                case ast.AugAssign(target, _, value) if _is_plain(value):
+                    self._add(self.decisions, *_tokens_of(target, place))
+                case ast.Return(value) | ast.Yield(value) if value is None or _is_plain(value):
                     self._returns(place)
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
         name = last_name(call.func)
-        for names, key in self._parameters.get(name, ()):
+        for names, key in self._parameters.get(self._meant(name, place), ()):
             shift = 1 if names[:1] in (["self"], ["cls"]) else 0
             given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
             given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
-            self._add(self.decisions, *(f"{n}@{key}" for n, value in given if self._carries(value, place)))
+            held = [n for n, value in given if self._carries(value, place)]
+            self._add(self.decisions, *(f"{n}@{key}" for n in held))
+            if held and shift:
+                self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
         if name in _OPTIONS:
             texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
         if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
             self._add(self.decisions, *_tokens_of(call.func.value, place))
+
+    def _meant(self, name: str, place: _Place) -> str:
+        """Return the name by which a project defines what a file imports under another name."""
+        return next((known for known, alias in self._aliases[place.file] if alias == name), name)
 
     def _carries(self, node: ast.AST | None, place: _Place) -> bool:
         """Return whether a value may hold a decision, or depend on one. Tensors, modules and objects hold none."""
@@ -358,7 +376,7 @@ class Relevance:
             return True
         if words[0] in self._arrays[place.file]:
             return False
-        if name in self._parameters or name in self.classes:
+        if self._meant(name, place) in self._parameters or name in self.classes:
             return place.token(name) in self.decisions or name in self.decisions
         if name not in _PASSING:
             return place.token(name) in self.decisions  # a variable that holds a function
