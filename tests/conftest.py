@@ -92,6 +92,7 @@ SLOW = (
     "verify/test_process_end.py",
     "verify/test_process_report.py",
     "verify/test_sandbox.py",
+    "verify/test_weak_spots.py",
 )
 
 

@@ -49,7 +49,7 @@ PROMISES = {
     "syntax": {"unparsable_files"},
     "textcheck": {"build_files"},
     "worlds": {"decisions", "oracle"},
-    "verify": {"broken_ports", "fixtures_simulated", "printed_numbers", "process_end"},
+    "verify": {"on_hardware", "weak_spots", "broken_ports", "fixtures_simulated", "printed_numbers", "process_end"},
 }
 
 

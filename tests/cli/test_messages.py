@@ -135,6 +135,8 @@ ELSEWHERE = (
     ("fleet/work.py", "partition", "support/messages.txt", "no such directory of rules"),
     ("verify/interpreter.py", "no Python with torch", "cli/test_verify.py", "no Python with torch found"),
     ("verify/session.py", "note: large data", "verify/test_sandbox.py", "linked"),
+    ("verify/session.py", "are copied once", "verify/test_sandbox.py", "17.0 MiB are copied once"),
+    ("verify/session.py", "written by no Python code", "verify/test_sandbox.py", "written by no Python code"),
     ("verify/session.py", "warning: not rewritten", "cli/test_verify.py", "warning: not rewritten"),
     ("verify/session.py", "a port was taken", "cli/test_verify.py", "a port was taken"),
     ("verify/session.py", "chooses a port itself", "verify/test_sandbox.py", "chooses a port itself"),

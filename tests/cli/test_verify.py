@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT, Ran, git, write_tree
@@ -213,15 +214,33 @@ def test_a_failure_is_shown_with_its_last_lines(project: Path, cli: Cli) -> None
     assert "Traceback" not in ran.err
 
 
-def test_markdown(project: Path, cli: Cli) -> None:
+def test_markdown_and_junit(project: Path, cli: Cli) -> None:
     program(project, "only_on_cuda(); report()\nif backend == 'mps': raise ValueError('no | <here> ```')")
-    ran = cli(*VERIFY, "--backends", "mps", "--output-format", "markdown", *RUN)
-    lines = ran.out.splitlines()
+    ran = cli(*VERIFY, "--backends", "mps", "--output-format", "markdown", "--also", "junit=v.xml", *RUN)
+    heading, _, *lines = ran.out.splitlines()
+    assert heading == "**torchmigrate verify: 1 FAIL**"
     assert lines[:2] == ["| project | backend | evidence | verdict | what was seen |", "|---|---|---|---|---|"]
     assert lines[3].startswith("| rewritten | mps | simulated | FAIL | ValueError: no \\| &lt;here&gt; ```; ")
     assert "<summary>rewritten on mps (simulated): FAIL</summary>" in lines
     assert lines.count("````") == lines.count("````text") == 1
     assert lines[-1] == "torch 2.13.0+cpu, Python 3.11.0."
+    suite = ElementTree.parse(project / "v.xml").getroot()[0]
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "2",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "0",
+    }
+    original, rewritten = suite
+    assert (original.get("classname"), original.get("name")) == ("verify.original", "cuda (simulated)")
+    assert (rewritten.get("name"), rewritten[0].get("type")) == ("mps (simulated)", "FAIL")
+    assert "train.py:" in str(rewritten[0].text) and "ValueError: no | <here>" in str(rewritten[0].text)
+
+
+def test_reports_that_cannot_be_written_are_refused_before_anything_runs(project: Path, cli: Cli) -> None:
+    for given, error in (("junit", "must be FORMAT=FILE"), ("junti=x", "no such format: junti")):
+        ran = cli(*VERIFY, "--also", given, *RUN)
+        assert ran.status == 2 and error in ran.err and "runs the project's code" not in ran.err
 
 
 def test_colour(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,13 @@ forks of processes that have imported torch; with fresh interpreters: cli/test_v
 """
 
 import functools
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 import pytest
 
@@ -22,7 +20,6 @@ pytest.importorskip("torch")
 import warm_torch
 
 from torchmigrate.verify import interpreter, session
-from torchmigrate.verify.interpreter import Ended
 from torchmigrate.verify.migration import Migration, Origins
 from torchmigrate.verify.run import simulated_environment
 from torchmigrate.verify.sandbox import Sandbox
@@ -107,26 +104,11 @@ EACH = (
 PROBE = functools.cache(interpreter.probe)
 
 
-def forked(
-    command: Sequence[str],
-    directory: Path,
-    environment: Mapping[str, str],
-    stdout: Path,
-    stderr: Path,
-    timeout: float,
-    stop: Event,
-) -> Ended:
-    """What interpreter.run does, but for the fresh interpreter and the watch over what it leaves behind."""
-    assert os.path.basename(command[0]).startswith("python")
-    status = warm_torch.run_into(stdout, stderr, command[1:], directory, environment, warm_torch.TRAINING)
-    return Ended(status, timed_out=False, seconds=0.1)
-
-
 @pytest.fixture
 def verified(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Broken], dict[str, Verdict]]:
     """`verify` of the original, where the port stands for what the migration made of it: a verdict per backend."""
     monkeypatch.setenv("TORCHMIGRATE_CACHE_DIR", str(Path(library).parent))
-    monkeypatch.setattr(interpreter, "run", forked)
+    monkeypatch.setattr(interpreter, "run", warm_torch.run_of_verify)
     monkeypatch.setattr(interpreter, "probe", PROBE)
 
     def run(broken: Broken) -> dict[str, Verdict]:

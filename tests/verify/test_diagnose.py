@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from torchmigrate.formats.verify import _findings
+from torchmigrate.rules import packs
+from torchmigrate.verify.diagnosis import causes
 from torchmigrate.verify.diagnosis.diagnose import Diagnosis, diagnose
 from torchmigrate.verify.migration import Origin
 
@@ -357,3 +361,28 @@ def test_refusal_in_an_else(told, project) -> None:
 def test_exit_status_of_the_programs_own(told, project) -> None:
     found = told(report(record("SystemExit", "2", (str(project / "train.py"), 6))))
     assert (found.place, found.cause) == ("train.py:5", "the program itself ends with exit status 2")
+
+
+# ---- what `check` says of it elsewhere
+
+
+def test_a_failure_that_began_in_another_line(told, project) -> None:
+    """Of a module of DataParallel, its call fails; `check` has named the line that makes it."""
+    scatter = record("AttributeError", "module 'torch._C' has no attribute '_scatter'", (str(project / "train.py"), 5))
+    found = told(report({**scatter, "expression": "model(x)"}, backend="xpu"))
+    assert found.cause == "`model(x)` runs a module of DataParallel, which spreads over CUDA devices alone"
+    assert found.about == ("device/data-parallel",)
+    known = {
+        ("nets.py", 7): ("device/data-parallel: it raises", "device/tensor-cuda: another"),
+        ("unused.py", 1): ("device/data-parallel: not imported",),
+    }
+    outcome = SimpleNamespace(own_files={"train.py", "nets.py"})
+    verdict, result = SimpleNamespace(outcome=outcome), SimpleNamespace(migration=SimpleNamespace(known=known))
+    assert _findings(result, verdict, found) == ("nets.py:7: device/data-parallel: it raises",)
+    here = SimpleNamespace(migration=SimpleNamespace(known={**known, ("train.py", 4): ("hazard/x: of this line",)}))
+    assert _findings(here, verdict, found) == ("hazard/x: of this line",)
+
+
+def test_rules_that_speak_of_failures_are_there() -> None:
+    known = packs.load().rules.keys()
+    assert {name for names in causes.ABOUT.values() for name in names} <= known

@@ -287,6 +287,16 @@ def test_the_copy_is_rewritten_and_its_lines_are_known(project: Path) -> None:
     assert not (project / "accel.py").exists()
 
 
+def test_what_check_says_of_a_line_comes_with_what_its_fix_makes_of_it(tmp_path: Path) -> None:
+    code = "import torch\ndef send(batch):\n    return batch.cuda()\nclass Batch:\n    def cuda(self):\n        pass\n"
+    root = write_tree(tmp_path / "p", {"a.py": code})
+    with Sandbox(Project.at(root)) as sandbox:
+        known = migrate(sandbox, config_file.load([root])).known
+    (said,) = known["a.py", 3]
+    assert said.startswith("device/tensor-cuda: ")
+    assert said.endswith(" (--unsafe-fixes makes it `return batch.to(accel.device())`)")
+
+
 def test_the_projects_own_settings_hold(project: Path) -> None:
     settings = '[tool.torchmigrate]\nignore = ["device/tensor-cuda"]\nextend-exclude = ["two.py"]\n'
     (project / "pyproject.toml").write_text(settings)
@@ -459,3 +469,10 @@ def test_what_other_programs_write_is_put_back_and_told(tmp_path: Path) -> None:
         with sandbox.fresh(sandbox.rewritten) as place:
             assert (place.root / "data/x").read_text() == "1" * 5000
         assert sandbox.damaged == ["data/x"]
+        said: list[str] = []
+        sandbox.copied = 17 << 20
+        session._report_damage(sandbox, said.append)
+        session._report_links(sandbox, said.append)
+    damage, much = said
+    assert damage == "warning: written by no Python code, so other runs may have read it: data/x"
+    assert much.startswith("note: 17.0 MiB are copied once; ")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from torchmigrate.formats.verify import junit, text
 from torchmigrate.verify.backends import Way
 from torchmigrate.verify.compare import lines, named_devices
 from torchmigrate.verify.evidence import evidence
@@ -26,6 +31,7 @@ from torchmigrate.verify.verdict import (
 
 CUDA, MPS, CPU = Way("cuda", "simulated"), Way("mps", "simulated"), Way("cpu", "cpu")
 LIMITS = Limits()
+HERE = Path("/project")
 VALUE_ERROR = {"type": "ValueError", "message": "no 3 on cuda:0\nmore", "frames": []}
 
 
@@ -389,3 +395,42 @@ def test_sums_and_peaks_over_processes() -> None:
     assert (found.kernels, found.random_kernels, found.peak_bytes) == (5, 1, 9)
     none = Outcome(Run("rewritten", MPS), 0, False, 1.0)
     assert (none.kernels, none.random_kernels, none.peak_bytes) == (None, None, None)
+
+
+# ---- how they are shown
+
+
+def shown(*found: Outcome) -> Any:
+    """A result, as far as its reports look at it."""
+    known = base()
+    verdicts = (of_reference(known, LIMITS), *(of_rewritten(each, known, LIMITS) for each in found))
+    return SimpleNamespace(verdicts=verdicts, migration=SimpleNamespace(known={}), project=SimpleNamespace(anchor=HERE))
+
+
+LONG = ("Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: " + "no tensor here " * 8)
+
+
+@pytest.mark.parametrize("columns", [60, 79, 119, None])
+def test_a_terminal_s_columns_are_kept(columns: int | None) -> None:
+    out = io.StringIO()
+    failed = outcome(way=MPS, exit=1, exception=VALUE_ERROR, tail=LONG)
+    text(shown(outcome(), failed, outcome(way=CPU)), HERE, out, False, columns)
+    printed = out.getvalue().splitlines()
+    assert columns is None or max(map(len, printed)) <= columns
+    words = " ".join(out.getvalue().split())
+    assert "1 number within 0.001 of original on cuda" in words and " ".join(LONG[2].split()) in words
+    assert any(line.startswith("rewritten  mps      simulated  FAIL") for line in printed)
+
+
+def test_junit_s_ends() -> None:
+    runs = (outcome(), outcome("loss 0.9", MPS), outcome("", CPU), Outcome(Run("rewritten", MPS), 0, False, 1.0))
+    suite = ElementTree.fromstring(junit(shown(*runs), HERE))[0]
+    assert [case[0].tag for case in suite] == ["system-out", "system-out", "failure", "failure", "failure"]
+    nothing = replace(base(), why="it fails")
+    verdicts = [of_reference(nothing, LIMITS), of_rewritten(outcome(way=MPS), nothing, LIMITS)]
+    verdicts += [of_rewritten(outcome(way=CPU), nothing, LIMITS), Verdict(Run("rewritten", MPS), Kind.SKIPPED, "none")]
+    result = shown()
+    result.verdicts = verdicts
+    suite = ElementTree.fromstring(junit(result, HERE))[0]
+    assert [case[0].tag for case in suite] == ["error", "error", "skipped", "skipped"]
+    assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("4", "2", "0")

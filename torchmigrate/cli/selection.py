@@ -171,12 +171,17 @@ def reports(request: Request) -> Iterator[Request]:
     from torchmigrate.cli.parameters import Format
 
     yield request
-    for given in request.also or ():
+    for name, file in others(request.also, [each.value for each in Format]):
+        yield replace(request, output_format=Format(name), output=file)
+
+
+def others(also: Sequence[str] | None, known: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the format and the file of each `--also FORMAT=FILE`; raises UserError for what is not of that form."""
+    for given in also or ():
         name, equals, file = given.partition("=")
         if not equals or not file:
             raise UserError(f"--also {given}: must be FORMAT=FILE", "for example --also junit=report.xml")
-        known = [each.value for each in Format]
         if name not in known:
             help = did_you_mean(name, known) or f"known: {', '.join(known)}"
             raise UserError(f"--also {given}: no such format: {name}", help)
-        yield replace(request, output_format=Format(name), output=Path(file))
+        yield name, Path(file)

@@ -103,25 +103,24 @@ def render_junit(report: Report, base: Path) -> str:
 
 def _suite(root: xml.Element, name: str, found: Sequence[Entry]) -> None:
     count = str(len(found))
-    suite = xml.SubElement(root, "testsuite", name=_legal(name), tests=count, failures=count, errors="0")
+    suite = xml.SubElement(root, "testsuite", name=legal(name), tests=count, failures=count, errors="0")
     for entry in found:
         place = f"{name}:{entry.line}" + (f":{entry.column}" if entry.column is not None else "")
         case = _case(suite, f"{entry.finding.rule} ({place})", name, entry.line)
-        failure = xml.SubElement(case, "failure", type=entry.finding.rule, message=_legal(entry.message))
-        failure.text = _legal(f"{place}: {entry.message}\n{entry.source}".rstrip())
+        failure = xml.SubElement(case, "failure", type=entry.finding.rule, message=legal(entry.message))
+        failure.text = legal(f"{place}: {entry.message}\n{entry.source}".rstrip())
 
 
 def _unread(root: xml.Element, name: str, failed: Failed) -> None:
-    suite = xml.SubElement(root, "testsuite", name=_legal(name), tests="1", failures="0", errors="1")
-    error = xml.SubElement(_case(suite, "read", name, 1), "error", type="error", message=_legal(failed.error))
-    error.text = _legal(f"{name}: {failed.error}")
+    suite = xml.SubElement(root, "testsuite", name=legal(name), tests="1", failures="0", errors="1")
+    error = xml.SubElement(_case(suite, "read", name, 1), "error", type="error", message=legal(failed.error))
+    error.text = legal(f"{name}: {failed.error}")
 
 
 def _case(suite: xml.Element, title: str, name: str, line: int) -> xml.Element:
-    return xml.SubElement(
-        suite, "testcase", name=_legal(title), classname=_legal(name), file=_legal(name), line=str(line)
-    )
+    return xml.SubElement(suite, "testcase", name=legal(title), classname=legal(name), file=legal(name), line=str(line))
 
 
-def _legal(text: str) -> str:
+def legal(text: str) -> str:
+    """Return the text without characters that XML has no place for."""
     return _ILLEGAL.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""Render a verification, and the backends of this machine, as text, Markdown and JSON."""
+"""Render a verification as text, Markdown, JUnit and JSON, and the backends of this machine as text and JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from xml.etree import ElementTree as xml
 
 from torchmigrate import __version__
 from torchmigrate.base.text import counted
+from torchmigrate.formats.ci import legal
 from torchmigrate.verify.backends import KNOWN, Machine, Way, advice, way
 from torchmigrate.verify.evidence import size
 from torchmigrate.verify.session import Result
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from torchmigrate.verify.diagnosis.diagnose import Diagnosis
 
 
+_NAMED = 3  # findings in other lines
 _LAST = 15  # lines of a failed run's output
 _COLOURS = {
     Kind.PASS: "green",
@@ -34,6 +37,7 @@ _COLOURS = {
     Kind.UNCOMPARED: "yellow",
     Kind.SKIPPED: "dim",
 }
+_ROOM = 48  # columns that what was seen takes at least, beside the other cells
 _HEADINGS = ("project", "backend", "evidence", "verdict", "what was seen")
 _WORTH = {
     "hardware": "hardware: the real device ran it. That says nothing of other devices.",
@@ -70,14 +74,25 @@ def _row(verdict: Verdict, result: Result, here: Path) -> Row:
     if found is None:
         return Row(verdict, cells)
     shown = place(result, here, found.path, found.line, found.rules)
-    return Row(verdict, cells, shown, found.cause, _findings(result, found))
+    return Row(verdict, cells, shown, found.cause, _findings(result, verdict, found))
 
 
-def _findings(result: Result, found: Diagnosis) -> tuple[str, ...]:
-    """Return what `check` says of the line that failed; fixes of a whole name are made where that was bound."""
-    if found.path is None or found.line is None:
-        return ()
-    return tuple(dict.fromkeys(result.migration.known.get((found.path, found.line), ())))
+def _findings(result: Result, verdict: Verdict, found: Diagnosis) -> tuple[str, ...]:
+    """Return what `check` says of the line that failed, else of others in the run's files that speak of such a failure.
+
+    Fixes of a whole name are made where that was bound.
+    """
+    here = result.migration.known.get((found.path or "", found.line or 0), ())
+    if here:
+        return tuple(dict.fromkeys(here))
+    files = verdict.outcome.own_files if verdict.outcome else set()
+    others = (
+        f"{path}:{line}: {said}"
+        for (path, line), each in sorted(result.migration.known.items())
+        for said in each
+        if path in files and said.partition(":")[0] in found.about
+    )
+    return tuple(dict.fromkeys(others))[:_NAMED]
 
 
 def measures(verdict: Verdict) -> Iterator[str]:
@@ -102,35 +117,51 @@ def place(result: Result, here: Path, path: str | None, line: int | None, rules:
     return f"{shown}:{line}{by}" if line else f"{shown}{by}"
 
 
-def text(result: Result, here: Path, stream: IO[str], colour: bool) -> None:
-    """Print a table (wrapped on a terminal only), then the failures, then what the evidence shows."""
+def text(result: Result, here: Path, stream: IO[str], colour: bool, columns: int | None) -> None:
+    """Print a table, then the failures, then what the evidence shows; within `columns` on a terminal, which has some.
+
+    On a narrow terminal what was seen stands below each row.
+    """
     from rich.console import Console
 
-    terminal = stream.isatty()
     table_rows = rows(result, here)
-    width = None if terminal else 32 + max(sum(map(len, row.cells)) for row in table_rows)
+    wide = 32 + max(sum(map(len, row.cells)) for row in table_rows)
     console = Console(
-        file=stream, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
+        file=stream, width=wide, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
     )
+    names = [sum(map(len, row.cells[:4])) for row in table_rows]
+    below = columns is not None and wide > columns and columns - max(names) < _ROOM
     with console.capture() as captured:
-        console.print(_table(table_rows))
-    stream.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-    for row in table_rows:
-        for line in _details(row):
-            console.print(line, soft_wrap=True)
-    console.print()
-    for line in worth(result):
-        console.print(textwrap.fill(line, console.width) if terminal else line, soft_wrap=True)
+        console.print(_table(table_rows, below), width=None if columns is None else min(wide, columns))
+    shown = [line.rstrip() for line in captured.get().splitlines()]
+    if below:
+        seen = [_fitted(f"    {row.cells[4]}", columns, "") for row in table_rows]
+        shown = [shown[0], *(line for head, parts in zip(shown[1:], seen, strict=True) for line in (head, *parts))]
+    details = [part for row in table_rows for line in _details(row) for part in line.split("\n")]
+    told = [part for line in [*details, "", *worth(result)] for part in _fitted(line, columns)]
+    stream.writelines(f"{line}\n" for line in [*shown, *told])
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _fitted(line: str, columns: int | None, indent: str = "  ") -> list[str]:
+    """Return a line, in parts if the terminal is narrower; all but the first are indented by so much more."""
+    if columns is None or len(line) <= columns:
+        return [line]
+    lead = line[: len(line) - len(line.lstrip())] + indent
+    return textwrap.wrap(line, columns, subsequent_indent=lead, replace_whitespace=False, break_on_hyphens=False)
+
+
+def _table(rows: Sequence[Row], below: bool) -> Table:
+    """Return the rows as a table; without what was seen if that stands below."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*_HEADINGS, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(
+        *(_HEADINGS[:-1] if below else _HEADINGS), box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"
+    )
     for row in rows:
         *names, kind, seen = row.cells
-        table.add_row(*map(Text, names), Text(kind, style=_COLOURS[row.verdict.kind]), Text(seen))
+        last = () if below else (Text(seen),)
+        table.add_row(*map(Text, names), Text(kind, style=_COLOURS[row.verdict.kind]), *last)
     return table
 
 
@@ -159,9 +190,14 @@ def worth(result: Result) -> list[str]:
 
 
 def markdown(result: Result, here: Path) -> str:
-    """Return a table for a pull request, with the failures folded."""
+    """Return a table for a pull request or a job's summary, with the outcome above it and the failures folded."""
     table_rows = rows(result, here)
-    out = [f"| {' | '.join(_HEADINGS)} |", "|" + "---|" * len(_HEADINGS)]
+    out = [
+        f"**torchmigrate verify: {outcome(result)}**",
+        "",
+        f"| {' | '.join(_HEADINGS)} |",
+        "|" + "---|" * len(_HEADINGS),
+    ]
     out += ["| " + " | ".join(_cell(cell) for cell in row.cells) + " |" for row in table_rows]
     for row in table_rows:
         if details := list(_details(row)):
@@ -171,6 +207,55 @@ def markdown(result: Result, here: Path) -> str:
             out += ["", "<details>", summary, "", fence + "text", *(line[2:] for line in body), fence, "</details>"]
     versions = f"torch {result.machine.interpreter.torch}, Python {result.machine.interpreter.python}."
     return "\n".join([*out, "", *(f"- {line}" for line in worth(result)), "", versions]) + "\n"
+
+
+def outcome(result: Result) -> str:
+    """Return how many runs of the rewritten project had which verdict: `3 PASS, 1 FAIL`."""
+    kinds = [verdict.kind for verdict in result.verdicts if verdict.run.project == "rewritten"]
+    return ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in Kind if kind in kinds)
+
+
+_FAILED = (Kind.FAIL, Kind.DIFFERS, Kind.REGRESSED)
+
+
+def junit(result: Result, here: Path) -> str:
+    """Return JUnit's XML: a test per run.
+
+    A run that fails, differs or is worse than the original is a failure; where nothing is shown although it was to be,
+    an error; what was not run, or is not compared on the CPU alone, is skipped.
+    """
+    table_rows = rows(result, here)
+    root = xml.Element("testsuites", name="torchmigrate verify")
+    suite = xml.SubElement(root, "testsuite", name="torchmigrate verify")
+    ends = []
+    for row in table_rows:
+        ran, (project, backend, evidence, kind, seen) = row.verdict.outcome, row.cells
+        name = f"{backend} ({evidence})" if evidence not in ("", backend) else backend
+        case = xml.SubElement(suite, "testcase", name=legal(name), classname=f"verify.{project}")
+        case.set("time", f"{ran.seconds if ran else 0:.3f}")
+        ends.append(end := _end_of_test(row.verdict))
+        if end:
+            told = xml.SubElement(case, end, message=legal(seen), type=kind)
+            told.text = legal("\n".join(_details(row)).strip())
+        else:
+            xml.SubElement(case, "system-out").text = legal(seen)
+    for element in (root, suite):
+        for key, end in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            element.set(key, str(ends.count(end)))
+        element.set("tests", str(len(ends)))
+    xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode")
+
+
+def _end_of_test(verdict: Verdict) -> str:
+    """Return what JUnit calls a verdict, "" for a test that passed."""
+    if verdict.kind in _FAILED:
+        return "failure"
+    if verdict.kind is Kind.PASS:
+        return ""
+    is_reference = verdict.run.project == "original"
+    uncompared = verdict.kind is Kind.UNCOMPARED and verdict.run.way.backend != "cpu"
+    return "error" if is_reference or uncompared else "skipped"
 
 
 def _cell(text: str) -> str:
@@ -224,7 +309,7 @@ def _where(verdict: Verdict, result: Result) -> dict[str, Any] | None:
     found = verdict.outcome.diagnosis if verdict.outcome else None
     if found is None:
         return None
-    findings = list(_findings(result, found))
+    findings = list(_findings(result, verdict, found))
     return {
         "path": found.path,
         "line": found.line,

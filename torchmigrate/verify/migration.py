@@ -11,11 +11,12 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate.base.text import UserError
+from torchmigrate.base.text import UserError, shorten
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Status, Unchanged, failures
 from torchmigrate.engine import planner
 from torchmigrate.project.helper_file import is_ours
+from torchmigrate.source.edits import compose
 from torchmigrate.verify.sandbox import Sandbox
 
 
@@ -147,12 +148,22 @@ def _known(results: Sequence[FileResult], origin: Origins) -> dict[tuple[str, in
         if not isinstance(result, (Changed, Unchanged)) or result.path.suffix == ".ipynb":
             continue
         for finding in (f for f in result.findings if f.status in _SAID):
-            fix = " (an unsafe fix is there: --unsafe-fixes)" if finding.status is Status.HELD else ""
+            fix = f" ({_fix(result, finding)})" if finding.status is Status.HELD else ""
             for line in range(finding.line, max(finding.line, finding.end_line) + 1):
                 if at := origin(str(result.path), line):
                     place = (at.path, at.line)
                     found[place] = (*found.get(place, ()), f"{finding.rule}: {finding.message}{fix}")
     return found
+
+
+def _fix(result: Changed | Unchanged, finding: Finding) -> str:
+    """Return what an unsafe fix makes of the finding's line, if it fits one."""
+    assert finding.fix is not None
+    after = result.after if isinstance(result, Changed) else result.text or result.path.read_bytes()
+    lines = compose(after, finding.fix.edits).decode(errors="replace").splitlines()
+    if any("\n" in edit.text for edit in finding.fix.edits) or finding.end_line > finding.line:
+        return "--unsafe-fixes mends it"
+    return f"--unsafe-fixes makes it `{shorten(lines[finding.line - 1].strip(), 100)}`"
 
 
 def restore(sandbox: Sandbox, originals: Mapping[Path, bytes]) -> Migration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from enum import Enum
@@ -26,6 +27,7 @@ class VerifyFormat(str, Enum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
+    JUNIT = "junit"
 
 
 class BackendsFormat(str, Enum):
@@ -89,7 +91,8 @@ def verify(
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
     jobs: Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Runs at a time (2).")] = None,
-    output_format: Annotated[VerifyFormat, Option(metavar="F", help="text|json|markdown")] = VerifyFormat.TEXT,
+    output_format: Annotated[VerifyFormat, Option(metavar="F", help="text|json|markdown|junit")] = VerifyFormat.TEXT,
+    also: parameters.Also = None,
     quiet: Annotated[bool, Option("-q", "--quiet", help="The report and errors only.")] = False,
 ) -> int:
     """Run a project, as it is and rewritten, on each backend; compare.
@@ -101,11 +104,13 @@ def verify(
       torchmigrate verify . -- python train.py --epochs 1
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
-    from torchmigrate.cli import originals
+    from torchmigrate.cli import originals, selection
+    from torchmigrate.cli.output import emit
     from torchmigrate.config.resolve import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
 
+    others = [(VerifyFormat(name), file) for name, file in selection.others(also, [*VerifyFormat])]
     request = session.Request(
         path,
         _command(command, path),
@@ -131,6 +136,8 @@ def verify(
     with pack_errors():
         result = session.verify(request, say)
     _report(result, output_format)
+    for name, file in others:
+        emit([_rendered(result, name).encode()], file)
     return exit_status(result.verdicts)
 
 
@@ -167,18 +174,29 @@ def _variables(settings: list[str] | None) -> dict[str, str]:
 
 
 def _report(result: Result, output_format: VerifyFormat) -> None:
-    from torchmigrate.cli.output import colours
+    from torchmigrate.cli.output import colours, columns
+    from torchmigrate.formats import verify as report
+
+    if output_format is VerifyFormat.TEXT:
+        here = Path(os.path.realpath(os.curdir))
+        report.text(result, here, sys.stdout, colours(sys.stdout), columns(sys.stdout))
+    else:
+        print(_rendered(result, output_format), end="")
+
+
+def _rendered(result: Result, output_format: VerifyFormat) -> str:
+    """Return a whole report, with the end of its last line."""
     from torchmigrate.formats import verify as report
 
     here = Path(os.path.realpath(os.curdir))
+    if output_format is VerifyFormat.TEXT:
+        stream = io.StringIO()
+        report.text(result, here, stream, colour=False, columns=None)
+        return stream.getvalue()
     if output_format is VerifyFormat.JSON:
-        from torchmigrate.formats import verify
-
-        print(verify.render(result))
-    elif output_format is VerifyFormat.MARKDOWN:
-        print(report.markdown(result, here), end="")
-    else:
-        report.text(result, here, sys.stdout, colours(sys.stdout))
+        return report.render(result) + "\n"
+    found = report.markdown(result, here) if output_format is VerifyFormat.MARKDOWN else report.junit(result, here)
+    return found.removesuffix("\n") + "\n"
 
 
 def backends(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torchmigrate.torch_api.backends import OTHERS
 from torchmigrate.torch_api.libraries import CUDA_ONLY, NAMESPACES
 from torchmigrate.verify.diagnosis.failures import Case, Failure, Place, first_line, on
 
 
-def explain(failure: Failure, code: str, place: Place) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The likely cause of an exception, in words, and the `rules` whose findings may name where it began."""
+
+    words: str
+    rules: tuple[str, ...] = ()
+
+
+def explain(failure: Failure, code: str, place: Place) -> Cause | None:
     """Return the likely cause of a known kind of exception, else None; `code`: the expression that failed, or ""."""
     text = f"{failure.kind}: {failure.message}"
     for pattern, say in _CLASSES:
         if match := pattern.search(text):
-            return say(Case(failure, code, match, place))
+            return Cause(say(Case(failure, code, match, place)), ABOUT.get(say, ()))
     return None
 
 
@@ -108,6 +117,10 @@ def _no_attribute(case: Case) -> str:
     return f"`{module}` has no `{name}`: likely a call that only CUDA has is left: {case.here}"
 
 
+def _data_parallel(case: Case) -> str:
+    return f"{case.here} runs a module of DataParallel, which spreads over CUDA devices alone"
+
+
 def _no_accelerator(case: Case) -> str:
     return f"{case.here} needs an accelerator, and this run has none"
 
@@ -168,7 +181,23 @@ _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
         r"|No CUDA GPUs|torch\.cuda\.\w+ not available|NVTX functions not|CUDA_HOME|allocated_bytes\.all\.current",
         _cuda_left,
     ),
+    (r"module 'torch\._C' has no attribute '_(scatter|gather|broadcast)\w*'", _data_parallel),
     (r"Cannot access accelerator device when none is available", _no_accelerator),
     (r"\b(2139062143|9187201950435737471|3\.3961\d*e\+38)\b", _poisoned),
 )
+# What fails in one line often begins in another, of which `check` has spoken under one of these rules.
+ABOUT: Mapping[Callable[[Case], str], tuple[str, ...]] = {
+    _two_devices: ("hazard/default-tensor-type", "tensor_type/legacy-constructor"),
+    _float64: ("hazard/float64", "hazard/double"),
+    _missing_on_mps: ("hazard/mps-operator",),
+    _process_group: ("distributed/nccl",),
+    _package: ("hazard/nvidia-library",),
+    _graph: ("compile/cuda-graphs",),
+    _compiler: ("compile/inductor", "compile/cuda-graphs"),
+    _forked: ("multiprocessing/sharing",),
+    _device_index: ("hazard/worker-count", "device/device-ids"),
+    _cuda_left: ("hazard/cuda-only", "hazard/cuda-namespace"),
+    _no_attribute: ("hazard/cuda-only", "hazard/cuda-namespace"),
+    _data_parallel: ("device/data-parallel",),
+}
 _CLASSES = [(re.compile(pattern), say) for pattern, say in _TEXTS]

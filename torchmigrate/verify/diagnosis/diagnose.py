@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.verify.diagnosis import causes, failures
+from torchmigrate.verify.diagnosis.causes import Cause
 from torchmigrate.verify.diagnosis.failures import Failure, Frame, Place, first_line
 from torchmigrate.verify.migration import Origin
 
@@ -30,6 +31,8 @@ class Diagnosis:
     rules: tuple[str, ...]
     cause: str
     exception: str = ""
+    about: tuple[str, ...] = ()
+    """The rules whose findings in other lines may name where it began."""
 
     @property
     def place(self) -> str:
@@ -56,8 +59,8 @@ def diagnose(reports: list[dict[str, Any]], origin: Origins, project: Path, stde
     cause = _find_cause(failure, frame, _place_namer(origin))
     exception = f"{failure.kind}: {first_line(failure.message)}".rstrip(": ")
     if found is None:
-        return Diagnosis(None, None, (), cause, exception)
-    return Diagnosis(found.path, found.line, found.rules, cause, exception)
+        return Diagnosis(None, None, (), cause.words, exception, cause.rules)
+    return Diagnosis(found.path, found.line, found.rules, cause.words, exception, cause.rules)
 
 
 def _place_namer(origin: Origins) -> Place:
@@ -68,15 +71,16 @@ def _place_namer(origin: Origins) -> Place:
     return place
 
 
-def _find_cause(failure: Failure, frame: Frame | None, place: Place) -> str:
+def _find_cause(failure: Failure, frame: Frame | None, place: Place) -> Cause:
     """Return the first explanation: a refusal, a known exception, one being handled, the exception's own words."""
     code = str(failure.read("expression") or (linecache.getline(frame.file, frame.line).strip() if frame else ""))
     handled = failure.handled
+    refusal = _explain_refusal(frame) if frame and frame == failure.frames[-1] else None
     return (
-        (_explain_refusal(frame) if frame and frame == failure.frames[-1] else None)
+        (Cause(refusal) if refusal else None)
         or causes.explain(failure, code, place)
         or (causes.explain(handled, str(handled.read("expression") or ""), place) if handled else None)
-        or _quote_exception(failure)
+        or Cause(_quote_exception(failure))
     )
 
 

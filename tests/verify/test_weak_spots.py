@@ -1,0 +1,216 @@
+"""Ports aimed at what a verification could overlook, and idioms that a right port may use.
+
+A port is its original's text with a few words replaced; both are programs for a fork of a process that has torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import warm_torch
+
+from torchmigrate.verify import interpreter, session
+from torchmigrate.verify.migration import Migration, Origins
+from torchmigrate.verify.sandbox import Sandbox
+from torchmigrate.verify.session import Result
+from torchmigrate.verify.verdict import Kind, exit_status
+
+PROBE = functools.cache(interpreter.probe)
+HERE = 'torch.device("cuda")', 'torch.accelerator.current_accelerator() or torch.device("cpu")'
+HEAD = """
+import os, sys
+import torch
+from torch import nn
+from torch.nn import functional as F
+torch.manual_seed(0)
+DEVICE = torch.device("cuda")
+x, y = torch.randn(64, 32).to(DEVICE), torch.randn(64, 1).to(DEVICE)
+"""
+TRAIN = """
+def train(model, x=x, y=y, steps=3):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(steps):
+        loss = F.mse_loss(model(x).to(y.device), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"step {step} loss {loss.item():.4f}")
+"""
+NET = "nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1))"
+
+
+@dataclass(frozen=True)
+class Weak:
+    """`program` is the original, after HEAD; `port`: (old, new) in it; `says` is searched in the verdict's words."""
+
+    program: str
+    says: str
+    port: tuple[tuple[str, str], ...] = ()
+    kind: Kind = Kind.FAIL
+    on: str = "mps"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+GUARD = "model = {net}\nif torch.version.cuda is not None:\n    model = model.cuda()\n"
+ONE = '    "image": {call},'
+EACH = {
+    # the work is not done on the device
+    "a_guard_that_asks_for_the_version": Weak(
+        TRAIN + GUARD.format(net=NET) + "train(model, x if torch.version.cuda else x.cpu())\n",
+        r"ran mostly on the CPU: .* likely sent there by .*`torch\.version\.cuda is not None`",
+    ),
+    "most_of_the_net_left": Weak(
+        TRAIN + f"body, head = {NET[:-17]}), nn.Linear(64, 1)\n"
+        "body = body.to(DEVICE if DEVICE.type == 'cuda' else 'cpu')\nhead = head.to(DEVICE)\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body, self.head = body, head\n"
+        "    def forward(self, x):\n        return self.head(self.body(x.to(body[0].weight.device)).to(DEVICE))\n"
+        "train(Net())\n",
+        "ran mostly on the CPU: .*of the original's",
+    ),
+    "weights_left_and_copied_for_each_step": Weak(
+        TRAIN + "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = nn.Parameter(torch.full((1, 32), 0.1).to(DEVICE))\n"
+        "    def forward(self, x):\n        return F.linear(x, self.weight.to(DEVICE))\ntrain(Net())\n",
+        "0 B of parameters, of the original's 128 B",
+        (("0.1).to(DEVICE)", "0.1)"),),
+    ),
+    # nothing is compared
+    "an_original_that_wants_two_devices": Weak(
+        "assert torch.cuda.device_count() >= 2, 'needs 2 GPUs'\n" + TRAIN + f"train({NET}.to(DEVICE))\n",
+        "no reference",
+        (("assert torch.cuda.device_count() >= 2, 'needs 2 GPUs'\n", ""),),
+        Kind.UNCOMPARED,
+    ),
+    "numbers_that_no_device_computes": Weak(
+        f"model = {NET}.to(DEVICE)\nprint('seed', 0, 'shape', *model(x).shape, 'steps', 3)\nprint('lr 0.0500')\n",
+        "but none comes from the device",
+        (("model(x)", "model(x * 2)"),),
+        Kind.UNCOMPARED,
+    ),
+    "a_result_that_is_only_written": Weak(
+        f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
+        "torch.save(model(x).cpu(), 'out.pt')\n",
+        r"out\.pt: ",
+        (("torch.save(model(x).cpu()", "torch.save(model(x).cpu() * 2"),),
+        Kind.DIFFERS,
+        options={"globs": ("*.pt",)},
+    ),
+    # the device refuses it
+    "uneven_pools": Weak(
+        "print(f'{F.adaptive_avg_pool2d(x.view(1, 1, 64, 32), 7).sum().item():.4f}')\n", "sizes must be divisible"
+    ),
+    "interpolation_by_area": Weak(
+        "print(f\"{F.interpolate(x.view(1, 1, 64, 32), size=(48, 20), mode='area').sum().item():.4f}\")\n",
+        "sizes must be divisible",
+    ),
+    "an_lstm_with_projections": Weak(
+        "lstm = nn.LSTM(32, 16, proj_size=8).to(DEVICE)\nprint(f'{lstm(x)[0].sum().item():.4f}')\n",
+        "LSTM with projections is not currently supported",
+    ),
+    "a_transposed_convolution_in_half": Weak(
+        "layer = nn.ConvTranspose3d(2, 2, 2).to(DEVICE, torch.bfloat16)\n"
+        "print(f'{layer(x.view(1, 2, 16, 8, 8).bfloat16()).float().sum().item():.1f}')\n",
+        "ConvTranspose 3D with BF16 or FP16",
+    ),
+    "a_convolution_of_whole_numbers": Weak(
+        "whole = (x * 10).long().view(1, 1, 64, 32)\n"
+        "print('sum', F.conv2d(whole, torch.ones(1, 1, 2, 2, dtype=torch.int64, device=DEVICE)).sum().item())\n",
+        "Convolution is supported only for Floating types",
+    ),
+    "a_fallback_that_is_asked_for_too_late": Weak(
+        "os.environ['PYTORCH_ENABLE_MPS_FALLBACK'] = '1'\n"
+        "print(f'{torch.linalg.lstsq(x, y).solution.sum().item():.4f}')\n",
+        "not currently implemented for the MPS device|not implemented",
+    ),
+    "float64_on_an_arc": Weak(
+        "print(f'{(x.double() @ x.double().T).sum().item():.4f}')\n",
+        "fp64",
+        on="xpu",
+        options={"profile": "arc"},
+    ),
+    "a_lambda_for_workers": Weak(
+        "from torch.utils.data import DataLoader\nif __name__ == '__main__':\n"
+        "    loader = DataLoader(range(4), num_workers=1, collate_fn=lambda b: torch.tensor(b))\n"
+        "    print(f'{sum(p.to(DEVICE).float().sum().item() * 0.5 for p in loader):.4f}')\n",
+        "(?i)pickle",
+    ),
+    # the original did it better there
+    "a_device_of_its_own_lost": Weak(
+        "DEVICE = 'cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu'\n"
+        f"print('device:', DEVICE)\nprint(f'{{{NET}.to(DEVICE)(x.to(DEVICE)).mean().item():.4f}}')\n",
+        "names .* as its device|the original works on mps",
+        (("'mps' if torch.backends.mps.is_available() else 'cpu'", "'cuda'"),),
+        Kind.REGRESSED,
+    ),
+    "an_answer_that_says_cuda": Weak(
+        "def backend():\n    return torch.accelerator.current_accelerator().type\n"
+        f"print('device:', backend())\nprint(f'{{{NET}.to(backend())(x.to(backend())).mean().item():.4f}}')\n",
+        "names cuda as its device where the original names mps",
+        (("print('device:', backend())", "print('device:', 'cuda')"),),
+        Kind.REGRESSED,
+    ),
+}
+# These move to what is there in their originals, too: how those fare on the backend is what is asked.
+PORTABLE = {"a_device_of_its_own_lost", "an_answer_that_says_cuda"}
+
+
+@pytest.fixture
+def judged(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """What `verify` says of a port, where it stands for what the migration made of the original."""
+    monkeypatch.setenv("TORCHMIGRATE_CACHE_DIR", str(Path(library).parent))
+    monkeypatch.setattr(interpreter, "run", warm_torch.run_of_verify)
+    monkeypatch.setattr(interpreter, "probe", PROBE)
+
+    def judge(original: str, port: str, backends: tuple[str, ...], **options: Any) -> Result:
+        project = tmp_path / "project"
+        project.mkdir()
+        (project / "train.py").write_text(original)
+
+        def careless(sandbox: Sandbox, settings: object) -> Migration:
+            (sandbox.rewritten / "train.py").write_text(port)
+            return Migration(Origins(sandbox.rewritten), files=1, edits=1, held=0)
+
+        monkeypatch.setattr(session, "migrate", careless)
+        variables = {"OMP_NUM_THREADS": "1"}
+        return session.verify(
+            session.Request(project, ("python", "train.py"), backends, variables=variables, **options), print
+        )
+
+    return judge
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> None:
+    weak = EACH[name]
+    original = (HEAD.replace(*HERE) if name in PORTABLE else HEAD) + weak.program
+    port = functools.reduce(lambda text, pair: text.replace(*pair), (HERE, *weak.port), original)
+    assert port != original
+    result = judged(original, port, (weak.on,), **weak.options)
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    found = result.verdicts[-1]
+    assert (found.run.way.backend, found.kind) == (weak.on, weak.kind), told
+    assert re.search(weak.says, told), told
+    assert exit_status(result.verdicts) != 0
+
+
+IDIOMS = (Path(__file__).parent / "legal_idioms.py").read_text(encoding="utf-8")
+
+
+def test_legal_idioms_pass(judged: Callable[..., Result]) -> None:
+    """On each backend all of them print what they print on cuda."""
+    assert IDIOMS.count("@idiom") == 30
+    result = judged(IDIOMS, IDIOMS.replace(*HERE), ("cuda", "mps", "xpu", "npu", "cpu"))
+    told = [f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts]
+    assert [v.kind for v in result.verdicts] == [Kind.PASS] * 6, "\n".join(told)
+    assert all("30 numbers" in each for each in told), "\n".join(told)
+    assert exit_status(result.verdicts) == 0
