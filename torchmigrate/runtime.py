@@ -153,7 +153,7 @@ def is_usable() -> bool:
 
 def is_nvidia() -> bool:
     """Return whether it is CUDA and not ROCm."""
-    return _here().type == "cuda" and torch.version.hip is None
+    return _here().type == "cuda" and getattr(torch.version, "hip", None) is None
 
 
 def is_accelerated(thing: Any) -> bool:
@@ -364,14 +364,14 @@ def Event(enable_timing: bool = False, blocking: bool = False, interprocess: boo
 def memory_allocated(device: Any = None) -> Any:
     """Return the bytes that tensors take; 0 on the CPU."""
     if _here().type == "mps":
-        return torch.mps.current_allocated_memory()
+        return (_native("current_allocated_memory") or int)()  # 0 before torch 2.0
     return _ask("memory_allocated", device, 0)
 
 
 def memory_reserved(device: Any = None) -> Any:
     """Return the bytes that torch holds; 0 on the CPU."""
     if _here().type == "mps":
-        return torch.mps.driver_allocated_memory()
+        return (_native("driver_allocated_memory") or int)()  # 0 before torch 2.0
     return _ask("memory_reserved", device, 0)
 
 
@@ -456,7 +456,7 @@ def seed_all() -> None:
 
 def initial_seed() -> Any:
     """Return the seed of the current device; on the CPU the CPU's."""
-    if _here().type == "mps":
+    if _here().type == "mps" and hasattr(torch, "mps"):  # from torch 2.0 on
         return torch.mps._get_default_mps_generator().initial_seed()
     return (_native("initial_seed") or torch.initial_seed)()
 
@@ -499,7 +499,10 @@ def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None)
     """Return torch.autocast, by default to float16; disabled on the CPU, as torch.cuda's."""
     if not hasattr(torch, "autocast"):  # before torch 1.10
         return torch.cuda.amp.autocast(enabled)
-    kind, options = autocast_type(), {"dtype": dtype or torch.float16, "cache_enabled": cache_enabled}
+    kind = autocast_type()
+    options: Any = {"dtype": dtype or torch.float16}
+    if cache_enabled is not None:  # torch 1.10 and 1.11 take no None
+        options["cache_enabled"] = cache_enabled
     return torch.autocast(kind, enabled=enabled and kind == _here().type, **options)
 
 
@@ -603,14 +606,14 @@ class nvtx:
         """Name a block or a function."""
         if _here().type == "cuda":
             return _native("nvtx").range(msg, *args, **options)
-        return torch.profiler.record_function(msg.format(*args, **options))
+        return torch.autograd.profiler.record_function(msg.format(*args, **options))
 
     @staticmethod
     def range_push(msg: str) -> Any:
         """Begin a range."""
         if _here().type == "cuda":
             return _native("nvtx").range_push(msg)
-        record: Any = torch.profiler.record_function(msg)
+        record: Any = torch.autograd.profiler.record_function(msg)
         record.__enter__()  # gives None, not itself, in compiled code
         return _OPEN.setdefault(threading.get_ident(), []).append(record)
 

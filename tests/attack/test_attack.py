@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from attack.campaign import one_job_or_four
 from attack.invariants import PATH, WAYS, Way, broken, rules
+from attack.kills import campaign
 from attack.minimise import minimise
 from attack.mutations import MUTATIONS, mutated
 from attack.programs import program
@@ -183,3 +185,10 @@ def test_an_import_on_the_line_moves_the_columns_of_that_line_alone() -> None:
     here = Finding("a/b", Safety.DISPLAY, 12, 14, "m", line=1, column=13, end_line=2, end_column=2)
     moved = next(finding.shifted([here], Edit(10, 10, "import x; "), 1))
     assert (moved.start, moved.line, moved.column, moved.end_line, moved.end_column) == (22, 1, 23, 2, 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="SIGKILL")
+def test_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
+    count = campaign(tmp_path, 4, 30)
+    assert count.killed >= 2
+    assert (count.half, count.lost, count.left) == (0, 0, 0)

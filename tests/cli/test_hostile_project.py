@@ -3,6 +3,7 @@ as it is. Git has a file of its own: vcs/test_hardening.py."""
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
@@ -758,3 +759,44 @@ def test_the_threat_model_speaks_of_every_command() -> None:
     rows = [line for line in (ROOT / "SECURITY.md").read_text("utf-8").splitlines() if line.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`([a-z]+)[` ]", row.split("|")[1])}
     assert {command.name or command.callback.__name__ for command in app.registered_commands} <= told
+
+
+PROMISES = ("## What a project cannot do", "## What happens to your files")
+
+
+def promises(text: str) -> dict[str, list[tuple[str, str]]]:
+    """The points of a page's sections of promises, each with the tests that it names, as (name, file)."""
+    sections = {part.partition("\n")[0]: part for part in re.split(r"^(?=## )", text, flags=re.M)}
+    points = [point for title in PROMISES for point in re.split(r"^- ", sections[title], flags=re.M)[1:]]
+    return {" ".join(point.split()): named(point.partition("\n\n")[0]) for point in points}
+
+
+def named(text: str) -> list[tuple[str, str]]:
+    """The tests that a text names in the words of links, with the files that these lead to."""
+    links = re.findall(r"\[((?:`\w+`,?\s*)+)\]\(([\w/.]+)\)", text)
+    return [(name, file) for names, file in links for name in re.findall(r"`(\w+)`", names)]
+
+
+def exists(name: str, file: str) -> bool:
+    body = ast.parse((ROOT / file).read_text("utf-8")).body if (ROOT / file).is_file() else []
+    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in body)
+
+
+def test_each_promise_names_tests_that_there_are() -> None:
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    told = promises(text)
+    assert len(told) >= 12
+    assert [point for point, tests in told.items() if not tests] == []
+    assert [test for test in named(text) if not exists(*test)] == []
+    assert text.count("`test_") == len(named(text)), "a test is named in no link"
+
+
+def test_a_test_that_there_is_not_is_seen() -> None:
+    page = f"{PROMISES[0]}\n\n- **a.** b\n[`test_x`,\n`test_y`](tests/z.py)\n- c\n\nd\n\n{PROMISES[1]}\n\n- e\n"
+    assert promises(page) == {
+        "**a.** b [`test_x`, `test_y`](tests/z.py)": [("test_x", "tests/z.py"), ("test_y", "tests/z.py")],
+        "c d": [],
+        "e": [],
+    }
+    assert not exists("test_x", "tests/z.py") and not exists("test_x", "tests/cli/test_hostile_project.py")
+    assert exists("test_a_test_that_there_is_not_is_seen", "tests/cli/test_hostile_project.py")

@@ -88,6 +88,35 @@ def test_rules_test_runs_the_cases_of_a_pack(here: Path, cli: Cli, mine: Callabl
     assert cli("rules", "test", "nowhere").status == 2
 
 
+@pytest.mark.parametrize("named", ["rules/own", "rules/own/example.toml", "own", "own/example", "rules/own own"])
+def test_rules_test_takes_a_folder_a_file_a_pack_or_a_rule(here: Path, cli: Cli, mine: object, named: str) -> None:
+    ran = cli("rules", "test", *named.split())
+    assert (ran.status, ran.out, ran.last) == (0, "", "2 of 2 cases of 1 rule pass.")
+
+
+def test_rules_test_runs_only_what_is_named(here: Path, cli: Cli, mine: object) -> None:
+    rules = packs.load().rules
+    for named in ("stream/record-stream", "memory/empty-cache"):
+        assert (
+            cli("rules", "test", named).last
+            == f"{len(rules[named].cases)} of {len(rules[named].cases)} cases of 1 rule pass."
+        )
+    ran = cli("rules", "test", "own/exemple")
+    assert (ran.status, ran.err.splitlines()[-1]) == (2, "help: did you mean `own/example`?")
+    assert cli("rules", "test", "missing.toml").status == 2
+
+
+def test_rules_new_writes_a_rule_whose_cases_pass(here: Path, cli: Cli, mine: object) -> None:
+    ran = cli("rules", "new", "own/second")
+    assert (ran.status, ran.err) == (0, "")
+    assert cli("rules", "test", "own/second").last == "2 of 2 cases of 1 rule pass."
+    assert cli("rules", "new", "own/second").status == 2  # it exists
+    assert [cli("rules", "new", name).status for name in ("alone", "../a b/c", "")] == [2, 2, 2]
+    ran = cli("rules", "new", "elsewhere/pack/third")
+    assert 'rule-paths = ["elsewhere"]' in ran.err
+    assert cli("rules", "test", "elsewhere").last == "2 of 2 cases of 1 rule pass."
+
+
 def test_explain_a_rule_of_ones_own(here: Path, cli: Cli, mine: object) -> None:
     assert cli("explain", "own/example").out.splitlines() == [
         "own/example",

@@ -14,7 +14,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
 from torchmigrate.config.settings import Settings
-from torchmigrate.project.context import torch_floor
+from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.torch_api.names import version_of
 
 

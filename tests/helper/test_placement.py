@@ -12,7 +12,8 @@ import pytest
 from conftest import write_tree
 
 from torchmigrate.helper.placement import vendored_place
-from torchmigrate.project.import_graph import Import, ImportIndex, is_installable, read_imports
+from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
+from torchmigrate.project.packaging import is_installable
 
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 
@@ -35,8 +36,74 @@ PLACES = {
     ),
     "an installable folder that is no package": (
         {**INSTALLABLE, "main.py": "from ns.model import f", "ns/model.py": "f = 1"},
-        {"ns/model.py": ("accel.py", "import accel")},
+        {"ns/model.py": ("ns/accel.py", "from ns import accel")},
         [(".", "main.py")],
+    ),
+    "packages of a namespace, of which some are installed": (
+        {
+            "pyproject.toml": "[project]\nname = 'x'\n[tool.setuptools.packages.find]\n"
+            "include = ['ns.core', 'ns.core.*']\n",
+            "ns/core/__init__.py": "from ns.core.a import f",
+            "ns/core/a.py": "from ns.core.sub.b import f",
+            "ns/core/sub/__init__.py": "",
+            "ns/core/sub/b.py": "from ..c import f",
+            "ns/core/c.py": "f = 1",
+            "ns/more/__init__.py": "",
+            "ns/more/d.py": "from ns.core.c import f",
+            "main.py": "import ns.more.d",
+        },
+        dict.fromkeys(
+            ("ns/core/__init__.py", "ns/core/a.py", "ns/more/d.py"),
+            ("ns/core/accel.py", "from ns.core import accel"),
+        )
+        | {"ns/core/sub/b.py": ("ns/core/accel.py", "from .. import accel")},
+        [(".", "main.py"), (".", "-m ns.core.a")],
+    ),
+    "two packages of one installation, one of which imports the other": (
+        {
+            "setup.py": "from setuptools import setup, find_packages\nsetup(name='x', packages=find_packages())\n",
+            "a/__init__.py": "",
+            "a/b.py": "f = 1",
+            "c/__init__.py": "",
+            "c/d.py": "from a.b import f",
+            "c/e.py": "from c.d import f",
+        },
+        dict.fromkeys(("a/b.py", "c/d.py", "c/e.py"), ("a/accel.py", "from a import accel")),
+        [(".", "-m c.e")],
+    ),
+    "packages that the list of packages leaves out": (
+        {
+            "setup.py": "import setuptools\n"
+            "setuptools.setup(name='x', packages=setuptools.find_packages(exclude=['tasks']))\n",
+            "a/__init__.py": "",
+            "a/b.py": "f = 1",
+            "tasks/__init__.py": "",
+            "tasks/t.py": "f = 1",
+            "main.py": "from tasks.t import f",
+        },
+        {"tasks/t.py": ("accel.py", "import accel"), "a/b.py": ("a/accel.py", "from . import accel")},
+        [(".", "main.py"), (".", "-m a.b")],
+    ),
+    "a module below a folder of sources that setup.cfg names": (
+        {
+            "setup.cfg": "[metadata]\nname = x\n[options]\npackages = find_namespace:\n"
+            "[options.packages.find]\nwhere = lib\n",
+            "lib/ns/pkg/b.py": "from ns.pkg.c import f",
+            "lib/ns/pkg/c.py": "f = 1",
+        },
+        {"lib/ns/pkg/c.py": ("lib/ns/accel.py", "from ns import accel")},
+        [("lib", "-m ns.pkg.b")],
+    ),
+    "a script that imports the package in a function alone, or in a `try`": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/a.py": "f = 1",
+            "tests/late.py": "def test():\n    from pkg.a import f",
+            "tests/may.py": "try:\n    from pkg.a import f\nexcept ImportError:\n    f = None",
+        },
+        {"tests/late.py": ("tests/accel.py", "import accel"), "tests/may.py": ("tests/accel.py", "import accel")},
+        [(".", "tests/late.py"), ("tests", "may.py")],
     ),
     "a script alone": ({"train.py": ""}, {"train.py": ("accel.py", "import accel")}, [(".", "train.py")]),
     "examples, each on its own": (

@@ -10,7 +10,7 @@ from conftest import module, planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Skipped, Unchanged
-from torchmigrate.project.context import ProjectContext, cuda_classes, torch_floor
+from torchmigrate.project.context import ProjectContext, cuda_classes
 from torchmigrate.project.helper_file import MARKER, helper_name, runtime_source
 from torchmigrate.project.helper_parts import is_untouched, vendored
 from torchmigrate.semantic.library_use import uses_torch
@@ -178,24 +178,6 @@ def test_a_class_of_another_file_makes_its_receivers_doubtful(tmp_path: Path) ->
     root = write_tree(tmp_path, {"batch.py": batch, "use.py": use})
     assert "use.py" not in texts_after(root)
     assert ".to(accel.device())" in texts_after(root, unsafe_fixes=True)["use.py"]
-
-
-# ---- torch's floor
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"requirements.txt": "torchvision>=0.20\n"}, None),
-        ({"requirements.txt": "pytorch-lightning>=2.0\n"}, None),
-        ({"requirements.txt": "numpy\ntorch>=2.6\n"}, (">=2.6", "requirements.txt:2")),
-        ({"requirements.txt": "torch == 2.1.0+cu118\n"}, (">=2.1", "requirements.txt:1")),
-        ({"requirements.txt": "torch<3\n"}, None),
-        ({"pyproject.toml": 'dependencies = ["torch~=2.9"]\n'}, (">=2.9", "pyproject.toml:1")),
-        ({"setup.py": "install_requires=['torch>=1.7']\n"}, (">=1.7", "setup.py:1")),
-    ],
-)
-def test_torch_floor(files: dict[str, str], expected: tuple[str, str] | None, tmp_path: Path) -> None:
-    assert torch_floor(write_tree(tmp_path, files)) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ interpreter instead.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import functools
 import gc
 import importlib
@@ -23,7 +24,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 240  # for one program, on a busy machine
+SECONDS = 400  # for one program, on a busy machine: it has taken minutes there
 # What an interpreter or `import torch` reads: processes that differ in these share nothing.
 READ_AT_START = ("CUDA_", "LD_", "MKL_", "OMP_", "PYTHON", "PYTORCH_", "TORCH_", "TORCHMIGRATE_")
 OWN_OF_EACH = (
@@ -35,6 +36,7 @@ OWN_OF_EACH = (
     "TORCHMIGRATE_PROJECT",
     "TORCHMIGRATE_READONLY",
     "TORCHMIGRATE_REPORTS",
+    "TORCHMIGRATE_SHARED",
 )
 TRAINING = ("torch", "torch._dynamo")  # which the first optimizer imports
 SITE = Path(__file__).parents[2] / "torchmigrate" / "verify" / "simulated" / "site"
@@ -124,6 +126,7 @@ def _become(words: list[str], cwd: str, environment: dict[str, str], streams: li
     signal.alarm(SECONDS)
     for number, path in enumerate((os.devnull, *streams)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0), 0o600), number)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)  # says where it hung
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -162,8 +165,8 @@ def _restart_the_simulation() -> None:
         torch.mps._is_in_bad_fork = lambda: False
     random.seed(0)
     startup._install_recorder(settings)
-    write_protection.install(settings.readonly)
-    write_protection.protect_torch(settings.readonly)
+    write_protection.install(settings.readonly, settings.project, settings.shared)
+    write_protection.protect_torch(settings.readonly, settings.project, settings.shared)
     if "numpy" in sys.modules:
         startup._seed_numpy()
     startup._seed_torch()

@@ -514,3 +514,86 @@ def test_settings_in_the_environment_are_kept() -> None:
     assert (found["GIT_CONFIG_KEY_2"], found["GIT_CONFIG_VALUE_2"]) == ("filter.x=y.clean", "")
     assert found["GIT_CONFIG_COUNT"] == "3"
     assert "GIT_CONFIG_COUNT" not in hardening.environment({"GIT_CONFIG_COUNT": "2"}, {})
+
+
+# ---- what git answers, and what it leaves
+
+
+def _touched(path: Path) -> None:
+    """The file has the time of a change and none, so that git wants to note that in its index."""
+    os.utime(path, (1, 1))
+
+
+@pytest.mark.parametrize("kind", ["plain", "worktree", "linked index", "linked .git"])
+def test_a_check_since_a_commit_leaves_the_index(
+    here: Path, cli: Cli, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain `git diff` writes it, first shown: also where a link leads to it, or it is another worktree's."""
+    _may_commit(monkeypatch)
+    other = _other(here.parent)
+    tree = here.parent / "tree"
+    if kind == "worktree":
+        git(other, "worktree", "add", "-q", "-b", "next", str(tree))
+        index = other / ".git" / "worktrees" / "tree" / "index"
+    else:
+        git(here, "clone", "-q", str(other), str(tree))
+        index = tree / ".git" / "index"
+    if kind == "linked index":
+        index = index.rename(here.parent / "index")
+        (tree / ".git" / "index").symlink_to(index)
+    elif kind == "linked .git":
+        (tree / ".git").rename(here.parent / "apart")
+        (tree / ".git").symlink_to(here.parent / "apart")
+        index = here.parent / "apart" / "index"
+    monkeypatch.chdir(tree)
+    _touched(tree / "a.py")
+    before = index.read_bytes()
+    ran = cli("check", "--since", "HEAD")
+    assert "internal error" not in ran.err and index.read_bytes() == before
+    git(tree, "diff", "HEAD")
+    assert index.read_bytes() != before
+
+
+def test_a_check_since_a_commit_in_a_hook_that_has_another_index(
+    here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _other(here.parent)
+    monkeypatch.chdir(here.parent / "mine")
+    write_tree(here.parent / "mine", {"new.py": CUDA})
+    shutil.copyfile(".git/index", ".git/other")
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/other")
+    git(here.parent / "mine", "add", "new.py")
+    before = Path(".git/other").read_bytes()
+    assert cli("check", "--since", "HEAD").status == 1
+    assert Path(".git/other").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "damage", ["an object", "the index", "a sparse index", "a branch", "a directory for the index"]
+)
+@pytest.mark.parametrize("arguments", [("check", "--staged"), ("check", "--since", "HEAD"), ("apply", "--commit")])
+def test_a_damaged_repository_is_told_as_such(
+    here: Path, cli: Cli, damage: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _may_commit(monkeypatch)
+    tree = _other(here.parent)
+    monkeypatch.chdir(tree)
+    write_tree(tree, {"b.py": CUDA})
+    git(tree, "add", "b.py")
+    if damage == "an object":
+        for blob in (tree / ".git" / "objects").glob("??/*"):
+            blob.chmod(0o600)
+            blob.write_bytes(b"no object")
+    elif damage == "the index":
+        (tree / ".git" / "index").write_bytes(b"DIRC no index")
+    elif damage == "a sparse index":
+        os.truncate(tree / ".git" / "index", 200_000_000_000)
+    elif damage == "a branch":
+        (tree / ".git" / "refs" / "heads" / "main").write_text("no hash\n")
+    else:
+        (tree / ".git" / "index").unlink()
+        (tree / ".git" / "index").mkdir()
+    ran = cli(*arguments)
+    assert "internal error" not in ran.err and "Traceback" not in ran.err, ran.err
+    assert ran.status in (1, 2), ran.err
+    assert (tree / "a.py").read_text() == (tree / "b.py").read_text() == CUDA

@@ -162,7 +162,9 @@ def test_port_is_found_out(broken: Broken, verified) -> None:
     for backend in broken.on:
         assert_fails(broken, backend, verdicts[backend])
     for backend in broken.passes:
-        assert verdicts[backend].kind is Kind.PASS, f"{backend}: {verdicts[backend].reason}"
+        found = verdicts[backend]
+        told = found.outcome.tail if found.outcome else ()
+        assert found.kind is Kind.PASS, "\n".join([f"{backend}: {found.reason}", *told])
 
 
 def assert_fails(broken: Broken, backend: str, verdict: Verdict) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import git, write_tree
 
+from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.verify import sandbox as sandbox_module
@@ -395,3 +396,66 @@ def test_a_program_that_chooses_a_port_itself(ports: set[int], monkeypatch: pyte
     alone = 29500 in ports
     assert runs.alone is alone
     assert said == ["note: the program chooses a port itself: one run at a time"] * alone
+
+
+# ---- copies share what no run writes
+
+WRITERS = """
+import os, shutil, sqlite3, sys
+sys.path.insert(0, sys.argv[1])
+from write_protection import install
+install("/nowhere", os.path.realpath("copy"), os.path.realpath("base"))
+with open("copy/appended", "a") as file: file.write("more")
+with open("copy/over", "w") as file: file.write("new")
+with open("copy/inside", "r+b") as file: file.write(b"new")
+os.truncate("copy/short", 1)
+os.chmod("copy/mode", 0o600)
+with sqlite3.connect("copy/data.db") as data: data.execute("create table t (x)")
+data.close()
+shutil.copyfile("copy/read", "copy/target")
+os.remove("copy/gone")
+os.symlink("linked", "copy/link")
+with open("copy/link", "w") as file: file.write("new")
+assert open("copy/read").read()
+"""
+SHARED = ("appended", "over", "inside", "short", "mode", "data.db", "read", "target", "gone", "linked")
+
+
+def test_a_run_owns_what_it_writes(tmp_path: Path) -> None:
+    base, copy = tmp_path / "base", tmp_path / "copy"
+    write_tree(base, {name: "" if name == "data.db" else "1" * 5000 for name in SHARED})
+    copy.mkdir()
+    for name in SHARED:
+        os.link(base / name, copy / name)
+        (base / name).chmod(0o644)
+    simulated = Path(sandbox_module.__file__).parent / "simulated"
+    done = subprocess.run(["python3", "-c", WRITERS, str(simulated)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert {name for name in SHARED if (base / name).read_text() != ("" if name == "data.db" else "1" * 5000)} == set()
+    assert (base / "mode").stat().st_mode & 0o777 == 0o644
+    assert (copy / "appended").read_text() == "1" * 5000 + "more"
+    assert [(copy / name).stat().st_size for name in ("over", "inside", "short", "linked")] == [3, 5000, 1, 3]
+    assert (copy / "read").samefile(base / "read") and not (copy / "gone").exists()
+
+
+def test_copies_share_data_but_no_source_nor_what_is_compared(tmp_path: Path) -> None:
+    data = "1" * 5000
+    root = write_tree(tmp_path / "p", {"a.py": "#" * 5000, "data/x": data, "small": "1", "out/log.txt": data})
+    with Sandbox(Project.at(root), Globs(["out/*"])) as sandbox, sandbox.fresh(sandbox.rewritten) as place:
+        trees = (sandbox.original, sandbox.rewritten, place.root)
+        files = {name: len({(tree / name).stat().st_ino for tree in trees}) for name in ("a.py", "data/x", "small")}
+        assert files == {"a.py": 3, "data/x": 1, "small": 3}
+        assert not (place.root / "out/log.txt").samefile(sandbox.rewritten / "out/log.txt")
+        assert sandbox.copied == 15001
+    assert (root / "data/x").read_text() == data
+
+
+def test_what_other_programs_write_is_put_back_and_told(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"data/x": "1" * 5000, "data/y": "1" * 5000})
+    with Sandbox(Project.at(root)) as sandbox:
+        with sandbox.fresh(sandbox.original) as place:
+            subprocess.run("echo 2 >> data/x", shell=True, cwd=place.root, check=True)
+        assert sandbox.damaged == ["data/x"]
+        with sandbox.fresh(sandbox.rewritten) as place:
+            assert (place.root / "data/x").read_text() == "1" * 5000
+        assert sandbox.damaged == ["data/x"]

@@ -35,6 +35,10 @@ def explain_error(error: Exception) -> UserError:
         raise error
     if isinstance(error, MemoryError):
         return UserError("there is not enough memory for this", "free some, name fewer files at once, or pass -j 1")
+    from torchmigrate.vcs.hardening import GitError
+
+    if isinstance(error, GitError):
+        return UserError(f"git: {error}", "see that `git status` and `git fsck` work there")
     if isinstance(error, OSError) and error.strerror:
         name = os.fsdecode(error.filename) if error.filename else "the disk, terminal or pipe"
         return UserError(f"{name}: {error.strerror.lower()}", "mend that, and run again: no file is ever half written")

@@ -26,7 +26,7 @@ def names(incomplete: str) -> Offer:
 
 def tested(incomplete: str) -> Offer:
     """Complete the arguments of `rules`."""
-    return _starting([*_packs_and_rules(), ("test", "run the cases of rules")], incomplete)
+    return _starting([*_packs_and_rules(), ("test", "run the cases of rules"), ("new", "write a skeleton")], incomplete)
 
 
 def explained(incomplete: str) -> Offer:

@@ -45,7 +45,8 @@ def run_checked(
     changed: Iterable[str] | None = None
     stale: set[str] = set()
     for at in itertools.count():
-        fresh = check.held_back(list(rewrites.values()), changed) if rewrites else {}
+        with worker.without_gc():  # its trees live as long as the run
+            fresh = check.held_back(list(rewrites.values()), changed) if rewrites else {}
         if not fresh:
             break
         if at >= ROUNDS:

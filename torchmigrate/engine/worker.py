@@ -169,7 +169,7 @@ def run(
     total = sum(len(raw) for _, raw in todo)
     largest_first = [Job(path, raw, mode) for path, raw in sorted(todo, key=lambda read: (-len(read[1]), read[0]))]
     if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
-        with _without_gc():
+        with without_gc():
             yield from _with_progress(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
         return
     with limits.safe_import_path():
@@ -218,7 +218,7 @@ def _with_progress(results: Iterator[Done], total: int, on_progress: Progress | 
 
 
 @contextlib.contextmanager
-def _without_gc() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Switch the cyclic garbage collector off: a file's trees live as long as the file (half the time, measured)."""
     was = gc.isenabled()
     gc.disable()

@@ -18,7 +18,7 @@ from torchmigrate.formats.model import Report, kind
 from torchmigrate.formats.positions import Entry, entries, utf16
 from torchmigrate.helper import import_edits
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.helper.placement import placed
+from torchmigrate.helper.placement import Placement, placed
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
@@ -168,8 +168,8 @@ class Fixes:
             after = SemanticModel(entry.path, text, self.facts)
         torch = "torch" in fix.needs and not any(spelled(after)["torch"] in scope.names for scope in after.scopes)
         if "accel" in fix.needs or torch:
-            statement = placed(self.facts, entry.path, text).statement if "accel" in fix.needs else ""
-            edit = with_import(text, entry.path, self.facts, statement, torch)
+            place = placed(self.facts, entry.path, text) if "accel" in fix.needs else Placement("", "")
+            edit = with_import(text, entry.path, self.facts, place.statement, torch, place.root)
             passes += [(edit,)] if edit else []
         return flatten(passes, len(module.source.utf8))
 

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, first_line
 
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
@@ -121,14 +123,17 @@ def imports_helper(module: SemanticModel) -> bool:
     return helper_bound(module) is not None
 
 
-def insertion(module: SemanticModel, statements: list[str], first_use: int, before: bool = False) -> Edit:
+def insertion(
+    module: SemanticModel, statements: list[str], first_use: int, before: bool = False, after: ast.stmt | None = None
+) -> Edit:
     """Insert imports after the last top-level import before `first_use`, else before the first statement.
 
     `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
+    `after`: after this statement instead.
     """
     source = module.source
     text = "".join(s.replace("\n", source.newline) + source.newline for s in statements)
-    place = _anchor(module.tree, module, first_use)
+    place = after or _anchor(module.tree, module, first_use)
     if place is not None and (at := _beside(module, place, first_use)) is not None:
         lines = (s.rpartition("\n")[2].lstrip() for s in statements)  # of a `try`, what a script needs
         return Edit(at, at, "".join(f"{line}; " for line in lines))
@@ -172,6 +177,38 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
     return place
 
 
+def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
+    """Return the first top-level statement that imports from the folder `root`, if the file edits sys.path above it."""
+    if not root or not any(word in module.source.text for word in ("sys", "addsitedir")):
+        return None
+    index, path = module.facts.index, str(module.path)
+    is_edited = False
+    for statement in module.tree.body:
+        if is_edited and any(_imports_from(index, path, node, root) for node in ast.walk(statement)):
+            return statement
+        is_edited = is_edited or any(_edits_path(module, node) for node in ast.walk(statement))
+    return None
+
+
+def _edits_path(module: SemanticModel, node: ast.AST) -> bool:
+    if not isinstance(node, (ast.Attribute, ast.Name)):
+        return False
+    name = module.resolver.dotted(chain_of(node) or "", module.scopes.module)
+    return name in ("sys.path", "site.addsitedir")
+
+
+def _imports_from(index: ImportIndex, path: str, node: ast.AST, root: str) -> bool:
+    match node:
+        case ast.Import(names):
+            dotted = [tuple(alias.name.split(".")) for alias in names]
+        case ast.ImportFrom(str(name), names, 0):
+            dotted = [(*name.split("."), *more) for more in ((), *((alias.name,) for alias in names))]
+        case _:
+            return False
+    found = (index.locate(path, 0, name) for name in dotted)
+    return any(target is not None and target[1] == root for target in found)
+
+
 def first_import_time_use(module: SemanticModel, name: str) -> int:
     """Return the offset of the first use of `name` at import time, also through functions, or the file's end."""
     names, before = {name}, 0
@@ -199,9 +236,12 @@ def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
 
 
 def with_import(
-    module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False
+    module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False, root: str = ""
 ) -> Edit | None:
-    """Return the edit that binds the helper (and torch) in a rewritten text; None if nothing is to be bound."""
+    """Return the edit that binds the helper (and torch) in a rewritten text; None if nothing is to be bound.
+
+    `root` is the folder that has to be on sys.path: where the file puts it there, the import stands below.
+    """
     module = SemanticModel(path, module_text, facts)
     statements = ["import torch"] if torch else []
     if statement and not imports_helper(module):
@@ -212,5 +252,8 @@ def with_import(
     names += [spelled(module)["accel"]] if len(statements) > len(names) else []
     first_use = min(first_import_time_use(module, name) for name in names)
     edit = insertion(module, statements, first_use)
+    proof = import_below_path_edit(module, root) if statement in statements else None
+    if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
+        edit = insertion(module, statements, first_use, after=proof)
     ast.parse(compose(module_text.utf8, [edit]).decode())
     return edit

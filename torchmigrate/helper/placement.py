@@ -8,29 +8,43 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import ASIDE, Import, ImportIndex, Use, is_installable
+from torchmigrate.project.import_graph import Import, ImportIndex, Use
+from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import import_statement
+from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
 from torchmigrate.source.encoding import Source
 from torchmigrate.syntax.resolver import chain_of
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
 
+_MANY_DOTS = 3  # more of them are harder to read than the package's name
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the helper lies for a file, and the statement that imports it there."""
+    """Where the helper lies for a file, and the statement that imports it there.
+
+    `root` is the folder that must be on sys.path for that; "" if it is always, or if the import is relative.
+    """
 
     path: str
     statement: str
+    root: str = ""
+
+
+def beside(path: str, helper: str) -> Placement:
+    """Return the place in a file's own folder, where a script finds it whatever else is on sys.path."""
+    return Placement(f"{os.path.dirname(path)}/{helper}.py", f"import {helper}")
 
 
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     """Return a vendored helper's place: beside scripts, in a package, or at the root that imports prove."""
     directory = os.path.dirname(path)
     uses = index.importers.get(path, [])
-    own = index.imports.get(path, [])
+    own = _certain_imports(index, path)
     in_package = index.is_package(directory)
     if in_package and _is_relative(index, directory, own, uses):
         return _relative(index, directory, own, helper)
@@ -38,20 +52,62 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
         u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
     ]
     foreign = _package_used(index, path, own, directory)
-    if foreign and (not absolute or (is_installable(foreign[0]) and not is_installable(absolute[0].root))):
+    if foreign and (not absolute or (_is_installed(*foreign) and not _is_installed(*_named(absolute)))):
         return _absolute(index, *foreign, helper)
     if absolute:
-        return _absolute(index, absolute[0].root, absolute[0].dotted[0], helper)
+        return _absolute(index, *_named(absolute), helper)
     if _has_siblings(index, own, directory):
-        return Placement(f"{directory}/{helper}.py", f"import {helper}")
+        return beside(path, helper)
     if in_package and not uses:
         return _of_package(index, path, own, directory, helper)
     if all(u.relative for u in uses) and not _runs_itself(index, path):
         if top := _installed_above(index, directory):
-            return _absolute(index, *os.path.split(top), helper)
+            return _absolute(index, *top, helper)
         if uses:
             return _relative(index, directory, own, helper)
-    return Placement(f"{directory}/{helper}.py", f"import {helper}")
+    return beside(path, helper)
+
+
+def _named(uses: list[Use]) -> tuple[str, tuple[str, ...]]:
+    """Return the root and the dotted name by which a module is imported; one that can be installed goes first."""
+    best = next((u for u in uses if _is_installed(u.root, u.dotted)), uses[0])
+    return best.root, best.dotted
+
+
+def _is_installed(root: str, dotted: tuple[str, ...]) -> bool:
+    return installed_package(root, dotted) is not None
+
+
+def _certain_imports(index: ImportIndex, path: str) -> list[Import]:
+    """Return the imports that are made whenever a file is loaded: none in functions, none that may fail."""
+    found = index.imports.get(path, [])
+    try:
+        tree = ast.parse(index.read(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return found
+    names: set[tuple[int, str]] = set()
+    stack: list[ast.AST] = [*tree.body]
+    while stack:
+        match stack.pop():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                continue
+            case ast.Import(aliases):
+                names |= {(0, alias.name) for alias in aliases}
+            case ast.ImportFrom(module, _, level):
+                names.add((level, module or ""))
+            case ast.Try() as block:
+                caught = any(_catches_import_error(handler) for handler in block.handlers)
+                stack += [*([] if caught else block.body), *block.orelse, *block.finalbody]
+                stack += [statement for handler in block.handlers for statement in handler.body]
+            case node:
+                stack += ast.iter_child_nodes(node)
+    return [item for item in found if (item.level, item.module) in names]
+
+
+def _catches_import_error(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+    return any(kind is None or (chain_of(kind) or "").rpartition(".")[2] in names for kind in kinds)
 
 
 def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str, helper: str) -> Placement:
@@ -59,22 +115,23 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     top = directory
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
-    installable = is_installable(os.path.dirname(top))
+    installed = _installed_above(index, directory)
     if _runs_itself(index, path):
-        statement = _EITHER if installable or top in index.tops else "import {0}"
+        statement = _EITHER if installed or top in index.tops else "import {0}"
         return Placement(f"{directory}/{helper}.py", statement.format(helper))
-    if top in index.tops and not installable:
-        return _absolute(index, *os.path.split(top), helper)
+    if top in index.tops and not installed:
+        return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)
 
 
-def _installed_above(index: ImportIndex, directory: str) -> str | None:
-    """Return the installable package that holds a folder without an __init__, or None."""
-    while directory.startswith(f"{index.root}/"):
-        above, name = os.path.split(directory)
-        if index.is_package(directory) and is_installable(above):
-            return None if ASIDE.fullmatch(name) else directory
-        directory = above
+def _installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the root and the name of the outermost installable package that holds a folder, or None."""
+    root = directory
+    while root.startswith(f"{index.root}/"):
+        root = os.path.dirname(root)
+        dotted = tuple(os.path.relpath(directory, root).split(os.sep))
+        if folder := installed_package(root, dotted):
+            return None if ASIDE.fullmatch(os.path.basename(folder)) else (root, dotted)
     return None
 
 
@@ -107,9 +164,10 @@ def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: li
     """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
     if any(i.level for i in own):
         return True
-    absolute = any(
-        i.module.split(".")[0] == os.path.basename(top) for i in own for top in index.tops if directory.startswith(top)
-    )
+    above = [
+        tuple(os.path.relpath(top, root).split(os.sep)) for top, root in index.tops.items() if directory.startswith(top)
+    ]
+    absolute = any(tuple(i.module.split("."))[: len(top)] == top for i in own for top in above)
     return not absolute and any(u.relative for u in uses)
 
 
@@ -120,35 +178,69 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
         above.append(os.path.dirname(above[-1]))
     reached = min(max((i.level for i in own), default=1), len(above))
     proven = [n for n, folder in enumerate(above, 1) if folder in index.tops]
+    installed = _installed_above(index, directory)
+    top = installed_package(*installed) if installed else None
+    if not proven and top in above:
+        proven = [above.index(top) + 1]
     dots = max(proven, default=max(reached, 1))
-    if proven and _is_one_of_many(index, above[dots - 1]):
-        return _absolute(index, *os.path.split(above[dots - 1]), helper)
-    return Placement(f"{above[dots - 1]}/{helper}.py", f"from {'.' * dots} import {helper}")
+    folder = above[dots - 1]
+    if folder in index.tops and (dots > _MANY_DOTS or _is_one_of_many(index, folder)):
+        return _absolute(index, *_by_name(index, folder), helper)
+    if folder == top and installed and (serving := _serving(index, installed[0], folder)) != folder:
+        return _absolute(index, *_by_name(index, serving), helper)
+    return Placement(f"{folder}/{helper}.py", f"from {'.' * dots} import {helper}")
+
+
+def _by_name(index: ImportIndex, top: str) -> tuple[str, tuple[str, ...]]:
+    root = index.tops[top]
+    return root, tuple(os.path.relpath(top, root).split(os.sep))
 
 
 def _is_one_of_many(index: ImportIndex, top: str) -> bool:
-    """Whether other packages beside a package are run from the same folder; they share the helper there."""
-    root = os.path.dirname(top)
-    return not is_installable(root) and any(os.path.dirname(t) == root for t in index.tops - {top})
+    """Whether other packages are run from the same folder as one that is not installed; they share the helper there."""
+    root, dotted = _by_name(index, top)
+    others = {other for other, its in index.tops.items() if its == root} - {top}
+    return bool(others) and not _is_installed(root, dotted)
 
 
-def _absolute(index: ImportIndex, root: str, package: str, helper: str) -> Placement:
-    if index.is_package(f"{root}/{package}") and is_installable(root):
-        return Placement(f"{root}/{package}/{helper}.py", f"from {package} import {helper}")
-    return Placement(f"{root}/{helper}.py", f"import {helper}")
+def _serving(index: ImportIndex, root: str, top: str) -> str:
+    """Return the package whose copy serves an installed one: another of the same installation, if it imports that."""
+    counts = index.between_tops
+    others = [
+        (counts[top, other], other)
+        for other, its in index.tops.items()
+        if its == root and counts.get((top, other), 0) > counts.get((other, top), 0) and is_installed_top(index, other)
+    ]
+    return max(others)[1] if others else top
 
 
-def _package_used(index: ImportIndex, path: str, own: list[Import], directory: str) -> tuple[str, str] | None:
+def is_installed_top(index: ImportIndex, top: str) -> bool:
+    """Return whether one of the packages that absolute imports name is installed under that name."""
+    return installed_package(*_by_name(index, top)) == top
+
+
+def _absolute(index: ImportIndex, root: str, dotted: tuple[str, ...], helper: str) -> Placement:
+    if top := installed_package(root, dotted):
+        top = _serving(index, root, top)
+        return Placement(
+            f"{top}/{helper}.py", f"from {os.path.relpath(top, root).replace(os.sep, '.')} import {helper}", root
+        )
+    return Placement(f"{root}/{helper}.py", f"import {helper}", root)
+
+
+def _package_used(
+    index: ImportIndex, path: str, own: list[Import], directory: str
+) -> tuple[str, tuple[str, ...]] | None:
     """Return (root, name) of a package that a script imports and that is above it or installable; else None."""
     for item in own:
         parts = tuple(p for p in item.module.split(".") if p)
-        located = None if item.level else index.locate(path, 0, parts)
+        located = None if item.level else index.locate(path, 0, parts) or index.locate(path, 0, (*parts, item.name))
         if located is None or not parts:
             continue
         root = located[1]
-        above = directory.startswith(f"{root}/")
-        if index.is_package(f"{root}/{parts[0]}") and (above or is_installable(root)):
-            return root, parts[0]
+        above = directory.startswith(f"{root}/") and index.is_package(f"{root}/{parts[0]}")
+        if above or _is_installed(root, parts):
+            return root, parts
     return None
 
 
@@ -168,4 +260,11 @@ def placed(facts: ProjectContext, path: Path, text: Source) -> Placement:
     """Return the helper's place for a file with this text, or its import of the project's own helper."""
     if facts.own:
         return Placement("", import_statement(SemanticModel(path, text, facts), facts.own))
-    return placement(facts, path)
+    place = placement(facts, path)
+    if path.suffix == ".ipynb" or not place.root:
+        return place
+    module = SemanticModel(path, text, facts)
+    proof = import_below_path_edit(module, place.root)
+    if proof is None or first_import_time_use(module, spelled(module)[HELPER]) > module.span(proof)[1]:
+        return place
+    return beside(str(path), facts.helper)  # it is called above the edit of sys.path

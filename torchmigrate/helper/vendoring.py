@@ -15,10 +15,12 @@ from torchmigrate.base.text import counted
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, shifted
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import Placement, placed, placement
-from torchmigrate.project import helper_parts
+from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
+from torchmigrate.project.import_graph import ImportIndex
+from torchmigrate.semantic.model import query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
@@ -63,7 +65,7 @@ class Vendored:
         assert isinstance(result, Changed)
         text = lacks.text
         place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")
-        edit = with_import(text, result.path, self.facts, place.statement, lacks.torch)
+        edit = with_import(text, result.path, self.facts, place.statement, lacks.torch, place.root)
         self._need(place.path, result.path)
         if edit is None:
             return result
@@ -99,11 +101,26 @@ class Vendored:
         return [*(_kept_back(r, lost) for r in results), *helpers]
 
     def _used(self, helper: str, after: Mapping[str, bytes]) -> Uses:
-        """Return the functions that the files which import this copy of the helper call, rewritten or not."""
+        """Return the functions that the files which import this copy of the helper call, rewritten or not.
+
+        Where a program finds two copies under one name, Python loads the first on sys.path for all: each holds both's.
+        """
         index = self.facts.index
-        users = {*map(str, self.needed[helper]), *(use.importer for use in index.importers.get(helper, ()))}
+        users = {user for copy in self._of_one_name(helper) for user in self._users(copy)}
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
         return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
+
+    def _of_one_name(self, helper: str) -> list[str]:
+        """Return the copies outside packages whose users are linked by imports to those of a copy; itself first."""
+        index = self.facts.index
+        if index.is_package(os.path.dirname(helper)):
+            return [helper]
+        linked = {index.component(user) for user in self._users(helper)}
+        others = (copy for copy in self.needed if copy != helper and not index.is_package(os.path.dirname(copy)))
+        return [helper, *(copy for copy in others if any(index.component(u) in linked for u in self._users(copy)))]
+
+    def _users(self, helper: str) -> set[str]:
+        return {*map(str, self.needed[helper]), *(use.importer for use in self.facts.index.importers.get(helper, ()))}
 
 
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:
@@ -133,6 +150,33 @@ def _write(path: Path, uses: Uses, text: bytes | None) -> FileResult | None:
 
 def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:
     return isinstance(result, Changed) and result.path.suffix == ".ipynb" and f"{helper}.".encode() in result.after
+
+
+@query
+def is_build_script(module: SemanticModel) -> bool:
+    """Return whether a file runs while the project is built, or is a module that only such files import."""
+    index = module.facts.index
+    seen: set[str] = set()
+    stack, is_built = [str(module.path)], False
+    while stack:
+        path = stack.pop()
+        text = module.source.utf8 if path == str(module.path) else _text(index, path)
+        if packaging.is_build_script(path, text):
+            is_built = True
+        elif path not in seen:
+            seen.add(path)
+            above = [use.importer for use in index.importers.get(path, ())]
+            if not above or index.is_package(os.path.dirname(path)):
+                return False
+            stack += above
+    return is_built
+
+
+def _text(index: ImportIndex, path: str) -> bytes:
+    try:
+        return index.read(path)
+    except OSError:
+        return b""
 
 
 def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) -> str:

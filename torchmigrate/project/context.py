@@ -19,6 +19,7 @@ from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import MARKER, NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
+from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import Resolver
@@ -130,7 +131,7 @@ class ProjectContext:
         return wanted is None or (floor is not None and floor >= wanted)
 
 
-HELPER_FLOOR = (2, 1)
+HELPER_FLOOR = (1, 7)
 NATIVE_FLOOR = (2, 9)
 
 
@@ -149,7 +150,7 @@ def build_context(
         notes.append(f"torch {floor} inferred from {inferred[1]}")
     own = helper_file.load(settings, inside)
     if own is None and (names.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
-        notes.append("the helper needs torch >=2.1, which is more than this project asks for: raise the floor there")
+        notes.append("the helper needs torch >=1.7, which is more than this project asks for: raise the floor there")
     known = ProjectContext(
         root=root,
         settings=settings,
@@ -172,7 +173,7 @@ def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:
     where = next((f" ({note.rpartition(' ')[2]})" for note in notes if " inferred from " in note), "")
     raise UserError(
         f"--style native needs torch >=2.9; {asks}{where}",
-        "raise the floor there, or pass --torch '>=2.9'; --style helper runs from torch 2.1 on",
+        "raise the floor there, or pass --torch '>=2.9'; --style helper runs from torch 1.7 on",
     )
 
 
@@ -235,18 +236,3 @@ def code(path: str, raw: bytes) -> bytes:
         return notebook.split(raw).source.utf8
     except notebook.UnreadableNotebook:
         return b""
-
-
-_FLOOR = re.compile(r"""["']?\btorch\s*(?:>=|==|~=|>)\s*(\d{1,9}\.\d{1,9})(?!\d)""")
-
-
-def torch_floor(root: Path) -> tuple[str, str] | None:
-    """Return the torch floor (`>=X.Y`) from the project's own dependencies, and the `file:line` that states it."""
-    for name in ("pyproject.toml", "setup.cfg", "setup.py", *sorted(p.name for p in root.glob("requirements*.txt"))):
-        try:
-            text = file_io.read_text(root / name)
-        except OSError:
-            continue
-        if found := _FLOOR.search(text):
-            return f">={found.group(1)}", f"{name}:{text.count(chr(10), 0, found.end()) + 1}"
-    return None

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base import file_io
@@ -26,6 +26,13 @@ class Use:
     root: str
     dotted: tuple[str, ...]
     relative: bool
+
+
+def _home(homes: dict[str, str], path: str) -> str:
+    while (up := homes.setdefault(path, path)) != path:
+        homes[path] = homes[up]
+        path = up
+    return path
 
 
 class ImportIndex:
@@ -80,6 +87,19 @@ class ImportIndex:
     def imported_by(self, path: str) -> list[str]:
         """Return the files of the project that a file imports."""
         return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
+
+    @cached_property
+    def _homes(self) -> dict[str, str]:
+        """Return a file of its component for each file that imports another or is imported (union-find)."""
+        homes: dict[str, str] = {}
+        for target, uses in self.importers.items():
+            for use in uses:
+                homes[_home(homes, use.importer)] = _home(homes, target)
+        return homes
+
+    def component(self, path: str) -> str:
+        """Return what is the same for all files that are linked by imports, and so may run in one process."""
+        return _home(self._homes, path)
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""
@@ -142,11 +162,31 @@ class ImportIndex:
         return next(((p, base) for p in (f"{stem}.py", f"{stem}/__init__.py") if p in self.files), None)
 
     @cached_property
-    def tops(self) -> frozenset[str]:
-        """Return the folders of packages that are imported by absolute names; relative imports reach no higher."""
+    def tops(self) -> dict[str, str]:
+        """Return the outermost packages that are imported by absolute names, each with the folder where names start.
+
+        Relative imports reach no higher.
+        """
         uses = (u for found in self.importers.values() for u in found if not u.relative and u.dotted)
-        tops = {f"{u.root}/{u.dotted[0]}" for u in uses}
-        return frozenset(top for top in tops if self.is_package(top))
+        names = sorted({(u.root, u.dotted[:n]) for u in uses for n in range(1, len(u.dotted) + 1)}, reverse=True)
+        tops = {"/".join((root, *dotted)): root for root, dotted in names if not self._is_within(root, dotted[:-1])}
+        return {top: root for top, root in tops.items() if self.is_package(top)}
+
+    @cached_property
+    def between_tops(self) -> dict[tuple[str, str], int]:
+        """Return how many times files of one of the outermost packages import from another."""
+        found: dict[tuple[str, str], int] = {}
+        for target, uses in self.importers.items():
+            for pair in ((self._top_of(use.importer), self._top_of(target)) for use in uses if not use.relative):
+                found[pair] = found.get(pair, 0) + 1
+        return {pair: count for pair, count in found.items() if all(pair) and pair[0] != pair[1]}
+
+    def _top_of(self, path: str) -> str:
+        return next((top for top in self.tops if path.startswith(f"{top}/")), "")
+
+    def _is_within(self, root: str, dotted: tuple[str, ...]) -> bool:
+        """Return whether one of a module's folders below `root` is a package."""
+        return any(self.is_package("/".join((root, *dotted[:n]))) for n in range(1, len(dotted) + 1))
 
 
 def _stem(path: str) -> str:
@@ -199,43 +239,3 @@ def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
                 yield Import(0, word[0], "", alias)
             else:
                 yield Import(len(dots), module.decode(errors="replace"), word[0], alias)
-
-
-_PACKAGING = {
-    "setup.py": r"setup\(",
-    "setup.cfg": r"^\[metadata\]",
-    "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
-}
-# folders that are usually not installed
-ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
-_LISTED = re.compile(r"^\[tool\.(setuptools\.packages|poetry)|^(packages|py-modules)\s*=", re.M)
-_BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
-
-
-@cache
-def is_installable(root: str) -> bool:
-    """Return whether a folder says how its packages are installed; a pyproject.toml may only hold settings."""
-    folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
-    return any(map(_has_packaging, folders))
-
-
-def _has_packaging(folder: str) -> bool:
-    for name, sign in _PACKAGING.items():
-        try:
-            text = file_io.read_text(Path(folder, name))
-        except OSError:
-            continue
-        if re.search(sign, text, re.M):
-            return name != "pyproject.toml" or not _is_refused(folder, text)
-    return False
-
-
-def _is_refused(folder: str, text: str) -> bool:
-    """Return whether setuptools cannot install a folder's packages, so that the project runs from the folder.
-
-    setuptools, which builds unless another backend is named, refuses a folder that lists no packages and contains
-    several, or leaves one out (setuptools/discovery.py).
-    """
-    if _LISTED.search(text) or _BACKEND.search(text):
-        return False
-    return sum(1 for p in Path(folder).glob("*/__init__.py") if not ASIDE.fullmatch(p.parent.name)) > 1

@@ -21,6 +21,7 @@ from torchmigrate.diagnostics import suppressions
 from torchmigrate.project import context, discovery, helper_file
 from torchmigrate.project import context as facts
 from torchmigrate.project.helper_parts import is_current
+from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
@@ -171,7 +172,7 @@ def gather(asked: Asked, settings: Settings) -> InForce:
     project_root = facts.project_root(asked.paths)
     found = discovery.discover([project_root], settings, rules.texts)
     python = [str(f.path) for f in found if f.skipped_reason is None and f.error is None and not f.text]
-    floor = None if settings.torch else context.torch_floor(project_root)
+    floor = None if settings.torch else torch_floor(project_root)
     effective = in_force(settings, file, asked.typed, floor)
     read = {str(f.path) for f in found if f.skipped_reason is None and f.error is None}
     named = [Path(os.path.realpath(path)) for path in asked.paths if not path.is_dir()]

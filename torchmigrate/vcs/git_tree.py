@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +88,14 @@ class Repository:
     def changed(self, since: str) -> list[Path]:
         """Return the files of the work tree that differ from the commit `since`, untracked but not ignored ones too."""
         untracked = self.run("ls-files", "-z", "--others", "--exclude-standard")
-        return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--") + untracked)
+        with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
+            # `git diff` writes what it learns to the index, so it gets a copy
+            copy = Path(directory, "index")
+            with contextlib.suppress(FileNotFoundError):
+                index = self.top / (os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
+                file_io.add(copy, file_io.read(index, _INDEX_BYTES))
+            env = {"GIT_INDEX_FILE": os.fspath(copy)}
+            return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--", env=env) + untracked)
 
     def staged(self) -> list[Path]:
         """Return the files that the next commit would add or change."""
@@ -179,6 +188,7 @@ def _is_written(inside: tuple[str, ...], entry: os.DirEntry[str]) -> bool:
 
 
 _PATH_BYTES = 10_000
+_INDEX_BYTES = 1_000_000_000  # of ten million files
 
 
 def _with_slashes(path: str) -> str:

@@ -188,6 +188,8 @@ def _settings_for_copy(settings: Settings, sandbox: Sandbox) -> Settings:
 
 
 def _write(path: Path, content: bytes) -> None:
+    if path.exists() and path.stat().st_nlink > 1:  # the other copy has it, too
+        path.unlink()
     if path.exists() and not os.access(path, os.W_OK):
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
     path.write_bytes(content)

@@ -301,6 +301,7 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
         "TMPDIR": os.fspath(place.scratch),
         "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
+        "TORCHMIGRATE_SHARED": os.fspath(place.base),
         "TORCHMIGRATE_LIBRARY": task.library,
         "TORCHMIGRATE_PROFILE": task.profile,
         "TORCHMIGRATE_PLATFORM": task.platform or ("macos" if way.backend == "mps" else ""),

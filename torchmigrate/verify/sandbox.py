@@ -1,4 +1,8 @@
-"""Sandboxes: copies of a project in which runs happen, with large data linked instead of copied."""
+"""Sandboxes: copies of a project in which runs happen, with large data linked instead of copied.
+
+Of the copies, one holds the project's data, and the others share its files by hard links. A run that writes one gets a
+file of its own: simulated/write_protection.py.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.project.discovery import SUFFIXES
@@ -20,10 +25,12 @@ from torchmigrate.vcs import git_tree, worktree
 
 LARGE = 1 << 20  # bytes: larger files are linked, unless they are source
 MANY = 2000  # files: directories with more, and no source, are linked
+_BLOCK = 4096  # bytes: sharing a smaller file saves nothing
 CACHES = frozenset((
     "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints",
     ".git", ".hg", ".svn",
 ))  # fmt: skip
+NOTHING = Globs(())
 _WHOLE = frozenset((".venv", "venv", ".tox", ".nox", ".direnv", "node_modules", "site-packages"))
 
 
@@ -34,6 +41,8 @@ class Copier:
     source: str
     target: str
     linked: list[str] = field(default_factory=list)
+    copied: int = 0
+    """Bytes."""
 
     def add(self, names: Iterable[str]) -> None:
         """Copy files and directories below `source`; skip missing ones, since git lists deleted files too."""
@@ -61,6 +70,7 @@ class Copier:
             self._link(name)
         else:
             shutil.copy2(path, os.path.join(self.target, name))
+            self.copied += os.path.getsize(path)
 
     def _directory(self, name: str) -> None:
         path = os.path.join(self.source, name)
@@ -119,17 +129,38 @@ def _file_names(path: str) -> Iterator[str]:
         yield from names
 
 
-def duplicate(source: str, target: str) -> None:
-    """Copy a tree that `Copier` made; absolute links to its own root are moved to the new one."""
+def duplicate(source: str, target: str, written: Globs = NOTHING) -> dict[str, os.stat_result]:
+    """Copy a tree that `Copier` made, and return the files that both share, by name.
+
+    Source, files that match `written` and small ones are not shared. Absolute links to its own root are moved to the
+    new one.
+    """
+    shared: dict[str, os.stat_result] = {}
     for directory, directories, names in os.walk(source):
-        there = os.path.join(target, os.path.relpath(directory, source))
-        os.makedirs(there, exist_ok=True)
-        for name in [*names, *directories]:
-            path = os.path.join(directory, name)
+        inside = os.path.relpath(directory, source)
+        os.makedirs(os.path.join(target, inside), exist_ok=True)
+        for each in [*names, *directories]:
+            path, name = os.path.join(directory, each), os.path.normpath(os.path.join(inside, each))
+            there = os.path.join(target, name)
             if os.path.islink(path):
-                os.symlink(_retarget_link(os.readlink(path), source, target), os.path.join(there, name))
-            elif name in names:
-                shutil.copy2(path, os.path.join(there, name))
+                os.symlink(_retarget_link(os.readlink(path), source, target), there)
+            elif each in names and (known := _share(path, there, name, written)):
+                shared[name] = known
+            elif each in names:
+                shutil.copy2(path, there)
+    return shared
+
+
+def _share(path: str, there: str, name: str, written: Globs) -> os.stat_result | None:
+    """Make `there` another name of a file that is likely only read; return None if it has to be a copy."""
+    known = os.stat(path)
+    if known.st_size < _BLOCK or name.endswith(SUFFIXES) or written.match(name.replace(os.sep, "/")):
+        return None
+    try:
+        os.link(path, there)
+    except OSError:  # a file system without hard links, or with too many of this file
+        return None
+    return known
 
 
 def _retarget_link(link: str, source: str, target: str) -> str:
@@ -186,10 +217,17 @@ class Place:
 
 @dataclass
 class Sandbox:
-    """A context manager with copies of the original and the rewritten project; they share `linked` data."""
+    """A context manager with copies of the original and the rewritten project; they share `linked` data.
+
+    `written`: files that runs are expected to write. `copied`: bytes. `damaged`: shared files that a run wrote past
+    the protection, as programs other than Python do; they were put back.
+    """
 
     project: Project
+    written: Globs = NOTHING
     linked: list[str] = field(default_factory=list)
+    copied: int = 0
+    damaged: list[str] = field(default_factory=list)
     _worktree: worktree.Worktree | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -225,8 +263,8 @@ class Sandbox:
                 shutil.copy2(self._worktree.path / ".git", self.original / ".git")
         else:
             copier.add_all()
-        self.linked = copier.linked
-        duplicate(os.fspath(self.original), os.fspath(self.rewritten))
+        self.linked, self.copied = copier.linked, copier.copied
+        duplicate(os.fspath(self.original), os.fspath(self.rewritten), self.written)
 
     @contextmanager
     def fresh(self, base: Path) -> Iterator[Place]:
@@ -238,10 +276,24 @@ class Sandbox:
         try:
             place.reports.mkdir(parents=True)
             place.scratch.mkdir()
-            duplicate(os.fspath(base), os.fspath(place.root))
+            shared = duplicate(os.fspath(base), os.fspath(place.root), self.written)
             yield place
+            self._put_back(base, shared)
         finally:
             _delete(home)
+
+    def _put_back(self, base: Path, shared: Mapping[str, os.stat_result]) -> None:
+        """Copy shared files anew that the run wrote nevertheless."""
+        for name, known in shared.items():
+            path = base / name
+            now = path.stat()
+            if (now.st_size, now.st_mtime_ns) == (known.st_size, known.st_mtime_ns) or now.st_ino != known.st_ino:
+                continue  # another run has found it already
+            self.damaged.append(name)
+            for tree in (self.original, self.rewritten):
+                fresh = tree / f"{name}.torchmigrate"
+                shutil.copy2(self.project.anchor / name, fresh)
+                os.replace(fresh, tree / name)
 
     def _remove(self) -> None:
         if self._worktree:

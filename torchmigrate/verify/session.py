@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
+from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError, counted, listed, shorten
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
 from torchmigrate.verify.compare import Arrays
-from torchmigrate.verify.evidence import evidence
+from torchmigrate.verify.evidence import evidence, size
 from torchmigrate.verify.interpreter import Command, compare_arrays, resolve
 from torchmigrate.verify.migration import Migration, Origins, migrate, restore
 from torchmigrate.verify.run import Outcome, Run, Task, execute
@@ -26,6 +27,7 @@ from torchmigrate.verify.sandbox import Project, Sandbox
 from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
 
 Say = Callable[[str], None]
+_MUCH = 16 << 20  # bytes
 _LONG = 80  # characters of an error in a line of progress
 _PURPOSES = {
     "": "",
@@ -83,7 +85,7 @@ def verify(request: Request, say: Say) -> Result:
         say(f"note: {command.note}")
     say(f"this runs the project's code: {' '.join(request.words)}, in copies that are deleted afterwards")
     _report_driver(request.words, project, say)
-    with terminable(), Sandbox(project) as sandbox:
+    with terminable(), Sandbox(project, Globs(request.globs)) as sandbox:
         _report_links(sandbox, say)
         migration = _prepare(request, sandbox, settings)
         _report_migration(migration, say)
@@ -91,6 +93,7 @@ def verify(request: Request, say: Say) -> Result:
         runs = _Runs(request, command, sandbox, migration.origins, machine.library, say)
         judged = _Judged(request, machine, runs)
         judged.run()
+        _report_damage(sandbox, say)
         verdicts = tuple(judged.verdicts())
     return Result(project, machine, migration, judged.base, request.limits, verdicts)
 
@@ -338,7 +341,15 @@ def _report_driver(words: Sequence[str], project: Project, say: Say) -> None:
             say(f"note: {word} is outside the project: it is not rewritten")
 
 
+def _report_damage(sandbox: Sandbox, say: Say) -> None:
+    """Say which files a program changed under other runs: what Python writes is a run's own, what others do is not."""
+    if sandbox.damaged:
+        say(f"warning: written by no Python code, so other runs may have read it: {listed(sorted({*sandbox.damaged}))}")
+
+
 def _report_links(sandbox: Sandbox, say: Say) -> None:
+    if sandbox.copied > _MUCH:
+        say(f"note: {size(sandbox.copied)} are copied once; a run copies of that only what it writes, and its source")
     if sandbox.linked:
         shown = ", ".join(sandbox.linked[:5]) + (
             f" and {len(sandbox.linked) - 5} more" if len(sandbox.linked) > 5 else ""

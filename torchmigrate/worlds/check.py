@@ -46,6 +46,7 @@ class _Group:
     paths: tuple[str, ...]
     roots: tuple[str, ...]  # the files whose functions are evaluated; those of the others only where they are called
     entries: list[str] = field(default_factory=list)
+    called: frozenset[str] = frozenset()  # those entries that something may call by name
     before: dict[tuple[World, bool], Observations] = field(default_factory=dict)
 
 
@@ -163,7 +164,8 @@ class Check:
         edits = {path: by_path[path].edits for path in group.paths if path in by_path}
         relevance = Relevance(both, self.facts.helper, edits)
         if not group.entries:
-            group.entries = _entries([f for path in group.roots if (f := new.file(path)) is not None], relevance)
+            files = [f for path in group.roots if (f := new.file(path)) is not None]
+            group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
         for asked in (True, False) if relevance.edits_options else (True,):
             for world in _worlds(relevance):
@@ -191,7 +193,9 @@ class Check:
                     run.body_of(file)
             for key in group.entries:
                 if (info := by_key.get(key)) is not None:
+                    run.seen.is_assumption = key in group.called
                     run.root(info)
+            run.seen.is_assumption = False
             if not run.changed:
                 break
         return run.seen
@@ -211,12 +215,12 @@ def _worlds(relevance: Relevance) -> list[World]:
     return [world for world in WORLDS if not world.only_with or world.only_with in spoken]
 
 
-def _entries(files: Sequence[File], relevance: Relevance) -> list[str]:
-    """Return the keys of the functions to evaluate, those first that nothing calls by name."""
+def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], frozenset[str]]:
+    """Return the keys of the functions to evaluate, those first that nothing calls by name, and the others' keys."""
     functions = [info for file in files for info in file.functions if relevance.holds(info.node)]
     called = set().union(*(_called(info.node) for info in functions), *(_called(file.tree) for file in files))
     order = sorted(functions, key=lambda i: (i.name in called or i.outer is not None, i.key))
-    return [info.key for info in order]
+    return [info.key for info in order], frozenset(info.key for info in functions if info.name in called)
 
 
 def _called(node: ast.AST) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
@@ -42,6 +43,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
     yield from _given(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
+        yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, cuda)
     else:
         yield from _devices(world, old, new)
@@ -68,7 +70,8 @@ def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Faul
             if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
                 continue
             before = old.get(kind, place)
-            if before is not None and (kind == DEATH or _is_cuda(before)):
+            comes_to_run = (kind, place) in old.assumed and (kind, place) not in new.assumed
+            if before is not None and (kind == DEATH or _is_cuda(before)) and not comes_to_run:
                 continue
             edits = new.edits(kind, place)
             if edits:
@@ -110,23 +113,50 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
         if value is None or chosen.isdisjoint(_LADDER):
             continue
         now = _types(value)
-        if now != chosen and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
+        differs = now != chosen or _gets_index(before, value)
+        if differs and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, place, f"the project chooses {_listed(chosen)} itself here on {world.title}")
+
+
+def _gets_index(before: Value, now: Value) -> bool:
+    """Return whether "mps" would become "mps:0", which is written otherwise."""
+    bare = {a.type for a in before if isinstance(a, Device) and a.index is None}
+    return any(isinstance(a, Device) and a.index is not None and a.type in bare and a not in before for a in now)
+
+
+def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield device positions that got a known device and would get one that cannot be followed."""
+    for place, value in new.of(DEVICE):
+        before = old.get(DEVICE, place)
+        if before is None or _open(before) or "cuda" in _types(before) or not _open(value):
+            continue
+        edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a == Unknown()))
+        if edits and Unknown() in value:
+            yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
 def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
-    by_file: dict[str, list[tuple[Place, Value]]] = {}
-    for place, value in new.of(DEVICE):
-        before, there = old.get(DEVICE, place), cuda.get(DEVICE, place)
-        if there is not None and before is not None and _types(there) == {"cuda"} and _types(before) == {"cpu"}:
-            by_file.setdefault(place[0], []).append((place, value))
-    for found in by_file.values():
-        moved = [(place, value) for place, value in found if world.kind in _types(value)]
-        stays = [place for place, value in found if world.kind not in _types(value)]
-        for place, _ in moved if stays else ():
+    by_file: dict[str, list[tuple[Place, Value | None]]] = {}
+    for place, there in cuda.of(DEVICE):
+        before, now = old.get(DEVICE, place), new.get(DEVICE, place)
+        if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
+            by_file.setdefault(place[0], []).append((place, now))
+    for path, found in by_file.items():
+        moved = [place for place, now in found if now is not None and world.kind in _types(now)]
+        arms = _portable_arms(world, old, cuda, path)
+        stays = [p for p, now in found if (now is None and p not in arms) or (now and world.kind not in _types(now))]
+        for place in moved if stays and not _dies(old, path) and not _dies(new, path) else ():
             if edits := new.edits(DEVICE, place):
                 yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+
+
+def _portable_arms(world: World, old: Observations, cuda: Observations, path: str) -> set[Place]:
+    """Return the positions for CUDA beside one that the original has for this world: arms of its own choice."""
+    there = {place for place, _ in cuda.of(DEVICE) if place[0] == path}
+    here = {p for p, v in old.of(DEVICE) if p[0] == path and p not in there and world.kind in _types(v)}
+    rows = sorted(there | here)
+    return {p for pair in pairwise(rows) for p in pair if p in there and here.intersection(pair)}
 
 
 def _types(value: Value) -> set[str]:
@@ -177,7 +207,9 @@ def _refused(old: Observations, new: Observations, path: str) -> bool:
 
 def _dies(seen: Observations, path: str) -> bool:
     """Return whether a file asks for CUDA where there is none: it is about to die."""
-    return any(p[0] == path for p, _ in seen.of(DEATH)) or any(p[0] == path and _is_cuda(v) for p, v in seen.of(DEVICE))
+    return any(p[0] == path for p, _ in seen.of(DEATH)) or any(
+        p[0] == path and all(isinstance(a, Device) and a.type == "cuda" for a in value) for p, value in seen.of(DEVICE)
+    )
 
 
 def _listed(kinds: set[str]) -> str:

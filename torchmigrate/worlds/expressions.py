@@ -6,14 +6,23 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from torchmigrate.syntax.resolver import attribute_chain
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
-from torchmigrate.worlds.external import External
+from torchmigrate.worlds.external import METHOD, MOVING, External
 from torchmigrate.worlds.observations import LOST, Place
-from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Program
+from torchmigrate.worlds.program import (
+    NONE,
+    ClassInfo,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    attribute_chain,
+    remembered,
+)
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
@@ -132,10 +141,7 @@ class Expressions(External):
     def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
         match atom:
             case Module(file):
-                found = self.global_of(file, name)
-                if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
-                    return one(Module(sub))
-                return found
+                return self._of_module(file, name)
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
                 return self.world.attributes.get(full) or one(Named(full))
@@ -150,8 +156,16 @@ class Expressions(External):
                     return join(const(True), const(False)) if self.world.kind == "cuda" else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
                     return known
+                if of == "tensor" and name in MOVING:
+                    return one(Named(f"{METHOD}{name}"))
                 return TENSOR if of == "tensor" else UNKNOWN
         return UNKNOWN
+
+    def _of_module(self, file: File, name: str) -> Value:
+        found = self.global_of(file, name)
+        if found is UNKNOWN and (sub := self.program.located(file, 1, name)):
+            return one(Module(sub))
+        return found
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
@@ -161,7 +175,7 @@ class Expressions(External):
         for kind in self.ancestors(info):
             method = kind.methods.get(name)
             if method is not None:
-                if any("property" in ast.dump(d) for d in getattr(method.node, "decorator_list", ())):
+                if _is_property(method.node):
                     return self.call_function(method, one(atom), (), {}, state)
                 return one(Routine(method, one(atom)))
         found = self.store.get(("attribute", info.key, name))
@@ -214,7 +228,7 @@ class Expressions(External):
         first, *rest = chain.split(".")
         value = self.global_of(info.file, first)
         for name in rest:
-            parts = [self.global_of(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
+            parts = [self._of_module(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
             value = join(*parts)
         return value
 
@@ -308,6 +322,8 @@ class Expressions(External):
 
     def _subscript(self, node: ast.Subscript, state: State, frame: Frame) -> Value:
         owner, key = self.evaluate(node.value, state, frame), self.evaluate(node.slice, state, frame)
+        if (known := state.env.get(_item_chain(node.value, key))) is not None:
+            return known
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
@@ -334,6 +350,8 @@ class Expressions(External):
             return one(Unknown("user"))
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
             return const(atom.value[key.value : key.value + 1 or None])
+        if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.store.get(("item", repr(key.value)))):
+            return join(UNKNOWN, put)
         return UNKNOWN
 
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
@@ -367,8 +385,8 @@ class Expressions(External):
             return
         first, *rest = generators
         items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
-        for item, _ in items:
-            start = state.copy()
+        for item, edits in items:
+            start = State(dict(state.env), state.path | edits)
             self.assign(first.target, item, start, frame)
             inner: State | None = start
             for test in first.ifs:
@@ -408,15 +426,11 @@ class Expressions(External):
 
     def assign(self, target: ast.AST, value: Value, state: State, frame: Frame) -> None:
         """Bind a target to a value, which depends on the edits that let the assignment be reached."""
-        value = value.of(state.path)
+        if not isinstance(target, ast.Name):
+            value = value.of(state.path)
         match target:
             case ast.Name(name):
-                self._drop(name, state)
-                state.env[name] = value
-                if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
-                    self.write(("global", frame.file.path, name), value)
-                elif frame.owner is not None:
-                    self.write(("class", frame.owner.key, name), value)
+                self.bind(name, value, state, frame)
             case ast.Attribute(owner, name):
                 chain = attribute_chain(target)
                 if chain:
@@ -440,9 +454,20 @@ class Expressions(External):
             case ast.Subscript(owner, key):
                 self._set_item(owner, self.evaluate(key, state, frame), value, state, frame)
 
+    def bind(self, name: str, value: Value, state: State, frame: Frame) -> None:
+        """Bind a name to a value, which depends on the edits that let this be reached."""
+        value = value.of(state.path)
+        self._drop(name, state)
+        state.env[name] = value
+        if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
+            self.write(("global", frame.file.path, name), value)
+        elif frame.owner is not None:
+            self.write(("class", frame.owner.key, name), value)
+
     def _drop(self, chain: str, state: State) -> None:
         """Forget what is known of the attributes of a variable that gets a new value."""
-        for known in [k for k in state.env if k.startswith(chain + ".")]:
+        start = chain + "."
+        for known in [k for k in state.env if k.startswith(start)]:
             del state.env[known]
 
     def _unpacked(self, value: Value, at: int, count: int) -> Value:
@@ -465,11 +490,15 @@ class Expressions(External):
             else:
                 found.append(one(atom, edits))
         self.rebind(chain, join(*found), state, frame)
+        if any(isinstance(atom, Unknown) for each in found for atom in each):
+            for item in (k for k in key if isinstance(k, Const)):
+                self.write(("item", repr(item.value)), value)
+            if name := _item_chain(owner, key):
+                state.env[name] = value
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
-        node = ast.parse(chain, mode="eval").body
-        self.assign(node, value, state, frame)
+        self.assign(_target(chain), value, state, frame)
 
     # tests
 
@@ -532,7 +561,7 @@ class Expressions(External):
         What is unknown is taken for each kind of device that a user may name, if the test is about devices.
         """
         stack: list[ast.AST] = [test]
-        about = self._is_about_devices(test)
+        about = _is_about_devices(test)
         while stack:
             node = stack.pop()
             if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
@@ -557,19 +586,6 @@ class Expressions(External):
         kinds = dict.fromkeys(("cuda", "cpu", self.world.kind or "cpu"))
         others = Value({a: e for a, e in value.atoms.items() if not isinstance(a, Unknown)})
         return join(others, *(const(kind, edits) for kind in kinds), one(Unknown("other"), edits))
-
-    def _is_about_devices(self, test: ast.expr) -> bool:
-        for node in ast.walk(test):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if node.value.partition(":")[0] in _KINDS:
-                    return True
-            elif isinstance(node, ast.Attribute) and node.attr in (
-                "is_accelerated",
-                "device_type",
-                "current_accelerator",
-            ):
-                return True
-        return False
 
     # calls
 
@@ -708,7 +724,39 @@ class Expressions(External):
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
 
 
+def _item_chain(owner: ast.expr, key: Value) -> str:
+    """Return the name under which a state knows an item of something that is not followed, or ""."""
+    chain = attribute_chain(owner)
+    constants = [k for k in key if isinstance(k, Const)]
+    return f"{chain}.[{constants[0].value!r}]" if chain and len(constants) == len(key) == 1 else ""
+
+
 _KINDS = frozenset(types_of("accelerator"))
+
+
+@remembered
+def _is_about_devices(test: ast.AST) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.partition(":")[0] in _KINDS:
+                return True
+        elif isinstance(node, ast.Attribute) and node.attr in (
+            "is_accelerated",
+            "device_type",
+            "current_accelerator",
+        ):
+            return True
+    return False
+
+
+@remembered
+def _is_property(node: ast.AST) -> bool:
+    return any("property" in ast.dump(d) for d in getattr(node, "decorator_list", ()))
+
+
+@lru_cache(maxsize=1_000)
+def _target(chain: str) -> ast.expr:
+    return ast.parse(chain, mode="eval").body
 
 
 def _both(first: dict[bool | None, Edits], second: dict[bool | None, Edits]) -> dict[bool | None, Edits]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import DEATH, DEVICE, FOREIGN, REFUSAL, Observations, Place, device_of, devices
@@ -34,6 +35,10 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+METHOD = "torch.Tensor."  # before the name of a method of a tensor or module that is handed on without being called
+MOVING = ("to", "cuda", "cpu")
+PLACED = Unknown("placed")  # the helper's device for an index that is not followed
+_NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
 
@@ -76,6 +81,8 @@ class External(ABC):
             return self._helper(last, call)
         if name in self.world.calls:
             return self.world.calls[name]
+        if name.startswith(METHOD):
+            return self.of_tensor(last, call)
         if home == "builtins":
             return self._builtin(last, call)
         if name in ("torch.device", "torch.accelerator.current_accelerator"):
@@ -119,24 +126,25 @@ class External(ABC):
         return parts[0] in QUIET or parts[-1] in QUIET
 
     def _deciding(self, value: Value) -> Value:
-        """Return the part of a value that tells a device or answers a question."""
+        """Return the part of a value that tells a device, speaks of one or answers a question."""
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
-            if device_of(atom) is not None or (isinstance(atom, Const) and atom.type is bool):
+            is_answer = isinstance(atom, Const) and (atom.type is bool or _speaks_of_device(atom.value))
+            if is_answer or device_of(atom) is not None:
                 found[atom] = edits
             elif isinstance(atom, Items):
                 for item in atom.items:
-                    found |= self._deciding(item).atoms
+                    found |= self._deciding(item.of(edits)).atoms
         return Value(found)
 
     def position(self, value: Value, call: Call, moves: bool) -> None:
         """Note the devices at a device position. Raises Dead if it moves to CUDA where there is none."""
         there = devices(value)
-        if not there.atoms:
-            if not value.certain:
-                self._note(DEVICE, call, one(Unknown()))
-            return
         unknown: dict[Atom, Edits] = {a: e for a, e in value.atoms.items() if isinstance(a, Unknown)}
+        if not there.atoms:
+            if unknown:
+                self._note(DEVICE, call, Value(unknown))
+            return
         noted = join(there, Value(unknown))
         self._note(DEVICE, call, noted)
         if moves and self.world.kind != "cuda" and all(isinstance(a, Device) and a.type == "cuda" for a in noted):
@@ -177,7 +185,8 @@ class External(ABC):
                 numbers = [a.value for a in index if isinstance(a, Const) and a.type is int]
                 device = Device(device.type, numbers[0] if len(numbers) == 1 else 0)
                 edits |= index.edits
-            found.append(one(device, edits) if device is not None else one(Unknown(), edits))
+            lost = atom if atom == PLACED else Unknown()
+            found.append(one(device if device is not None else lost, edits))
         made = join(*found)
         self.position(made, call, moves=False)
         return made
@@ -206,10 +215,10 @@ class External(ABC):
             if device is not None and device.type != "cuda":
                 found.append(one(device, edits))
             elif isinstance(atom, Unknown) and atom.of:  # what a user says may be the CPU; else it is an index
-                found.append(one(Unknown(), edits))
+                found.append(one(PLACED, edits))
             else:
                 index = device.index if device is not None else atom.value if isinstance(atom, Const) else None
-                found.append(one(Device(kind, index if kind == "cuda" and isinstance(index, int) else None), edits))
+                found.append(one(_placed(kind, index), edits))
         made = join(*found).of(call.frame.file.edits_of(call.node.func))
         self.position(made, call, moves=False)
         return made
@@ -234,6 +243,8 @@ class External(ABC):
                 return join(*(self._converted(name, a).of(e) for a, e in first.atoms.items()))
             case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if call.args:
                 return Value({a if isinstance(a, Items) else Unknown(): e for a, e in first.atoms.items()})
+            case "range" if call.args:
+                return self._range(call.args)
             case "len" if call.args:
                 return join(
                     *(
@@ -269,6 +280,21 @@ class External(ABC):
                 return first
         return UNKNOWN
 
+    def _range(self, args: Sequence[Value]) -> Value:
+        """Return the numbers of a range, for each way in which its bounds are known; else it is unknown."""
+        ways: list[tuple[tuple[int, ...], Edits]] = [((), NONE)]
+        for value in args:
+            known = [(a.value, e) for a, e in value.atoms.items() if isinstance(a, Const) and a.type is int]
+            if len(known) < len(value) or not known:
+                return UNKNOWN.of(value.edits)
+            ways = [((*given, number), e | own) for given, e in ways for number, own in known]
+        found: list[Value] = []
+        for bounds, edits in ways[: values.WIDEST]:
+            numbers = range(*bounds) if len(bounds) < 3 or bounds[2] else range(0)
+            whole = one(Items(tuple(const(n) for n in numbers)), edits) if len(numbers) <= values.WIDEST else UNKNOWN
+            found.append(whole.of(edits))
+        return join(*found)
+
     def _converted(self, name: str, atom: Atom) -> Value:
         if name == "bool":
             answer = values.truth(atom)
@@ -297,17 +323,27 @@ class External(ABC):
     def _get(self, call: Call) -> Value:
         owner, words, default = call.args[0], call.args[1], call.argument(2, NOTHING)
         found: list[Value] = []
+        lost = False
         for atom, edits in owner.atoms.items():
             for word, own in words.atoms.items():
                 if isinstance(word, Const) and isinstance(word.value, str):
                     if isinstance(atom, Named) and atom.name == "torch" and self.world.has_module(word.value) is False:
                         found.append(default)
                         continue
-                    found.append(self.attribute(atom, word.value, call.state, call.frame).of(edits | own))
+                    if isinstance(atom, Unknown) and word.value in _NO_METHODS and not default:
+                        self._note(DEATH, call, one(word, edits | own), f"a method called {word.value}")
+                        lost = True
+                        continue
+                    value = self.attribute(atom, word.value, call.state, call.frame)
+                    if value == UNKNOWN and word.value in MOVING and not default:
+                        value = one(Named(f"{METHOD}{word.value}"))
+                    found.append(value.of(edits | own))
                     if isinstance(atom, Unknown):
                         found.append(default)
                 else:
                     found.append(UNKNOWN)
+        if lost and not any(found):
+            raise Dead
         return join(*found)
 
     def _any(self, value: Value) -> Value:
@@ -381,8 +417,8 @@ class External(ABC):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)
             return TENSOR
-        if name == "type":
-            return TENSOR
+        if name in ("type", "cpu"):
+            return TENSOR if name == "type" or not call.args else UNKNOWN
         if name == "add_argument":
             self._option(call.args, call.named)
             return UNKNOWN
@@ -410,6 +446,19 @@ class External(ABC):
         else:
             value = join(named.get("default", const(None)), one(Unknown("user")))
         self.write(("option", str(name[0])), value)
+
+
+def _speaks_of_device(value: object) -> bool:
+    """Return whether a text, such as the name of a provider, has CUDA, a GPU or the CPU in it."""
+    return isinstance(value, str) and any(word in value.lower() for word in ("cuda", "gpu", "cpu", "nvidia"))
+
+
+def _placed(kind: str, index: object) -> Device:
+    """Return the device that the helper gives for an index."""
+    number = int(index) if isinstance(index, (int, str)) and str(index).isdigit() else None
+    if kind == "cpu" or number is None:
+        return Device(kind)
+    return Device(kind, 0 if kind == "mps" else number)
 
 
 _TEXT_METHODS = {

@@ -26,9 +26,15 @@ class Observations:
         self.found: dict[Key, Value] = {}
         self.paths: dict[Key, Edits] = {}  # the edits that let the place be reached
         self.told: dict[Key, str] = {}  # words for messages
+        self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
+        self.is_assumption = False
 
     def add(self, kind: str, place: Place, value: Value, path: Edits, words: str = "") -> None:
         key = kind, place
+        if not self.is_assumption:
+            self.assumed.discard(key)
+        elif key not in self.found:
+            self.assumed.add(key)
         self.found[key] = join(self.found.get(key, NOTHING), value)
         self.paths[key] = self.paths.get(key, NONE) | path
         if words:
@@ -37,6 +43,12 @@ class Observations:
     def forget(self, key: Key) -> None:
         """Drop an observation that turned out to be caught."""
         del self.found[key], self.paths[key]
+        self.assumed.discard(key)
+
+    def clear(self) -> None:
+        """Drop everything but the words."""
+        for each in (self.found, self.paths, self.assumed):
+            each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:
         return [(place, value) for (k, place), value in self.found.items() if k == kind]

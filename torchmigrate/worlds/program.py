@@ -4,17 +4,48 @@ from __future__ import annotations
 
 import ast
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
+from typing import TypeVar
 
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
+from torchmigrate.syntax import resolver
 
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def remembered(ask: Callable[[ast.AST], _Answer]) -> Callable[[ast.AST], _Answer]:
+    """Keep a question's answer with the node that it is about: each world, version and group asks it again."""
+    key = f"_{ask.__module__}.{ask.__name__}"
+
+    @wraps(ask)
+    def asked(node: ast.AST) -> _Answer:
+        known = node.__dict__
+        if key not in known:
+            known[key] = ask(node)
+        answer: _Answer = known[key]
+        return answer
+
+    return asked
+
+
+_chain = remembered(resolver.attribute_chain)
+
+
+def attribute_chain(node: ast.AST) -> str | None:
+    """Return `a.b.c` for a name and its attributes, or None; it is kept with the node."""
+    if type(node) is ast.Name:
+        return node.id
+    return _chain(node) if type(node) is ast.Attribute else None
 
 
 def parameters_of(args: ast.arguments) -> list[str]:
@@ -122,7 +153,7 @@ class File:
         """Assign each edit to the expressions within the text that it wrote, or to the innermost one around it."""
         if not self._new:
             return
-        for node in ast.walk(self.tree):
+        for node in self._near_edits():
             if not isinstance(node, (ast.expr, ast.keyword)) or not hasattr(node, "lineno"):
                 continue
             start, end = self.span(node)
@@ -133,6 +164,19 @@ class File:
                 within = begin <= start and end <= stop and end > start
                 if within or (start <= begin and stop <= end and not self._holds(node, begin, stop)):
                     self._written[node] = self._written.get(node, NONE) | {number}
+
+    def _near_edits(self) -> Iterator[ast.AST]:
+        """Yield the nodes of this file, those of statements that no edit touches excepted."""
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, ast.stmt) and not getattr(node, "decorator_list", ()):
+                start, end = self.span(node)
+                at = bisect.bisect_left(self._ends, start)
+                if at == len(self._new) or self._new[at][0] > end:
+                    continue
+            yield node
+            stack += ast.iter_child_nodes(node)
 
     def _holds(self, node: ast.AST, start: int, end: int) -> bool:
         """Return whether a child of the node holds, or lies within, the span."""

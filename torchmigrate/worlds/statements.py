@@ -6,11 +6,22 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from torchmigrate.syntax.resolver import attribute_chain
+from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
-from torchmigrate.worlds.program import FUNCTIONS, NONE, ClassInfo, Edits, File, FunctionInfo, Program, defaults_of
+from torchmigrate.worlds.program import (
+    FUNCTIONS,
+    NONE,
+    ClassInfo,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    attribute_chain,
+    defaults_of,
+    remembered,
+)
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World
@@ -47,8 +58,7 @@ class Statements(Expressions):
         self.begun.clear()
         self.results.clear()
         self.changed = False
-        self.seen.found.clear()
-        self.seen.paths.clear()
+        self.seen.clear()
 
     # functions
 
@@ -233,7 +243,7 @@ class Statements(Expressions):
                 return None
             if statement not in self.relevance.relevant and not isinstance(statement, (*BINDING, *LEAVING)):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
-                    if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+                    if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
                     continue
                 state = self._around(statement, state, frame)
@@ -302,8 +312,7 @@ class Statements(Expressions):
         return UNKNOWN
 
     def _augmented(self, node: ast.AugAssign, state: State, frame: Frame) -> State | None:
-        load = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
-        self.assign(node.target, self.evaluate(load, state, frame), state, frame)
+        self.assign(node.target, self.evaluate(_sum_of(node), state, frame), state, frame)
         return state
 
     def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:
@@ -353,8 +362,10 @@ class Statements(Expressions):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             for name in _bound_in(node):
-                if name in after.env:
-                    after.env[name] = after.env[name].of(test_edits)
+                known = after.env.get(name)
+                if known is None:
+                    known = self.evaluate(ast.parse(name, mode="eval").body, after, frame)
+                after.env[name] = known.of(test_edits)
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
@@ -363,7 +374,7 @@ class Statements(Expressions):
             return self.block(node.orelse, state, frame)
         end = self._loop(node.body, inner, frame, lambda s: None)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        if endless and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
+        if endless and not _breaks(node):
             return None
         return merged([state, end]) if not endless else merged([end, inner])
 
@@ -372,7 +383,11 @@ class Statements(Expressions):
         if not items:
             return self.block(node.orelse, state, frame)
         value = join(*(item for item, _ in items))
-        end = self._loop(node.body, state.copy(), frame, lambda s: self.assign(node.target, value, s, frame))
+        edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
+        inner = State(dict(state.env), state.path | edits)
+        end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame))
+        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
+            end.path -= edits
         after = merged([state, end])
         return self.block(node.orelse, after, frame) if after is not None else None
 
@@ -395,9 +410,7 @@ class Statements(Expressions):
         suppresses = False
         for item in node.items:
             value = self.evaluate(item.context_expr, state, frame)
-            suppresses = (
-                suppresses or "suppress" in ast.dump(item.context_expr) or "raises" in ast.dump(item.context_expr)
-            )
+            suppresses = suppresses or _suppresses(item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, state, frame)
         end = self.block(node.body, state.copy(), frame)
@@ -415,7 +428,7 @@ class Statements(Expressions):
         ways = [self.block(node.orelse, end, frame) if end is not None else None]
         start = merged([state, end]) if end is not None else state.copy()
         assert start is not None
-        if caught or end is None or self._may_raise(node):
+        if caught or end is None or _may_raise(node):
             for handler in node.handlers:
                 inner = start.copy()
                 inner.path |= edits
@@ -431,12 +444,6 @@ class Statements(Expressions):
             final = self.block(node.finalbody, after if after is not None else start, frame)
             after = final if after is not None else None
         return after
-
-    def _may_raise(self, node: ast.Try) -> bool:
-        """Return whether a body holds anything whose outcome is not known: an import, a call."""
-        return any(
-            isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in node.body for n in ast.walk(s)
-        )
 
     def _match(self, node: ast.Match, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
@@ -460,7 +467,7 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, FunctionInfo):
             if frame.owner is None:
-                self.assign(ast.Name(node.name, ast.Store()), one(Routine(info)), state, frame)
+                self.bind(node.name, one(Routine(info)), state, frame)
             self.publish(state, frame)
         return state
 
@@ -469,7 +476,7 @@ class Statements(Expressions):
         if isinstance(info, ClassInfo):
             inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
             self.block(node.body, State(dict(state.env), state.path), inner)
-            self.assign(ast.Name(node.name, ast.Store()), one(Type(info)), state, frame)
+            self.bind(node.name, one(Type(info)), state, frame)
         return state
 
     def _import(self, node: ast.Import, state: State, frame: Frame) -> State | None:
@@ -482,7 +489,7 @@ class Statements(Expressions):
                 value = one(Module(top)) if top is not None else UNKNOWN
             else:
                 value = one(Named(alias.name if alias.asname else alias.name.partition(".")[0]))
-            self.assign(ast.Name(alias.asname or alias.name.partition(".")[0], ast.Store()), value, state, frame)
+            self.bind(alias.asname or alias.name.partition(".")[0], value, state, frame)
         return state
 
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
@@ -493,10 +500,10 @@ class Statements(Expressions):
                     self.body_of(home)
                     for name in home.locals_of(home.tree).names:
                         if (found := self.store.get(("global", home.path, name))) is not None:
-                            self.assign(ast.Name(name, ast.Store()), found, state, frame)
+                            self.bind(name, found, state, frame)
                 continue
             value = self._imported(node, alias.name, home, frame)
-            self.assign(ast.Name(alias.asname or alias.name, ast.Store()), value, state, frame)
+            self.bind(alias.asname or alias.name, value, state, frame)
         return state
 
     def _imported(self, node: ast.ImportFrom, name: str, home: File | None, frame: Frame) -> Value:
@@ -523,31 +530,64 @@ class Statements(Expressions):
         return state
 
 
-def _loaded(target: ast.expr) -> ast.expr:
-    """Return a target of an assignment as it is read."""
-    copy = ast.parse(ast.unparse(target), mode="eval").body
-    return ast.copy_location(copy, target)
+@remembered
+def _sum_of(node: ast.AST) -> ast.expr:
+    """Return what `x += y` assigns to x."""
+    assert isinstance(node, ast.AugAssign)
+    target = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node.target)
+    return ast.copy_location(ast.BinOp(target, node.op, node.value), node)
 
 
 def _names_cuda(name: str) -> bool:
     return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
 
 
-def _leaves(node: ast.If) -> bool:
+@remembered
+def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, LEAVING) for s in (*node.body, *node.orelse) for n in ast.walk(s))
+    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in ast.walk(s))
 
 
-def _refusal_of(node: ast.If) -> str:
+@remembered
+def _returns(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+@remembered
+def _breaks(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Break) for n in ast.walk(node))
+
+
+@remembered
+def _may_raise(node: ast.AST) -> bool:
+    """Return whether the body of a `try` holds anything whose outcome is not known: an import, a call."""
+    body = next(iter(blocks_of(node)))
+    return any(isinstance(n, (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)) for s in body for n in ast.walk(s))
+
+
+@remembered
+def _suppresses(node: ast.AST) -> bool:
+    """Return whether a context ends exceptions, as `suppress` and `raises` do."""
+    words = ast.dump(node)
+    return "suppress" in words or "raises" in words
+
+
+@remembered
+def _refusal_of(node: ast.AST) -> str:
     """Return the words with which a branch refuses to run, or ""."""
-    for statement in node.body:
+    for statement in getattr(node, "body", ()):
         if isinstance(statement, ast.Raise):
             return ast.unparse(statement)
     return ""
 
 
-def _bound_in(node: ast.stmt) -> Iterator[str]:
-    """Yield the chains that a statement's blocks bind, those of functions in it excepted."""
+@remembered
+def _bound_in(node: ast.AST) -> tuple[str, ...]:
+    """Return the chains that a statement's blocks bind, those of functions in it excepted."""
+    return tuple(dict.fromkeys(_bindings(node)))
+
+
+def _bindings(node: ast.AST) -> Iterator[str]:
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         inner = stack.pop()

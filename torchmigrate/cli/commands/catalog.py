@@ -120,16 +120,17 @@ def _summary_lines(used: Usage, selection: report.Selection) -> Iterator[str]:
         yield f"Uses of what is missing there, once migrated: {', '.join(shown)}."
 
 
-def _load() -> Ruleset:
+def load(folders: Sequence[Path] = ()) -> Ruleset:
+    """Load the built-in rules, those of `rule-paths` and those in `folders`; raises UserError."""
     settings = config_.load([Path()])
     check_folders(settings, config_.source([Path()])[1])
     with pack_errors():
-        return packs.load(settings.rule_paths)
+        return packs.load([*settings.rule_paths, *folders])
 
 
 def listing(names: Sequence[str]) -> int:
     """Print a line per rule: of all, or of the packs and rules named."""
-    ruleset = _load()
+    ruleset = load()
     known(ruleset, names)
     rules = ruleset.selected(names, ()).rules.values()
     width = max((len(rule.id) for rule in rules), default=0)
@@ -141,35 +142,9 @@ def listing(names: Sequence[str]) -> int:
     return 0
 
 
-def test(directories: Sequence[Path]) -> int:
-    """Run the cases of the rules in these directories, or of all loaded rules; return 1 if one fails."""
-    from torchmigrate.engine import case_runner  # imports LibCST, which the other commands here do without
-
-    with pack_errors():
-        ruleset = packs.load(directories) if directories else _load()
-    roots = [Path(os.path.realpath(directory)) for directory in directories]
-
-    def mine(rule: Rule) -> bool:
-        return not roots or any(Path(os.path.realpath(rule.path)).is_relative_to(root) for root in roots)
-
-    tested = {rule.id: rule for rule in ruleset.rules.values() if mine(rule)}
-    if not tested:
-        where = ", ".join(f"`{directory}`" for directory in directories)
-        raise UserError(f"there is no rule in {where}", "name the folder that holds <pack>/<rule>.toml")
-    failures = case_runner.check_cases(ruleset, tested)
-    for failure in failures:
-        print(f"{tested[failure.rule].path}:{failure.line}: {failure.rule}: {failure.title}: {failure.message}")
-    count = sum(len(rule.cases) for rule in tested.values())
-    sys.stdout.flush()
-    print(
-        f"{count - len(failures)} of {counted(count, 'case')} of {counted(len(tested), 'rule')} pass.", file=sys.stderr
-    )
-    return 1 if failures else 0
-
-
 def explain(name: str) -> int:
     """Print a rule; or an API's row in the catalog, and the rules that handle it."""
-    ruleset = _load()
+    ruleset = load()
     if rule := ruleset.rules.get(name):
         print(_render_rules([rule]))
         return 0

@@ -14,22 +14,30 @@ from torchmigrate.cli.parameters import CatalogFormat, Output
 def rules(
     names: Annotated[
         list[str] | None,
-        Argument(metavar="NAMES", help="Packs or rules; or `test` and directories.", autocompletion=parameters.tested),
+        Argument(
+            metavar="NAMES",
+            help="Packs or rules; or `test` and packs, rules, files or folders; or `new` and PACK/NAME.",
+            autocompletion=parameters.tested,
+        ),
     ] = None,
 ) -> int:
-    """List the rules, or run the cases of rules (`rules test DIR`).
+    """List the rules, run their cases (`rules test`), or write a skeleton (`rules new`).
 
     \b
     Examples:
       torchmigrate rules                  all
       torchmigrate rules device stream    two packs
-      torchmigrate rules test my-rules    the cases of your own
+      torchmigrate rules test my-rules    the cases of a folder
+      torchmigrate rules test stream      the cases of a pack
+      torchmigrate rules new house/to-gpu a skeleton with two cases
     """
+    given = names or []
+    if given[:1] in (["test"], ["new"]):
+        from torchmigrate.cli.commands import rule_authoring
+
+        return rule_authoring.test(given[1:]) if given[0] == "test" else rule_authoring.new(given[1:])
     from torchmigrate.cli.commands import catalog as rules_
 
-    given = names or []
-    if given[:1] == ["test"]:
-        return rules_.test([Path(name) for name in given[1:]])
     return rules_.listing(given)
 
 

@@ -184,6 +184,7 @@ def _survey(
 ) -> Survey:
     from torchmigrate.config import config_file
     from torchmigrate.project import context
+    from torchmigrate.project.torch_floor import torch_floor
     from torchmigrate.rules import packs
     from torchmigrate.surveys import portability
     from torchmigrate.surveys.portability import Survey
@@ -193,7 +194,7 @@ def _survey(
     sites = portability.sites(safe, unsafe, root)
     apart = portability.apart(safe, root, sites, list(_left_out(settings)))
     errors = portability.errors(safe, unsafe, root)
-    inferred = context.torch_floor(context.project_root(paths))
+    inferred = torch_floor(context.project_root(paths))
     return Survey(
         root=root,
         command=command,

@@ -14,9 +14,10 @@ from torchmigrate.base.text import UserError, counted
 from torchmigrate.cli.migration.dirty import refuse_changed
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack
-from torchmigrate.helper.placement import placement
+from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project.helper_file import is_ours
 from torchmigrate.rules import packs
+from torchmigrate.source.encoding import decode
 from torchmigrate.vcs import git_tree
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) 
     if facts.own is not None:
         return found
     word = f"{facts.helper}.".encode()
-    places = {placement(facts, c.path).path for c in changes if c.applied and word in c.after}
+    places = {_placed(facts, change).path for change in changes if change.applied and word in change.after}
     for path in (Path(place) for place in sorted(places) if place):
         if path in found:
             continue
@@ -101,6 +102,12 @@ def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) 
         if target.repository.dirty([path], staged=True):
             found[path] = file_io.read(path)
     return found
+
+
+def _placed(facts: ProjectContext, change: Changed) -> Placement:
+    if change.path.suffix == ".ipynb":
+        return placement(facts, change.path)
+    return placed(facts, change.path, decode(change.after))
 
 
 def _refuse_foreign(paths: Sequence[Path], target: Target) -> None:

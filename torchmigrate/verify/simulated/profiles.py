@@ -97,6 +97,8 @@ class Settings:
     project: str
     readonly: str = ""
     """A folder below which nothing may be written: the user's own project."""
+    shared: str = ""
+    """The tree with which the copy of the project shares files until it writes them."""
     variant: str = ""
     """The name of a profile in VARIANTS."""
     platform: str = ""
@@ -117,6 +119,7 @@ class Settings:
             reports=environment.get("TORCHMIGRATE_REPORTS", ""),
             project=environment.get("TORCHMIGRATE_PROJECT", ""),
             readonly=environment.get("TORCHMIGRATE_READONLY", ""),
+            shared=environment.get("TORCHMIGRATE_SHARED", ""),
             variant=environment.get("TORCHMIGRATE_PROFILE", ""),
             platform=environment.get("TORCHMIGRATE_PLATFORM", ""),
         )

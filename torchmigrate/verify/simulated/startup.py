@@ -21,7 +21,7 @@ def prepare() -> None:
     random.seed(0)  # makes two runs of a program comparable that seeds nothing itself
     _watch(_steps_before(settings), _steps_after(settings))
     _install_recorder(settings)
-    write_protection.install(settings.readonly)
+    write_protection.install(settings.readonly, settings.project, settings.shared)
 
 
 def _install_recorder(settings: Settings) -> None:
@@ -55,7 +55,7 @@ def _steps_after(settings: Settings) -> dict[str, Step]:
             from .recorder import process_report
 
             process_report.torch_imported()
-        write_protection.protect_torch(settings.readonly)
+        write_protection.protect_torch(settings.readonly, settings.project, settings.shared)
         _seed_torch()
 
     return {

@@ -1,10 +1,16 @@
-"""Refuse writes to the user's project by Python (audit events) and torch.save: copies link to its large data."""
+"""Watch what Python (by audit events) and torch.save write, before they do.
+
+Writes to the user's project are refused: copies link to its large data. A file that the run's copy of the project
+shares with other copies becomes its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -19,17 +25,20 @@ _ENTRIES = {
     "os.symlink": ((1, 2),),
     "shutil.rmtree": ((0, None),),
 }
-_FOLLOWED = ("os.truncate", "os.chmod")
+_FOLLOWED = ("os.truncate", "os.chmod", "os.chown", "os.utime", "sqlite3.connect")
 
 
-def install(folder: str) -> None:
-    """Refuse all further writes of this process below `folder` (a real path); "" protects nothing."""
+def install(folder: str, project: str = "", shared: str = "") -> None:
+    """Refuse all further writes of this process below `folder` (a real path); "" protects nothing.
+
+    `project`: the run's copy, in which files that `shared` has as well become its own before they are written.
+    """
     if folder:
-        sys.addaudithook(_hook(folder))
+        sys.addaudithook(_hook(folder, project, shared))
 
 
-def protect_torch(folder: str) -> None:
-    """Refuse torch.save below `folder`: it writes in C++ and raises no audit event. Call it once torch is imported."""
+def protect_torch(folder: str, project: str = "", shared: str = "") -> None:
+    """Watch torch.save: it writes in C++ and raises no audit event. Call it once torch is imported."""
     from torch import serialization
 
     if not folder:
@@ -39,25 +48,61 @@ def protect_torch(folder: str) -> None:
 
     def __init__(self: Any, name: Any, *rest: Any, **options: Any) -> None:
         if isinstance(name, (str, os.PathLike)):
-            _check(os.path.realpath(os.fspath(name)), folder)
+            real = os.path.realpath(os.fspath(name))
+            _check(real, folder)
+            _own(real, project, shared)
         start(self, name, *rest, **options)
 
     writer.__init__ = __init__
 
 
-def _hook(folder: str) -> Callable[[str, Any], None]:
+def _hook(folder: str, project: str, shared: str) -> Callable[[str, Any], None]:
+    def write(path: Any) -> None:
+        real = os.path.realpath(os.fsdecode(path))
+        _check(real, folder)
+        _own(real, project, shared)
+
     def hook(event: str, arguments: Any) -> None:
         if event == "open":
             path, _, flags = arguments
             if isinstance(flags, int) and flags & _WRITES and not isinstance(path, int):
-                _check(os.path.realpath(os.fsdecode(path)), folder)
-        elif event in _FOLLOWED and not isinstance(arguments[0], int):
-            _check(os.path.realpath(os.fsdecode(arguments[0])), folder)
+                write(path)
+        elif event in _FOLLOWED and isinstance(arguments[0], (str, bytes, os.PathLike)):
+            write(arguments[0])
         elif event in _ENTRIES:
             for path, directory in _ENTRIES[event]:
                 _check(_entry(arguments[path], -1 if directory is None else arguments[directory]), folder)
 
     return hook
+
+
+def _own(path: str, project: str, shared: str) -> None:
+    """Give the run a file of its own if `path` is in its copy, and another name of one in the tree `shared`."""
+    if not (project and path.startswith(project + os.sep)):
+        return
+    other = shared + path[len(project) :]
+    if _is_one(path, other):
+        with _alone(project):
+            if _is_one(path, other):  # no other process was faster
+                shutil.copy2(path, f"{path}.torchmigrate")
+                os.replace(f"{path}.torchmigrate", path)
+
+
+def _is_one(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _alone(project: str) -> Iterator[None]:
+    """Wait until no other process of the run makes a file its own."""
+    import fcntl
+
+    with open(os.path.join(os.path.dirname(project), "writing"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _entry(path: Any, directory: int) -> str:

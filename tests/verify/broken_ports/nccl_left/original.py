@@ -1,7 +1,5 @@
 """Data parallel training, here with one process."""
 
-import os
-
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -9,9 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def start():
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "0")
-    dist.init_process_group("nccl", rank=0, world_size=1)
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
 
 
 def main():

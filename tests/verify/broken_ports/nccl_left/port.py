@@ -1,7 +1,5 @@
 """Data parallel training, here with one process. Broken: nccl for whatever accelerator there is."""
 
-import os
-
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -11,10 +9,8 @@ DEVICE = torch.accelerator.current_accelerator() or torch.device("cpu")
 
 
 def start():
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "0")
     backend = "gloo" if DEVICE.type == "cpu" else "nccl"
-    dist.init_process_group(backend, rank=0, world_size=1)
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
 
 
 def main():

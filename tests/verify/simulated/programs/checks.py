@@ -47,3 +47,16 @@ def refused(*words: str, error: type[BaseException] | tuple[type[BaseException],
 def same(actual: torch.Tensor, expected: object) -> None:
     """The same numbers, whatever devices and dtypes they have."""
     torch.testing.assert_close(actual.cpu(), torch.as_tensor(expected).cpu(), check_dtype=False)
+
+
+def draw_alike() -> None:
+    """Let each seed begin one stream on the device and on the CPU, which draw different numbers after one seed."""
+    seed_all = torch.manual_seed
+
+    def manual_seed(seed: int) -> torch.Generator:
+        generator = seed_all(seed)
+        size = torch.get_rng_state().numel()  # a device's state is the CPU's, and in C++ a mark behind it
+        torch.set_rng_state(MODULE.get_rng_state()[:size])
+        return generator
+
+    torch.manual_seed = manual_seed

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from checks import draw_alike
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -21,6 +22,9 @@ SAMPLES = 4
 # Results that are not the same twice, or on purpose on the CPU.
 INCOMPARABLE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
 UNDEFINED = {"as_strided.partial_views": "reads past what it was given"}
+
+
+draw_alike()
 
 
 def on_device(value: Any) -> Any:

@@ -48,7 +48,9 @@ def activate(name: str, count: int, memory: int) -> Any:
 def _announce(device: Device, memory: int) -> None:
     """Register the device's name, its module in torch, and the hooks that C++ asks for (in Python since torch 2.9)."""
     _kept.append(_operators(device))
-    devices.name_it(Settings(device.name, 1, "simulated", "python", memory, "", ""))
+    # torch.ops would hand a generator on without its class, and so without its own seeds
+    settings = Settings(device.name, 1, "simulated", "python", memory, "", "")
+    devices.name_it(settings, device.generators.default_of)
     streams.install_in(torch.get_device_module(device.name), device.name)
     torch._C._acc.register_python_privateuseone_hook(backend_registration._DummyPrivateUse1Hook())
     torch._C._acc.register_python_privateuseone_device_guard(backend_registration._DummyDeviceGuard())
@@ -58,7 +60,6 @@ def _operators(device: Device) -> Any:
     """Define torch.ops.torchmigrate_simulated: the operators of the C++ tier that are used with any device."""
     library = composites.Library("torchmigrate_simulated", "DEF")
     for schema, answer in (
-        ("default_generator(int device) -> Generator?", lambda i: device.generators.default_of(i)),
         ("in_bad_fork() -> bool", lambda: device.memory.in_bad_fork),
         ("counts() -> str[]", lambda: [f"{name}={n}" for name, n in device.counts.items()]),
         ("random_count() -> int", lambda: device.random_kernels),

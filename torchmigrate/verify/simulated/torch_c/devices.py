@@ -8,6 +8,7 @@ import gc
 import importlib.machinery
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from ..profiles import Settings
@@ -21,12 +22,16 @@ def _torch() -> Any:
     return torch
 
 
-def name_it(settings: Settings) -> None:
-    """Register a backend outside torch's tree: rename PrivateUse1, and install its module and package."""
+def name_it(settings: Settings, default_generator: Callable[[int], Any] | None = None) -> None:
+    """Register a backend outside torch's tree: rename PrivateUse1, and install its module and package.
+
+    `default_generator` gives a device's generator by its index; None asks the C++ tier.
+    """
     if not settings.profile.in_tree:
         torch = _torch()
         torch.utils.rename_privateuse1_backend(settings.backend)
-        module = module_of(settings)
+        given = default_generator or torch.ops.torchmigrate_simulated.default_generator
+        module = module_of(settings, given)
         torch._register_device_module(settings.backend, module)
         _package(f"torch_{settings.backend}", settings.backend, module)
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
@@ -135,12 +140,12 @@ def _mtia(settings: Settings) -> None:
     C._mtia_graphPoolHandle = lambda: (0, 1)
 
 
-def module_of(settings: Settings) -> types.ModuleType:
+def module_of(settings: Settings, default_generator: Callable[[int], Any]) -> types.ModuleType:
     """Return the module torch.npu, with torch.cuda's names, as torch_npu has them."""
     torch = _torch()
     module = types.ModuleType(f"torch.{settings.backend}")
-    names = {**_everywhere(torch.accelerator), **_device_names(torch, settings), **_random_names(torch, settings)}
-    for name, value in names.items():
+    random = _random_names(torch, settings, default_generator)
+    for name, value in {**_everywhere(torch.accelerator), **_device_names(torch, settings), **random}.items():
         setattr(module, name, value)
     return module
 
@@ -205,9 +210,9 @@ def _device_names(torch: Any, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _random_names(torch: Any, settings: Settings) -> dict[str, Any]:
+def _random_names(torch: Any, settings: Settings, default_generator: Callable[[int], Any]) -> dict[str, Any]:
     def generator(where: Any = None) -> Any:
-        return torch.ops.torchmigrate_simulated.default_generator(_index(torch, where))
+        return default_generator(_index(torch, where))
 
     def manual_seed_all(seed: int) -> None:
         for i in range(settings.count):

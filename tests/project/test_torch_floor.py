@@ -1,0 +1,77 @@
+"""The torch floor: every file that states one is read, and no other package is taken for torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from conftest import write_tree
+
+from torchmigrate.project.torch_floor import torch_floor
+
+CONDA = "name: x\nchannels:\n  - pytorch\ndependencies:\n  - python=3.8\n  - {}\n  - pip\n  - pip:\n    - numpy\n"
+POETRY = '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\npython = "^3.8"\n'
+EXTRAS = "[project.optional-dependencies]\n"
+PROJECT = '[project]\nname = "x"\n'
+STATED: list[tuple[dict[str, str], tuple[str, str] | None]] = [
+    ({}, None),
+    ({"requirements.txt": "torchvision>=0.20\n"}, None),
+    ({"requirements.txt": "pytorch-lightning>=2.0\ntorch-geometric==2.1\ntorch_scatter>=2.0\ntorch.x>=2\n"}, None),
+    ({"requirements.txt": "# torch>=2.6\n"}, None),
+    ({"requirements.txt": "numpy\ntorch>=2.6\n"}, (">=2.6", "requirements.txt:2")),
+    ({"requirements.txt": "torch>=2.6  # why\n"}, (">=2.6", "requirements.txt:1")),
+    ({"requirements.txt": "torch == 2.1.0+cu118\n"}, (">=2.1", "requirements.txt:1")),
+    ({"requirements.txt": "torch>=2\n"}, (">=2.0", "requirements.txt:1")),
+    ({"requirements.txt": "torch[opt]>=1.9,<2.5; python_version > '3.7'\n"}, (">=1.9", "requirements.txt:1")),
+    ({"requirements.txt": "torch<3\n"}, None),
+    ({"requirements.txt": "torch!=2.1\n"}, None),
+    ({"requirements.txt": "torch\n"}, None),
+    ({"requirements.txt": "torch @ file:///w/torch-1.13.1%2Bcu117-cp310.whl\n"}, (">=1.13", "requirements.txt:1")),
+    ({"requirements.txt": "-r deps/base.txt\n", "deps/base.txt": "torch~=1.8\n"}, (">=1.8", "deps/base.txt:1")),
+    ({"requirements.txt": "--requirement=a.txt\n-cb.txt\n", "b.txt": "torch==1.8\n"}, (">=1.8", "b.txt:1")),
+    ({"requirements.txt": "-r requirements.txt\n-r /etc/absent\n-r 'a\n-e .\n"}, None),
+    ({"requirements/base.txt": "\ntorch>=1.7\n"}, (">=1.7", "requirements/base.txt:2")),
+    ({"requirements.txt": "torch>=2.1", "requirements-old.txt": "torch==1.7"}, (">=1.7", "requirements-old.txt:1")),
+    ({"pyproject.toml": PROJECT + 'dependencies = [\n"numpy",\n"torch~=2.9"]\n'}, (">=2.9", "pyproject.toml:5")),
+    ({"pyproject.toml": EXTRAS + 'gpu = ["torch>=2"]\n'}, (">=2.0", "pyproject.toml:2")),
+    ({"pyproject.toml": PROJECT + '[dependency-groups]\na = ["torch>=2.4"]\n'}, (">=2.4", "pyproject.toml:4")),
+    ({"pyproject.toml": '[build-system]\nrequires = ["torch>=2.6"]\n'}, None),
+    ({"pyproject.toml": '[tool.torchmigrate]\ntorch = ">=2.6"\n'}, None),
+    ({"pyproject.toml": POETRY + 'torch = "^1.13"\n'}, (">=1.13", "pyproject.toml:5")),
+    ({"pyproject.toml": POETRY + 'torch = "^1.13 || ^2.0"\n'}, (">=1.13", "pyproject.toml:5")),
+    ({"pyproject.toml": POETRY + 'torch = {version = "~2.1", optional = true}\n'}, (">=2.1", "pyproject.toml:5")),
+    ({"pyproject.toml": POETRY + 'torch = "*"\n'}, None),
+    ({"pyproject.toml": POETRY + 'torch = "2.1.*"\n'}, (">=2.1", "pyproject.toml:5")),
+    ({"pyproject.toml": "[[[", "requirements.txt": "torch>=2.6"}, (">=2.6", "requirements.txt:1")),
+    ({"pyproject.toml": PROJECT + 'dependencies = ["torch>=2.6"]\n', "environment.yml": CONDA.format("pytorch=1.7")},
+     (">=2.6", "pyproject.toml:3")),
+    ({"Pipfile": '[packages]\nnumpy = "*"\ntorch = ">=1.9"\n'}, (">=1.9", "Pipfile:3")),
+    ({"setup.py": "install_requires=['torch>=1.7']\n"}, (">=1.7", "setup.py:1")),
+    ({"setup.py": "# torch>=1.7\nx = 'numpy'\n"}, None),
+    ({"setup.cfg": "[options]\ninstall_requires =\n    numpy\n    torch>=1.10\n"}, (">=1.10", "setup.cfg:4")),
+    ({"setup.cfg": "[options.extras_require]\nall = torch>=1.10\n"}, (">=1.10", "setup.cfg:2")),
+    ({"environment.yml": CONDA.format("pytorch=1.7.1")}, (">=1.7", "environment.yml:6")),
+    ({"environment.yaml": CONDA.format("pytorch::pytorch==1.12.1=py3.8_cuda11")}, (">=1.12", "environment.yaml:6")),
+    ({"environment.yaml": CONDA.format("'pytorch>=2'")}, (">=2.0", "environment.yaml:6")),
+    ({"env.yml": CONDA.format("pytorch 1.9.*  # old")}, (">=1.9", "env.yml:6")),
+    ({"conda.yaml": CONDA.format("x") + "    - torch==1.13.1\n"}, (">=1.13", "conda.yaml:10")),
+    ({"environment.yml": CONDA.format("pytorch-cuda=11.8")}, None),
+    ({"environment.yml": CONDA.format("torchvision=0.8")}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "expected"), STATED)
+def test_torch_floor(files: dict[str, str], expected: tuple[str, str] | None, tmp_path: Path) -> None:
+    assert torch_floor(write_tree(tmp_path, files)) == expected
+
+
+def test_nothing_outside_the_project_is_read(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"out.txt": "torch>=2.6", "p/requirements.txt": "-r ../out.txt\n"}) / "p"
+    assert torch_floor(root) is None
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("requirements.txt", "environment.yml", "Pipfile", "setup.cfg"):
+        os.mkfifo(tmp_path / name)
+    assert torch_floor(tmp_path) is None

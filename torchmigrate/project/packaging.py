@@ -1,0 +1,360 @@
+"""Read which packages `pip install` of a folder brings along, from setup.py, setup.cfg and pyproject.toml."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.base import file_io
+
+# folders that are usually not installed
+ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
+# folders that setuptools takes for no packages (FlatLayoutPackageFinder)
+_NO_PACKAGES = re.compile(
+    "benchmarks?|bin|build|changelog|ci|debian|docs?|documentation|examples?|exercises?|htmlcov|manpages|news|"
+    "newsfragments|python|scripts|tests?|tools|unit_tests?|utils?"
+)
+_MAKERS = ("setuptools", "distutils", "numpy.distutils", "skbuild", "torch.utils.cpp_extension")
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Which packages below the folder `source` are installed: those of `names`, and all below `trees`."""
+
+    source: str
+    names: frozenset[str] = frozenset()
+    trees: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    namespaces: bool = False
+
+    def holds(self, dotted: str) -> bool:
+        """Return whether a package of this name is installed."""
+        if dotted in self.names or any(f"{dotted}.".startswith(f"{tree}.") for tree in self.trees):
+            return True
+        if not _matches(dotted, self.include) or _matches(dotted, self.exclude):
+            return False
+        return self.namespaces or all(map(os.path.isfile, self._inits(dotted)))
+
+    def _inits(self, dotted: str) -> Iterator[str]:
+        parts = dotted.split(".")
+        yield from (os.path.join(self.source, *parts[:n], "__init__.py") for n in range(1, len(parts) + 1))
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@cache
+def is_installable(root: str) -> bool:
+    """Return whether a folder says how its packages are installed; a pyproject.toml may only hold settings."""
+    folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
+    return any(map(_has_packaging, folders)) or _chosen(root) is not None
+
+
+def installed_package(root: str, dotted: Iterable[str]) -> str | None:
+    """Return the outermost package on the way to a module `dotted` below `root` that an installation brings along.
+
+    It is the folder of that package; None if the module is in none, or cannot be.
+    """
+    parts = tuple(dotted)
+    selection = _chosen(root)
+    for count in range(1, len(parts) + 1):
+        folder = os.path.join(root, *parts[:count])
+        if not os.path.isdir(folder):
+            return None
+        if selection is not None and selection.holds(".".join(parts[:count])):
+            return folder
+    if selection is None and parts and is_installable(root):  # it does not say in plain words which ones it installs
+        folder = os.path.join(root, parts[0])
+        return folder if os.path.isfile(os.path.join(folder, "__init__.py")) else None
+    return None
+
+
+@cache
+def _chosen(root: str) -> _Selection | None:
+    """Return which packages below a folder of sources are installed; None if that cannot be read off the files."""
+    folder = root
+    for _ in range(3):
+        found = _read_selection(folder)
+        if found and found.source == root and not _is_only_editable(found):
+            return found
+        folder = os.path.dirname(folder)
+    return None
+
+
+def _is_only_editable(selection: _Selection) -> bool:
+    """Return whether the list names packages as if they were modules, so that only the folder itself can be used."""
+    return not (selection.names or selection.trees or selection.include)
+
+
+@cache
+def _read_selection(folder: str) -> _Selection | None:
+    tables = _toml(folder)
+    tools = _table(tables, "tool")
+    backend = str(_table(tables, "build-system").get("build-backend", "setuptools"))
+    if "poetry" in tools:
+        return _of_poetry(folder, _table(tools, "poetry"))
+    if backend.partition(".")[0] in ("hatchling", "flit_core", "flit_scm", "uv_build", "pdm"):
+        return _of_one_package(folder, tables)
+    for found in (_of_toml(folder, _table(tools, "setuptools")), _of_cfg(folder), _of_setup(folder)):
+        if found is not None:
+            return found
+    return _discovered(folder, _table(tools, "setuptools")) if _has_packaging(folder) else None
+
+
+def _discovered(folder: str, table: Mapping[str, Any]) -> _Selection | None:
+    """Return what setuptools finds where nothing is listed: `src`, or the only folder that may be a package."""
+    if "py-modules" in table or {"packages", "py_modules", "ext_modules"} & {*_given(folder)}:
+        return None
+    source = os.path.join(folder, "src")
+    if os.path.isdir(source):
+        return _Selection(source, include=("*",), namespaces=True)
+    names = [n for n in os.listdir(folder) if n.isidentifier() and os.path.isdir(os.path.join(folder, n))]
+    found = [n for n in names if not _NO_PACKAGES.fullmatch(n) and not n.startswith("_")]
+    return _Selection(folder, include=(found[0], f"{found[0]}.*"), namespaces=True) if len(found) == 1 else None
+
+
+def _toml(folder: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(file_io.read_text(Path(folder, "pyproject.toml")))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _table(within: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    for name in names:
+        found = within.get(name)
+        within = found if isinstance(found, dict) else {}
+    return within
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, (list, tuple)) else ()
+
+
+def _of_toml(folder: str, table: Mapping[str, Any]) -> _Selection | None:
+    """Return what [tool.setuptools] says."""
+    packages = table.get("packages")
+    if isinstance(packages, list):
+        source = os.path.join(folder, str(_table(table, "package-dir").get("", "")))
+        return _Selection(os.path.normpath(source), frozenset(_strings(packages)))
+    find = _table(table, "packages", "find")
+    if not isinstance(packages, dict) or "find" not in packages:
+        return None
+    where = _strings(find.get("where")) or (".",)
+    include = _strings(find.get("include")) or ("*",)
+    source = os.path.normpath(os.path.join(folder, where[0]))
+    namespaces = find.get("namespaces", True) is not False
+    return _Selection(source, include=include, exclude=_strings(find.get("exclude")), namespaces=namespaces)
+
+
+def _of_cfg(folder: str) -> _Selection | None:
+    """Return what [options] of setup.cfg says."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(file_io.read_text(Path(folder, "setup.cfg")))
+    except (OSError, configparser.Error):
+        return None
+    said = parser.get("options", "packages", fallback="").strip()
+    if not said:
+        return None
+    if not said.startswith("find"):
+        places = parser.get("options", "package_dir", fallback="").splitlines()
+        source = next((place for name, _, place in (line.partition("=") for line in places) if not name.strip()), "")
+        return _Selection(os.path.normpath(os.path.join(folder, source.strip())), frozenset(_listed(said)))
+    find = {key: parser.get("options.packages.find", key, fallback="") for key in ("where", "include", "exclude")}
+    where, include, exclude = map(_listed, find.values())
+    source = os.path.normpath(os.path.join(folder, *where[:1]))
+    return _Selection(source, include=include or ("*",), exclude=exclude, namespaces="namespace" in said)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Return the items of a list in a configuration file: one a line, or with commas between."""
+    return tuple(filter(None, re.split(r"[,\s]+", text)))
+
+
+def _of_poetry(folder: str, table: Mapping[str, Any]) -> _Selection | None:
+    """Return what [tool.poetry] says: its packages, or the one with the project's name."""
+    packages = [item for item in table.get("packages") or () if isinstance(item, dict) and "include" in item]
+    if packages:
+        source = os.path.normpath(os.path.join(folder, str(packages[0].get("from", "."))))
+        named = tuple(str(item["include"]).strip("/").replace("/", ".") for item in packages)
+        return _Selection(source, trees=named) if not any("*" in name for name in named) else None
+    return _named(folder, str(table.get("name", "")))
+
+
+def _of_one_package(folder: str, tables: Mapping[str, Any]) -> _Selection | None:
+    """Return what a build backend takes that packs the package with the project's name, if nothing else is said."""
+    tools = _table(tables, "tool")
+    paths = _strings(_table(tools, "hatch", "build", "targets", "wheel").get("packages"))
+    if paths:
+        source, names = os.path.dirname(paths[0]), tuple(os.path.basename(path) for path in paths)
+        return _Selection(os.path.normpath(os.path.join(folder, source)), trees=names)
+    name = _table(tools, "flit", "module").get("name") or _table(tables, "project").get("name", "")
+    return _named(folder, str(name))
+
+
+def _named(folder: str, name: str) -> _Selection | None:
+    module = re.sub(r"[-.]+", "_", name)
+    places = (folder, os.path.join(folder, "src"))
+    for stem in dict.fromkeys((module, module.lower())):
+        for place in places:
+            if stem and os.path.isfile(os.path.join(place, stem, "__init__.py")):
+                return _Selection(place, trees=(stem,))
+    return None
+
+
+def _of_setup(folder: str) -> _Selection | None:
+    """Return what the call of setup() in setup.py says, as far as it is written out."""
+    given = _given(folder)
+    values = _assigned(folder)
+    where = _constant(given.get("package_dir"), values)
+    source = str(where.get("", "")) if isinstance(where, dict) else ""
+    return _packages(folder, source, given.get("packages"), values) if "packages" in given else None
+
+
+@cache
+def _given(folder: str) -> Mapping[str, ast.expr]:
+    """Return the named arguments of the only call of setup() in setup.py."""
+    calls = [n for n in ast.walk(_setup(folder)) if isinstance(n, ast.Call) and _last(n.func) == "setup"]
+    return {k.arg: k.value for k in calls[0].keywords if k.arg} if len(calls) == 1 else {}
+
+
+@cache
+def _setup(folder: str) -> ast.Module:
+    try:
+        return ast.parse(file_io.read(Path(folder, "setup.py")))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+@cache
+def _assigned(folder: str) -> Mapping[str, ast.expr]:
+    """Return the values of names that setup.py assigns once."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(_setup(folder)):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(node.value)
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _constant(node: ast.expr | None, values: Mapping[str, ast.expr]) -> object:
+    if isinstance(node, ast.Name):
+        node = values.get(node.id)
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _packages(
+    folder: str, source: str, value: ast.expr | None, values: Mapping[str, ast.expr], deep: int = 0
+) -> _Selection | None:
+    """Return what the value of `packages=` says: a list, a call of find_packages(), a name for one, or a sum."""
+    place = os.path.normpath(os.path.join(folder, source))
+    if isinstance(value, ast.Name) and deep < 3:
+        return _packages(folder, source, values.get(value.id), values, deep + 1)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        left, right = (_packages(folder, source, side, values, deep + 1) for side in (value.left, value.right))
+        return _union(left, right)
+    if isinstance(value, ast.Call) and _last(value.func) in ("find_packages", "find_namespace_packages"):
+        return _of_find(folder, value, values)
+    listed = _constant(value, values)
+    return _Selection(place, frozenset(_strings(listed))) if isinstance(listed, (list, tuple)) else None
+
+
+def _of_find(folder: str, call: ast.Call, values: Mapping[str, ast.expr]) -> _Selection | None:
+    names = ("where", "exclude", "include")
+    given: dict[str, ast.expr] = dict(zip(names, call.args, strict=False))
+    given |= {k.arg: k.value for k in call.keywords if k.arg}
+    read = {name: _constant(given[name], values) for name in names if name in given}
+    if any(k.arg is None for k in call.keywords) or None in read.values():
+        return None
+    where = os.path.normpath(os.path.join(folder, str(read.get("where", "."))))
+    include, exclude = _strings(read.get("include", ("*",))), _strings(read.get("exclude", ()))
+    return _Selection(where, include=include, exclude=exclude, namespaces="namespace" in _last(call.func))
+
+
+def _union(left: _Selection | None, right: _Selection | None) -> _Selection | None:
+    if left is None or right is None:
+        return left or right
+    finder, other = (left, right) if left.include else (right, left)
+    names = left.names | right.names
+    if other.include:
+        return None  # two searches
+    return _Selection(finder.source, names, (), finder.include, finder.exclude, finder.namespaces)
+
+
+def is_build_script(path: str, raw: bytes) -> bool:
+    """Return whether a file is run to build, install or document the project, where its modules cannot be imported."""
+    name = os.path.basename(path)
+    if name not in ("setup.py", "conf.py", "hatch_build.py", "build.py"):
+        return False
+    try:
+        tree = ast.parse(raw)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    if name == "setup.py":
+        return any(module.startswith(_MAKERS) for module in _imported(tree))
+    if name == "conf.py":  # of Sphinx
+        return {"extensions", "html_theme"} & {
+            t.id for s in tree.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
+        } != set()
+    tools = _table(_toml(os.path.dirname(path)), "tool")
+    script = _table(tools, "poetry", "build").get("script") or _table(tools, "poetry").get("build")
+    return name == "hatch_build.py" or script == name
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module or ""
+
+
+_PACKAGING = {
+    "setup.py": r"setup\(",
+    "setup.cfg": r"^\[metadata\]",
+    "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
+}
+_LISTED = re.compile(r"^\[tool\.(setuptools\.packages|poetry)|^(packages|py-modules)\s*=", re.M)
+_BACKEND = re.compile(r"^build-backend\s*=\s*[\"'](?!setuptools)", re.M)
+
+
+def _has_packaging(folder: str) -> bool:
+    for name, sign in _PACKAGING.items():
+        try:
+            text = file_io.read_text(Path(folder, name))
+        except OSError:
+            continue
+        if re.search(sign, text, re.M):
+            return name != "pyproject.toml" or not _is_refused(folder, text)
+    return False
+
+
+def _is_refused(folder: str, text: str) -> bool:
+    """Return whether setuptools cannot install a folder's packages, so that the project runs from the folder.
+
+    setuptools, which builds unless another backend is named, refuses a folder that lists no packages and contains
+    several, or leaves one out (setuptools/discovery.py).
+    """
+    if _LISTED.search(text) or _BACKEND.search(text):
+        return False
+    return sum(1 for p in Path(folder).glob("*/__init__.py") if not ASIDE.fullmatch(p.parent.name)) > 1
