@@ -27,13 +27,7 @@ from six_worlds.running import Project, run_everywhere
 PROJECTS = Path(__file__).with_name("projects")
 NAMES = sorted(path.name for path in PROJECTS.iterdir())
 DIRECTIVES = ("wants", "keeps", "refuses", "never", "input", "env")
-HALVES = (  # fail today
-    "foreign_provider",
-    "half_of_a_class",
-    "half_precision",
-    "question_about_nccl",
-    "two_ways_of_choosing",
-)
+HALVES = ("question_about_nccl",)  # fail today
 
 
 @pytest.fixture(scope="module", autouse=True)

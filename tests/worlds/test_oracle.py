@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -13,6 +14,10 @@ from six_worlds.judge import faults
 from six_worlds.migrating import migrated, rules_read_once
 from six_worlds.running import Project, run
 from six_worlds.shrinking import shrunk
+
+from torchmigrate.rewriting import guard_policy
+from torchmigrate.semantic import guard_regions
+from torchmigrate.worlds.check import Check, Held
 
 HALVES = pytest.mark.xfail(strict=False, reason="half decisions are rewritten until torchmigrate/worlds checks edits")
 assert constructs
@@ -159,3 +164,77 @@ def test_the_input_of_a_user_reaches_the_program() -> None:
     )
     assert run(project, "xpu").text == "xpu 1"
     assert run(replace(project, argv=("cpu",)), "xpu").text == "cpu 1"
+
+
+# ---- faults planted in the logic that keeps decisions together
+
+KERNEL = """import torch
+x = torch.zeros(2)
+if torch.cuda.is_available():
+    x = x.cuda()
+    print("s1", torch.cuda.get_device_capability(0)[0] >= 99)
+print("s2", x.device)
+"""
+FLAG = """import torch
+use_cuda = torch.cuda.is_available()
+if use_cuda:
+    print("s1", torch.cuda.get_device_capability(0)[0] >= 99)
+print("s2", use_cuda)
+"""
+LADDER = """import torch
+def is_cuda_available():
+    return torch.cuda.is_available()
+def backend():
+    if is_cuda_available():
+        return "cuda"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
+print("s1", torch.device(backend()))
+"""
+
+
+def _lets_guards_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards no longer stay with what they guard."""
+    monkeypatch.setattr(guard_policy, "_bound_left", lambda module, findings, regions: findings)
+
+
+def _forgets_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags that hold the answer of a guard no longer guard anything."""
+    monkeypatch.setattr(guard_regions, "_cover_flag", lambda *args: None)
+    monkeypatch.setattr(guard_policy, "_idle_left", lambda findings, regions: findings)
+
+
+def _knows_no_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that answer for CUDA alone are rewritten like all others."""
+    monkeypatch.setattr(guard_policy, "reasons", lambda module, findings: {})
+
+
+PLANTED = [(_lets_guards_go, KERNEL), (_forgets_flags, FLAG), (_knows_no_predicates, LADDER)]
+
+
+@pytest.mark.parametrize(("plant", "text"), PLANTED, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_fault_planted_in_the_guard_policy_is_caught_by_the_check_and_by_the_judge(
+    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], text: str
+) -> None:
+    project = Project({"main.py": text})
+    assert list(faults(project, migrated(project))) == []
+    plant(monkeypatch)
+    assert list(faults(project, migrated(project))) == []  # the worlds check holds the half edits back
+    held: list[Held] = []
+    monkeypatch.setattr(Check, "held_back", _noting(held))
+    after = migrated(project)
+    assert held[0]
+    assert after.files != project.files
+    assert {f.rule for f in faults(project, after)} & {"W2", "W3", "W4"}
+
+
+def _noting(held: list[Held]) -> Callable[..., Held]:
+    """Return a check that notes what it would hold back, and holds nothing."""
+    real = Check.held_back
+
+    def held_back(self: Check, *args: Any) -> Held:
+        held.append(real(self, *args))
+        return {}
+
+    return held_back

@@ -19,7 +19,6 @@ from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
-from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.model import query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
@@ -155,28 +154,8 @@ def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:
 @query
 def is_build_script(module: SemanticModel) -> bool:
     """Return whether a file runs while the project is built, or is a module that only such files import."""
-    index = module.facts.index
-    seen: set[str] = set()
-    stack, is_built = [str(module.path)], False
-    while stack:
-        path = stack.pop()
-        text = module.source.utf8 if path == str(module.path) else _text(index, path)
-        if packaging.is_build_script(path, text):
-            is_built = True
-        elif path not in seen:
-            seen.add(path)
-            above = [use.importer for use in index.importers.get(path, ())]
-            if not above or index.is_package(os.path.dirname(path)):
-                return False
-            stack += above
-    return is_built
-
-
-def _text(index: ImportIndex, path: str) -> bytes:
-    try:
-        return index.read(path)
-    except OSError:
-        return b""
+    path = str(module.path)
+    return packaging.is_build_script(path, module.source.utf8) or path in module.facts.index.built
 
 
 def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) -> str:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base import file_io
+from torchmigrate.project import packaging
 
 # words that `process_facts` looks for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -83,6 +84,36 @@ class ImportIndex:
                     if target != path:
                         found.setdefault(target, []).append(use)
         return found
+
+    @cached_property
+    def built(self) -> frozenset[str]:
+        """Return the build scripts, and the modules that only such scripts import, directly or through others."""
+        named = (path for path in self.files if os.path.basename(path) in packaging.BUILD_SCRIPTS)
+        scripts = {path for path in named if packaging.is_build_script(path, self._bytes(path))}
+        if not scripts:
+            return frozenset()
+        imported: dict[str, list[str]] = {}
+        for target, uses in self.importers.items():
+            for use in uses:
+                imported.setdefault(use.importer, []).append(target)
+
+        def reached(todo: list[str]) -> set[str]:
+            seen = set(todo)
+            while todo:
+                fresh = [t for t in dict.fromkeys(imported.get(todo.pop(), ())) if t not in seen and t not in scripts]
+                seen.update(fresh)
+                todo += fresh
+            return seen
+
+        others = self.files - scripts
+        run = [path for path in others if path not in self.importers or self.is_package(os.path.dirname(path))]
+        return frozenset(reached([*scripts]) - reached(run))
+
+    def _bytes(self, path: str) -> bytes:
+        try:
+            return self.read(path)
+        except OSError:
+            return b""
 
     def imported_by(self, path: str) -> list[str]:
         """Return the files of the project that a file imports."""

@@ -17,6 +17,7 @@ from torchmigrate.worlds.observations import (
     FOREIGN,
     KEPT,
     LOST,
+    PRECISION,
     REFUSAL,
     Observations,
     Place,
@@ -43,6 +44,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
     yield from _given(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
+        yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, cuda)
     else:
@@ -61,6 +63,16 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
                 place,
                 f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
             )
+
+
+def _precision(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield flags that would turn half precision on where it was off."""
+    on = Const(True, bool)
+    for place, value in new.of(PRECISION):
+        before = old.get(PRECISION, place)
+        if before is not None and on in value and on not in before and (edits := new.edits(PRECISION, place)):
+            name = new.told.get((PRECISION, place), "")
+            yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
 
 
 def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -137,26 +149,31 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
 
 def _two_ways(world: World, old: Observations, new: Observations, cuda: Observations) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
-    by_file: dict[str, list[tuple[Place, Value | None]]] = {}
+    moved: list[Place] = []
+    stays: list[Place] = []
+    arms = _portable_arms(world, old, cuda)
+    dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
+    doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
     for place, there in cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
+        if place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
+            continue
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
-            by_file.setdefault(place[0], []).append((place, now))
-    for path, found in by_file.items():
-        moved = [place for place, now in found if now is not None and world.kind in _types(now)]
-        arms = _portable_arms(world, old, cuda, path)
-        stays = [p for p, now in found if (now is None and p not in arms) or (now and world.kind not in _types(now))]
-        for place in moved if stays and not _dies(old, path) and not _dies(new, path) else ():
-            if edits := new.edits(DEVICE, place):
-                yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+            if now is not None and world.kind in _types(now):
+                moved.append(place)
+            elif now is not None or place not in arms:
+                stays.append(place)
+    for place in moved if stays else ():
+        if edits := new.edits(DEVICE, place):
+            yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
 
 
-def _portable_arms(world: World, old: Observations, cuda: Observations, path: str) -> set[Place]:
+def _portable_arms(world: World, old: Observations, cuda: Observations) -> set[Place]:
     """Return the positions for CUDA beside one that the original has for this world: arms of its own choice."""
-    there = {place for place, _ in cuda.of(DEVICE) if place[0] == path}
-    here = {p for p, v in old.of(DEVICE) if p[0] == path and p not in there and world.kind in _types(v)}
-    rows = sorted(there | here)
-    return {p for pair in pairwise(rows) for p in pair if p in there and here.intersection(pair)}
+    there = {place for place, _ in cuda.of(DEVICE)}
+    here = {place for place, value in old.of(DEVICE) if place not in there and world.kind in _types(value)}
+    pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
+    return {place for pair in pairs for place in pair if place in there and here.intersection(pair)}
 
 
 def _types(value: Value) -> set[str]:
@@ -206,9 +223,10 @@ def _refused(old: Observations, new: Observations, path: str) -> bool:
 
 
 def _dies(seen: Observations, path: str) -> bool:
-    """Return whether a file asks for CUDA where there is none: it is about to die."""
+    """Return whether a file asks for CUDA where there is none, and nothing catches it: it is about to die."""
     return any(p[0] == path for p, _ in seen.of(DEATH)) or any(
-        p[0] == path and all(isinstance(a, Device) and a.type == "cuda" for a in value) for p, value in seen.of(DEVICE)
+        p[0] == path and p not in seen.caught and all(isinstance(a, Device) and a.type == "cuda" for a in value)
+        for p, value in seen.of(DEVICE)
     )
 
 

@@ -83,6 +83,9 @@ class Expressions(External):
             self.store[key] = new
             self.changed = True
 
+    def read(self, key: tuple[str, ...]) -> Value | None:
+        return self.store.get(key)
+
     # expressions
 
     def evaluate(self, node: ast.AST | None, state: State, frame: Frame) -> Value:
@@ -203,11 +206,13 @@ class Expressions(External):
 
     def ancestors(self, info: ClassInfo) -> list[ClassInfo]:
         """Return a class and its base classes in the project, nearest first."""
-        found: list[ClassInfo] = [info]
+        found = [info]
+        seen = {info}
         for kind in found:
             for base in kind.node.bases:
                 for atom in self._base(base, kind):
-                    if isinstance(atom, Type) and atom.info not in found:
+                    if isinstance(atom, Type) and atom.info not in seen:
+                        seen.add(atom.info)
                         found.append(atom.info)
         return found
 
@@ -322,7 +327,7 @@ class Expressions(External):
 
     def _subscript(self, node: ast.Subscript, state: State, frame: Frame) -> Value:
         owner, key = self.evaluate(node.value, state, frame), self.evaluate(node.slice, state, frame)
-        if (known := state.env.get(_item_chain(node.value, key))) is not None:
+        if (known := state.env.get(item_chain(node.value, key))) is not None:
             return known
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
@@ -335,7 +340,7 @@ class Expressions(External):
 
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame) -> Value:
         if isinstance(atom, Items):
-            if isinstance(key, Const) and key.type is int:
+            if isinstance(key, Const) and key.type in (int, bool):
                 at: int = key.value
                 return atom.items[at] if -len(atom.items) <= at < len(atom.items) else NOTHING
             return self.element(one(atom))
@@ -424,6 +429,13 @@ class Expressions(External):
     def _await(self, node: ast.Await | ast.Starred, state: State, frame: Frame) -> Value:
         return self.evaluate(node.value, state, frame)
 
+    def _yield(self, node: ast.Yield | ast.YieldFrom, state: State, frame: Frame) -> Value:
+        value = self.evaluate(node.value, state, frame)
+        if isinstance(node, ast.YieldFrom):
+            value = self.element(value)
+        frame.yields.append(value.of(state.path))
+        return UNKNOWN
+
     def assign(self, target: ast.AST, value: Value, state: State, frame: Frame) -> None:
         """Bind a target to a value, which depends on the edits that let the assignment be reached."""
         if not isinstance(target, ast.Name):
@@ -492,9 +504,17 @@ class Expressions(External):
         self.rebind(chain, join(*found), state, frame)
         if any(isinstance(atom, Unknown) for each in found for atom in each):
             for item in (k for k in key if isinstance(k, Const)):
-                self.write(("item", repr(item.value)), value)
-            if name := _item_chain(owner, key):
-                state.env[name] = value
+                self._put(owner, item, value, state)
+
+    def _put(self, owner: ast.expr, key: Const, value: Value, state: State) -> None:
+        """Note an item of something that is not followed."""
+        self.write(("item", repr(key.value)), value)
+        if name := item_chain(owner, one(key)):
+            state.env[name] = value
+
+    def _told(self, call: Call) -> dict[str, Value]:
+        """Return the items that a call of `update` gives."""
+        return self._options(join(*call.args)) | dict(call.named)
 
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
@@ -660,6 +680,7 @@ class Expressions(External):
                         result = self.call_function(own, *given) if own else UNKNOWN
                     case _:
                         self.hand_over("", call)
+                        self.keeps(call)
                         result = TENSOR if atom == Unknown("tensor") else UNKNOWN
             except Dead:
                 died += 1
@@ -683,6 +704,9 @@ class Expressions(External):
                         self.die(f".{name}()", call)
                     return self.of_tensor(name, call)
             case Unknown():
+                if name == "update":
+                    for key, value in self._told(call).items():
+                        self._put(func.value, Const(key, str), value.of(call.state.path), call.state)
                 return self.of_tensor(name, call)
             case Device():
                 return UNKNOWN
@@ -703,6 +727,12 @@ class Expressions(External):
                 return one(Items(tuple(v for _, v in atom.items)))
             if func.attr == "items":
                 return one(Items(tuple(one(Items((one(k), v))) for k, v in atom.items)))
+            if func.attr == "update" and chain is not None:
+                told = {Const(k, str): v.of(state.path) for k, v in self._told(call).items()}
+                table = Table(tuple((dict(atom.items) | told).items()))
+                old = self.evaluate(func.value, state, call.frame)
+                rest = Value({a: e for a, e in old.atoms.items() if a != atom})
+                self.rebind(chain, join(rest, one(table, edits)), state, call.frame)
             return UNKNOWN
         if func.attr in ("append", "add") and args:
             new = Items((*atom.items, args[0].of(state.path)))
@@ -724,7 +754,7 @@ class Expressions(External):
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
 
 
-def _item_chain(owner: ast.expr, key: Value) -> str:
+def item_chain(owner: ast.expr, key: Value) -> str:
     """Return the name under which a state knows an item of something that is not followed, or ""."""
     chain = attribute_chain(owner)
     constants = [k for k in key if isinstance(k, Const)]
@@ -792,6 +822,8 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
     ast.Lambda: Expressions._lambda,
     ast.NamedExpr: Expressions._walrus,
     ast.Await: Expressions._await,
+    ast.Yield: Expressions._yield,
+    ast.YieldFrom: Expressions._yield,
     ast.Starred: Expressions._await,
     ast.Call: Expressions._call,
 }

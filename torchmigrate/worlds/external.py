@@ -12,8 +12,19 @@ from typing import NoReturn
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
-from torchmigrate.worlds.observations import DEATH, DEVICE, FOREIGN, REFUSAL, Observations, Place, device_of, devices
+from torchmigrate.worlds.observations import (
+    DEATH,
+    DEVICE,
+    FOREIGN,
+    KEPT,
+    REFUSAL,
+    Observations,
+    Place,
+    device_of,
+    devices,
+)
 from torchmigrate.worlds.program import NONE, Edits
+from torchmigrate.worlds.relevance import ADDS
 from torchmigrate.worlds.state import Call, Dead, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
@@ -55,6 +66,10 @@ class External(ABC):
         """Add a value to a global name or an attribute."""
 
     @abstractmethod
+    def read(self, key: tuple[str, ...]) -> Value | None:
+        """Return what was written under a key."""
+
+    @abstractmethod
     def place(self, node: ast.AST, frame: Frame) -> Place:
         """Return where a node ends in the original file."""
 
@@ -93,12 +108,15 @@ class External(ABC):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
+        if name == "torch.distributed.get_backend":
+            return self.read(("backend",)) or UNKNOWN
         if name == "functools.partial" and call.args:
             return call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named))) or UNKNOWN
         if name in ("sys.exit", "os._exit"):
             self._end(call)
         if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
             backend = call.named.get("backend", call.argument(0, UNKNOWN))
+            self.write(("backend",), backend.of(call.state.path))
             if self.world.kind != "cuda" and (lost := backend.only([Const("nccl", str)])):
                 if len(lost) == len(backend):
                     self.die('"nccl"', call, lost)
@@ -117,9 +135,23 @@ class External(ABC):
         if self._is_quiet(name):
             return UNKNOWN
         found = [v for word, v in call.named.items() if word in _DEVICE_WORDS]
+        if (
+            last == "load"
+            and torchy
+            and (saved := call.named.get("map_location", NOTHING).only([Const(None, type(None))]))
+        ):
+            found.append(one(Unknown(), saved.edits))  # where it was when it was saved
         if found:
             self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
         return TENSOR if torchy else UNKNOWN
+
+    def keeps(self, call: Call) -> None:
+        """Note a device of CUDA that is handed to something that is not read, where there is no CUDA."""
+        if self.world.kind != "cuda":
+            kept = devices(join(*call.args, *call.named.values()))
+            kept = kept.only(a for a in kept if isinstance(a, Device) and a.type == "cuda")
+            if kept:
+                self._note(KEPT, call, kept)
 
     def _is_quiet(self, name: str) -> bool:
         parts = name.split(".")
@@ -217,7 +249,7 @@ class External(ABC):
             elif isinstance(atom, Unknown) and atom.of:  # what a user says may be the CPU; else it is an index
                 found.append(one(PLACED, edits))
             else:
-                index = device.index if device is not None else atom.value if isinstance(atom, Const) else None
+                index = device.index if device is not None else atom.value if isinstance(atom, Const) else 0
                 found.append(one(_placed(kind, index), edits))
         made = join(*found).of(call.frame.file.edits_of(call.node.func))
         self.position(made, call, moves=False)
@@ -417,6 +449,8 @@ class External(ABC):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)
             return TENSOR
+        if name in ADDS:
+            self.keeps(call)
         if name in ("type", "cpu"):
             return TENSOR if name == "type" or not call.args else UNKNOWN
         if name == "add_argument":

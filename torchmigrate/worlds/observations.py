@@ -15,6 +15,7 @@ DEATH = "death"  # code of CUDA that runs without CUDA
 REFUSAL = "refusal"  # raise, assert, sys.exit
 FOREIGN = "foreign"  # what another library is given
 ANSWER = "answer"  # what a function named for CUDA returns
+PRECISION = "precision"  # a flag named for half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have
 
@@ -27,6 +28,7 @@ class Observations:
         self.paths: dict[Key, Edits] = {}  # the edits that let the place be reached
         self.told: dict[Key, str] = {}  # words for messages
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
+        self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.is_assumption = False
 
     def add(self, kind: str, place: Place, value: Value, path: Edits, words: str = "") -> None:
@@ -44,10 +46,11 @@ class Observations:
         """Drop an observation that turned out to be caught."""
         del self.found[key], self.paths[key]
         self.assumed.discard(key)
+        self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop everything but the words."""
-        for each in (self.found, self.paths, self.assumed):
+        for each in (self.found, self.paths, self.assumed, self.caught):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import bisect
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -141,6 +143,7 @@ class Relevance:
             for word in row.words:
                 self._by_word.setdefault(word, []).append(row)
         self._todo: list[str] = sorted(self.about)
+        self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
             if not file.edits:
                 self._edited(file, outline, edits.get(file.path, ()))
@@ -154,15 +157,24 @@ class Relevance:
 
     def _edited(self, file: File, outline: _Outline, edits: Sequence[Edit]) -> None:
         """Add the original statements that are rewritten."""
-        spans = [file.span(row.node) for row in outline.rows] if edits else []
+        rows: dict[ast.AST, _Row] = {row.node: row for row in outline.rows} if edits else {}
+        spans = sorted(((*file.span(node), at) for at, node in enumerate(rows)), key=lambda s: (s[0], -s[1], s[2]))
+        starts, nodes = [start for start, _, _ in spans], list(rows)
+        ends: dict[ast.AST, int] = {nodes[at]: end for _, end, at in spans}
+        rewritten: dict[_Row, None] = {}
         for edit in edits:
-            around = [at for at, (start, end) in enumerate(spans) if start <= edit.start and edit.end <= end]
-            if around:  # the last is the innermost
-                row = outline.rows[around[-1]]
-                self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
-                self.relevant.add(row.node)
-                self.places.update((row.place.name, row.place.owner))
-                self._spread(row.node, row.place)
+            at = bisect.bisect_right(starts, edit.start) - 1
+            # the innermost that begins there or before, then outwards
+            node: ast.AST | None = nodes[spans[at][2]] if at >= 0 else None
+            while node is not None and ends.get(node, 0) < edit.end:
+                node = outline.around.get(node)
+            if node in rows:
+                rewritten[rows[node]] = None
+        for row in rewritten:
+            self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
+            self.relevant.add(row.node)
+            self.places.update((row.place.name, row.place.owner))
+            self._spread(row.node, row.place)
 
     def matters(self, node: ast.AST) -> bool:
         """Return whether a function or a file's body holds anything that matters; a lambda always may."""
@@ -182,7 +194,8 @@ class Relevance:
 
     def _close(self) -> None:
         while self._todo:
-            for row in self._by_word.get(self._todo.pop(), ()):
+            words, self._todo = self._todo, []
+            for row in dict.fromkeys(row for word in reversed(words) for row in self._by_word.get(word, ())):
                 self.relevant.add(row.node)
                 self.places.update((row.place.name, row.place.owner))
                 self._spread(row.node, row.place)
@@ -217,22 +230,33 @@ class Relevance:
 
     def _guarded(self) -> Iterator[ast.AST]:
         """Yield the statements behind tests that matter, and after those that end a block."""
+        done: set[ast.AST] = set()
         for node in self.relevant:
             if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
                 continue
             inside = [s for block in blocks_of(node) for s in block]
-            for statement in inside:
-                yield from (n for n in ast.walk(statement) if isinstance(n, ast.stmt))
+            yield from self._statements(inside, done)
             if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in ast.walk(s)):
-                for sibling in self._after(node):
-                    yield from (n for n in ast.walk(sibling) if isinstance(n, ast.stmt))
+                # where one was walked, all that follow it in its block were, too
+                yield from self._statements(itertools.takewhile(lambda s: s not in done, self._after(node)), done)
 
-    def _after(self, node: Statement) -> list[Statement]:
-        up = self._around[node]
-        for block in blocks_of(up):
-            if node in block:
-                return block[block.index(node) + 1 :]
-        return []
+    @staticmethod
+    def _statements(roots: Iterable[ast.AST], done: set[ast.AST]) -> Iterator[ast.AST]:
+        """Yield statements and all within them, those left out that were walked before."""
+        stack = [*roots]
+        while stack:
+            node = stack.pop()
+            if node not in done:
+                done.add(node)
+                yield node
+                stack += [s for block in blocks_of(node) for s in block]
+
+    def _after(self, node: Statement) -> Iterator[Statement]:
+        if node not in self._at:
+            blocks = blocks_of(self._around[node])
+            self._at |= {each: (block, at) for block in blocks for at, each in enumerate(block)}
+        block, at = self._at[node]
+        return itertools.islice(block, at + 1, None)
 
     def _returns(self, place: _Place) -> None:
         """Note that a function returns a decision, unless so many have its name that a call tells nothing."""
@@ -256,6 +280,8 @@ class Relevance:
             case ast.Return(value) if value is not None and self._carries(value, place):
                 self._returns(place)
                 self.makers.add(place.owner)
+            case ast.Expr(ast.Yield(value) | ast.YieldFrom(value)) if self._carries(value, place):
+                self._returns(place)
             case ast.For(target, iterable) if self._carries(iterable, place):
                 self._add(self.decisions, *_tokens_of(target, place))
             case ast.If(test) | ast.While(test) if self._carries(test, place):
@@ -268,6 +294,11 @@ class Relevance:
                     defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
+            case ast.Import(names) | ast.ImportFrom(_, names):
+                told = self.decisions | self.about
+                bound = [a for a in names if a.asname or isinstance(node, ast.ImportFrom)]
+                held = [a.asname or a.name for a in bound if not told.isdisjoint(a.name.split("."))]
+                self._add(self.decisions, *(place.token(name) for name in held))
         for call in (n for n in _own(node) if isinstance(n, ast.Call)):
             self._handed(call, place)
 
@@ -287,21 +318,32 @@ class Relevance:
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
-                case ast.Return(value) if value is None or _is_plain(value):
+                case ast.Call(ast.Attribute(owner, name)) if name in ADDS:
+                    self._add(self.decisions, *_tokens_of(owner, place))
+                case ast.AugAssign(target, _, value) if _is_plain(value):
+                    self._add(self.decisions, *_tokens_of(target, place))
+                case ast.Return(value) | ast.Yield(value) if value is None or _is_plain(value):
                     self._returns(place)
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
         name = last_name(call.func)
-        for names, key in self._parameters.get(name, ()):
+        for names, key in self._parameters.get(self._meant(name, place), ()):
             shift = 1 if names[:1] in (["self"], ["cls"]) else 0
             given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
             given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
-            self._add(self.decisions, *(f"{n}@{key}" for n, value in given if self._carries(value, place)))
+            held = [n for n, value in given if self._carries(value, place)]
+            self._add(self.decisions, *(f"{n}@{key}" for n in held))
+            if held and shift:
+                self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
         if name in _OPTIONS:
             texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
         if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
             self._add(self.decisions, *_tokens_of(call.func.value, place))
+
+    def _meant(self, name: str, place: _Place) -> str:
+        """Return the name by which a project defines what a file imports under another name."""
+        return next((known for known, alias in self._aliases[place.file] if alias == name), name)
 
     def _carries(self, node: ast.AST | None, place: _Place) -> bool:
         """Return whether a value may hold a decision, or depend on one. Tensors, modules and objects hold none."""
@@ -334,7 +376,7 @@ class Relevance:
             return True
         if words[0] in self._arrays[place.file]:
             return False
-        if name in self._parameters or name in self.classes:
+        if self._meant(name, place) in self._parameters or name in self.classes:
             return place.token(name) in self.decisions or name in self.decisions
         if name not in _PASSING:
             return place.token(name) in self.decisions  # a variable that holds a function

@@ -33,6 +33,9 @@ class Frame:
     locals: Locals
     owner: ClassInfo | None = None  # the class whose body this is
     returns: list[Value] = field(default_factory=list)
+    yields: list[Value] = field(default_factory=list)
+    loops: list[list[State]] = field(default_factory=list)  # for each loop around, the states at its `break`s
+    turns: list[list[State]] = field(default_factory=list)  # and at its `continue`s
     depth: int = 0  # of loops
 
     @property

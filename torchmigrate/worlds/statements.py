@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.worlds import values
-from torchmigrate.worlds.expressions import HELPER, Expressions
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, REFUSAL, devices
+from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
 from torchmigrate.worlds.program import (
     FUNCTIONS,
     NONE,
@@ -24,7 +24,7 @@ from torchmigrate.worlds.program import (
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
-from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.truth import HALF, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,
@@ -40,6 +40,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+LONGEST = 4  # passes of a loop that are run one after the other
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -52,6 +53,7 @@ class Statements(Expressions):
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
+        self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
 
     def new_round(self) -> None:
@@ -154,7 +156,8 @@ class Statements(Expressions):
                 return None
         end = self.block(info.node.body, state, frame)
         if frame.locals.yields:
-            result: Value | None = UNKNOWN
+            few = 0 < len(frame.yields) <= values.WIDEST
+            result: Value | None = one(values.Items(tuple(frame.yields))) if few else UNKNOWN
         elif end is not None:
             result = join(*frame.returns, const(None, end.path - path))
         else:
@@ -264,7 +267,8 @@ class Statements(Expressions):
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             ways = [self.block(node.body, state, frame)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None)]
+            broken: list[State] = []
+            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
             ways = [self.block(body, state.copy(), frame) for body in (node.body, node.orelse)]
         return merged(ways)
@@ -286,8 +290,16 @@ class Statements(Expressions):
         value = self.evaluate(node.value, state, frame)
         self._keeps(value, node.value, state, frame)
         for target in node.targets:
+            self._turns_half_on(target, value, state, frame)
             self.assign(target, value, state, frame)
         return state
+
+    def _turns_half_on(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
+        """Note a flag whose name says that it turns half precision on."""
+        name = (attribute_chain(target) or "").rpartition(".")[2]
+        flags = value.only(a for a in value if isinstance(a, values.Const) and a.type is bool)
+        if flags and not HALF.isdisjoint(name.lower().split("_")):
+            self.seen.add(PRECISION, self.place(target, frame), flags, state.path, name)
 
     def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
         """Note a device of CUDA that is stored or returned where there is no CUDA."""
@@ -361,38 +373,73 @@ class Statements(Expressions):
         if all(way is not None for way in ways) and len(ways) == len(outcomes):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
-            for name in _bound_in(node):
+            for name, target in _bound_in(node):
                 known = after.env.get(name)
                 if known is None:
-                    known = self.evaluate(ast.parse(name, mode="eval").body, after, frame)
+                    known = self.evaluate(_loaded(target), after, frame)
                 after.env[name] = known.of(test_edits)
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
-        inner = self.refine(node.test, state, frame, True)
-        if inner is None:
-            return self.block(node.orelse, state, frame)
-        end = self._loop(node.body, inner, frame, lambda s: None)
+        here: State | None = state
+        broken: list[State] = []
+        for _ in range(LONGEST):  # as long as the test is certain, one pass after the other
+            assert here is not None
+            inner, left = (self.refine(node.test, here, frame, wanted) for wanted in (True, False))
+            if inner is None:
+                return merged([self.block(node.orelse, here if left is None else left, frame), *broken])
+            if left is not None or isinstance(node.test, ast.Constant):
+                break
+            here = self._pass(node.body, inner, frame, broken)
+            if here is None:
+                return merged(broken)
+        else:
+            inner = here
+        assert inner is not None and here is not None
+        end = self._loop(node.body, inner, frame, lambda s: None, broken)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        if endless and not _breaks(node):
-            return None
-        return merged([state, end]) if not endless else merged([end, inner])
+        if endless:
+            unseen = any(isinstance(n, ast.Break) and n not in self.broken_at for n in ast.walk(node))
+            return merged([end, inner, *broken] if unseen else broken)
+        return merged([self.block(node.orelse, merged([here, end]), frame), *broken])
 
     def _for(self, node: ast.For | ast.AsyncFor, state: State, frame: Frame) -> State | None:
-        items = self.elements(self.evaluate(node.iter, state, frame))
+        iterable = self.evaluate(node.iter, state, frame)
+        items = self.elements(iterable)
         if not items:
             return self.block(node.orelse, state, frame)
-        value = join(*(item for item, _ in items))
         edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
         inner = State(dict(state.env), state.path | edits)
-        end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame))
+        broken: list[State] = []
+        end: State | None = inner
+        if len(iterable) == 1 and isinstance(next(iter(iterable)), values.Items) and len(items) <= LONGEST:
+            for item, _ in items:
+                if end is not None:
+                    self.assign(node.target, item, end, frame)
+                    end = self._pass(node.body, end, frame, broken)
+        else:
+            value = join(*(item for item, _ in items))
+            end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame), broken)
+            end = merged([state, end])
         if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in ast.walk(s)):
             end.path -= edits
-        after = merged([state, end])
-        return self.block(node.orelse, after, frame) if after is not None else None
+        return merged([self.block(node.orelse, end, frame), *broken])
+
+    def _pass(self, body: Sequence[ast.stmt], state: State, frame: Frame, broken: list[State]) -> State | None:
+        """Run a loop's body once; the states at its `break`s are added to `broken`."""
+        frame.loops.append([])
+        frame.turns.append([])
+        end = self.block(body, state.copy(), frame)
+        broken += frame.loops.pop()
+        return merged([end, *frame.turns.pop()])
 
     def _loop(
-        self, body: Sequence[ast.stmt], state: State, frame: Frame, start: Callable[[State], None]
+        self,
+        body: Sequence[ast.stmt],
+        state: State,
+        frame: Frame,
+        start: Callable[[State], None],
+        broken: list[State],
     ) -> State | None:
         """Run a loop's body twice, so that what one pass binds reaches the next; inner loops once."""
         frame.depth += 1
@@ -402,9 +449,9 @@ class Statements(Expressions):
             assert here is not None
             here = here.copy()
             start(here)
-            end = self.block(body, here, frame)
+            end = self._pass(body, here, frame, broken)
         frame.depth -= 1
-        return merged([end, here])  # `continue` and `break` leave early
+        return end
 
     def _with(self, node: ast.With | ast.AsyncWith, state: State, frame: Frame) -> State | None:
         suppresses = False
@@ -422,6 +469,8 @@ class Statements(Expressions):
         end = self.block(node.body, state.copy(), frame)
         caught = [k for k in self.seen.found if k not in mark and k[0] in (DEATH, REFUSAL)] if node.handlers else []
         edits: Edits = NONE
+        if node.handlers:  # whether the body dies depends on what was rewritten in it
+            edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in ast.walk(s)))
         for key in caught:
             edits |= self.seen.edits(*key)
             self.seen.forget(key)
@@ -437,7 +486,7 @@ class Statements(Expressions):
                 ways.append(self.block(handler.body, inner, frame))
         after = merged(ways)
         if after is not None and edits:
-            for name in _bound_in(node):
+            for name, _ in _bound_in(node):
                 if name in after.env:
                     after.env[name] = after.env[name].of(edits)
         if node.finalbody:
@@ -467,9 +516,21 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, FunctionInfo):
             if frame.owner is None:
-                self.bind(node.name, one(Routine(info)), state, frame)
+                self.bind(node.name, self._wrapped(info, state, frame), state, frame)
             self.publish(state, frame)
         return state
+
+    def _wrapped(self, info: FunctionInfo, state: State, frame: Frame) -> Value:
+        """Return a function as the project's own decorators leave it."""
+        value = one(Routine(info))
+        for node in reversed(getattr(info.node, "decorator_list", ())):
+            if isinstance(node, ast.Name):
+                wrapper = self.evaluate(node, state, frame)
+                if len(wrapper) == 1 and isinstance(next(iter(wrapper)), Routine):
+                    call = ast.copy_location(ast.Call(node, [], []), node)
+                    made = self.apply(wrapper, Call(call, (value,), {}, state, frame))
+                    value = made if any(isinstance(a, Routine) for a in made) else value
+        return value
 
     def _class(self, node: ast.ClassDef, state: State, frame: Frame) -> State | None:
         info = frame.file.by_node.get(node)
@@ -520,7 +581,15 @@ class Statements(Expressions):
             return one(Module(sub))
         return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
 
-    def _stop(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
+    def _continue(self, node: ast.Continue, state: State, frame: Frame) -> State | None:
+        if frame.turns:
+            frame.turns[-1].append(state)
+        return None
+
+    def _break(self, node: ast.Break, state: State, frame: Frame) -> State | None:
+        self.broken_at.add(node)
+        if frame.loops:
+            frame.loops[-1].append(state)
         return None
 
     def _delete(self, node: ast.Delete, state: State, frame: Frame) -> State | None:
@@ -534,8 +603,13 @@ class Statements(Expressions):
 def _sum_of(node: ast.AST) -> ast.expr:
     """Return what `x += y` assigns to x."""
     assert isinstance(node, ast.AugAssign)
-    target = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node.target)
-    return ast.copy_location(ast.BinOp(target, node.op, node.value), node)
+    return ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
+
+
+@remembered
+def _loaded(target: ast.AST) -> ast.expr:
+    """Return a target of an assignment as it is read."""
+    return ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
 
 
 def _names_cuda(name: str) -> bool:
@@ -551,11 +625,6 @@ def _leaves(node: ast.AST) -> bool:
 @remembered
 def _returns(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Return) for n in ast.walk(node))
-
-
-@remembered
-def _breaks(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Break) for n in ast.walk(node))
 
 
 @remembered
@@ -582,27 +651,38 @@ def _refusal_of(node: ast.AST) -> str:
 
 
 @remembered
-def _bound_in(node: ast.AST) -> tuple[str, ...]:
-    """Return the chains that a statement's blocks bind, those of functions in it excepted."""
-    return tuple(dict.fromkeys(_bindings(node)))
+def _bound_in(node: ast.AST) -> tuple[tuple[str, ast.expr], ...]:
+    """Return the chains that a statement's blocks bind, with their targets; those of functions in it excepted."""
+    return tuple(_bindings(node))
 
 
-def _bindings(node: ast.AST) -> Iterator[str]:
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         inner = stack.pop()
         if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
+            if not isinstance(inner, ast.Lambda):
+                yield inner.name, ast.Name(inner.name, ast.Load())
             continue
+        if isinstance(inner, ast.alias):
+            name = inner.asname or inner.name.partition(".")[0]
+            yield name, ast.Name(name, ast.Load())
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
             if (chain := attribute_chain(inner)) is not None:
-                yield chain
+                yield chain, inner
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            if isinstance(inner.slice, ast.Constant) and (chain := item_chain(inner.value, const(inner.slice.value))):
+                yield chain, inner
         elif (
             isinstance(inner, ast.Call)
             and isinstance(inner.func, ast.Attribute)
             and inner.func.attr in ADDS
             and (chain := attribute_chain(inner.func.value)) is not None
         ):
-            yield chain
+            yield chain, inner.func.value
+            for word in (k.arg for k in inner.keywords if k.arg and inner.func.attr == "update"):
+                item = ast.Subscript(inner.func.value, ast.Constant(word), ast.Load())
+                yield item_chain(inner.func.value, const(word)), item
         stack += ast.iter_child_nodes(inner)
 
 
@@ -648,8 +728,8 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.ClassDef: Statements._class,
     ast.Import: Statements._import,
     ast.ImportFrom: Statements._from,
-    ast.Break: Statements._stop,
-    ast.Continue: Statements._stop,
+    ast.Break: Statements._break,
+    ast.Continue: Statements._continue,
     ast.Delete: Statements._delete,
 }
 if hasattr(ast, "TryStar"):

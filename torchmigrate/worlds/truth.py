@@ -12,6 +12,7 @@ from torchmigrate.worlds.values import UNKNOWN, Const, Value
 
 _DATA = facts("worlds")
 LAZY = frozenset(_DATA["lazy"]["names"])
+HALF = frozenset(_DATA["half"]["words"])
 QUIET = frozenset(_DATA["quiet"]["names"])
 _DISTRIBUTED: Mapping[str, str] = _DATA["distributed"]
 
