@@ -459,3 +459,29 @@ def test_a_floor_may_be_a_release_candidate(here: Path, cli: Cli) -> None:
         None,
         (2, 0),
     ]
+
+
+def test_start_says_what_comes_next_and_writes_nothing(here: Path, cli: Cli) -> None:
+    (here / "net.py").write_text("import torch\n\n\ndef loss(x):\n    torch.cuda.CUDAGraph()\n    return x.cuda()\n")
+    (here / "aside.py").write_text("import torch\nimport apex\n\ny = torch.zeros(2, device='cuda')\n")
+    (here / "train.py").write_text("import net\n\nif __name__ == '__main__':\n    net.loss(0)\n")
+    before = {path: path.read_bytes() for path in here.iterdir()}
+    ran = cli("start")
+    assert ran.status == 0
+    assert {path: path.read_bytes() for path in here.iterdir()} == before
+    lines = ran.out.splitlines()
+    assert lines[0].endswith(": 3 files read")
+    assert lines[1].startswith("Tied to CUDA in ")
+    assert ran.out.index("net.py:5") < ran.out.index("aside.py:2"), "the program imports net.py"
+    commands = [line.split("  ")[1] for line in lines[lines.index("Next") + 1 :]]
+    assert commands[1:3] == ["torchmigrate apply", "torchmigrate verify . -- python train.py"]
+    assert cli(*commands[0].split()[1:]).status == 1  # a diff
+    assert cli(*commands[1].split()[1:]).status == 0
+    assert "torchmigrate apply" not in cli("start").out
+    assert cli(*commands[3].split()[1:]).status == 0
+    assert {path: path.read_bytes() for path in here.iterdir()} == before
+
+
+def test_start_where_nothing_is_tied_to_cuda(here: Path, cli: Cli) -> None:
+    (here / "a.py").write_text("print(1)\n")
+    assert cli("start").out.splitlines()[1] == "Nothing here is tied to CUDA."

@@ -151,6 +151,40 @@ def test_explain_an_api(here: Path, cli: Cli, mine: object, api: str, rule: str)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "torch.nn.functional.scaled_dot_product_attention",
+            "` names no device: torchmigrate leaves it as it is. There",
+        ),
+        ("F.relu", "`torch.nn.functional.relu` names no device"),
+        ("relu", "`torch.relu`, `torch.Tensor.relu` and 1 more"),
+        (".view(2)", "`torch.Tensor.view` names no device"),  # what Tensor's row says is not true of it
+        ("torch.nn", "`torch.nn` is a module. "),
+        ("empty_cache", "`torch.cuda.empty_cache` is a function. It is rewritten by the rule memory/empty-cache."),
+        ("device", "device is a pack of 13 rules:\n\ndevice/bf16 "),
+    ],
+)
+def test_explain_answers_for_any_public_name(here: Path, cli: Cli, name: str, said: str) -> None:
+    ran = cli("explain", name)
+    assert ran.status == 0
+    assert said.replace(" ", "") in ran.out.replace("\n", "").replace(" ", "") or said in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("torch.nn.functional.scaled_dot_product_atention", "torch.nn.functional.scaled_dot_product_attention"),
+        ("torch.cuda.empty_cahce", "torch.cuda.empty_cache"),
+    ],
+)
+def test_a_mistyped_name_is_not_answered(here: Path, cli: Cli, name: str, near: str) -> None:
+    ran = cli("explain", name)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.endswith(f"help: did you mean `{near}`?\n")
+
+
 def test_every_rule_can_be_explained(here: Path, cli: Cli) -> None:
     for name in packs.load().rules:
         ran = cli("explain", name)

@@ -35,7 +35,7 @@ def command_lines() -> Iterator[tuple[str, str]]:
         text = page.read_text(encoding="utf-8")
         blocks = "\n".join(fences(text, "sh") + fences(text, "console"))
         inline = re.findall(r"`torchmigrate ([a-z][^`]*)`", text)
-        names = "apply|check|report|rules|explain|catalog|config|verify|backends|fleet|undo"
+        names = "start|apply|check|report|rules|explain|catalog|config|verify|backends|fleet|undo"
         for line in [*re.findall(rf"torchmigrate ((?:{names})\b[^&|#\n]*)", blocks), *inline]:
             yield page.name, line.strip()
 
@@ -118,7 +118,7 @@ def test_a_command_line_parses(page: str, line: str) -> None:
 
 def test_there_are_command_lines() -> None:
     used = {line.split()[0] for _, line in command_lines()}
-    names = "apply check report rules explain catalog config verify backends fleet undo server"
+    names = "start apply check report rules explain catalog config verify backends fleet undo server"
     assert used == set(names.split())
 
 

@@ -205,7 +205,40 @@ def walk() -> dict[str, str]:
     return dict(sorted((taking | fixtures() | offered).items()))
 
 
+# modules for torch's own developers, and such as need what is not there
+_INNER = (
+    "torch.testing",
+    "torch.onnx.ops",
+    "torch.onnx.symbolic",
+    "torch.utils.hipify",
+    "torch.utils.viz",
+    "torch.contrib",
+)
+_CLASSES = (*MEMBERS_OF, "torch.optim.Optimizer", "torch.utils.data.DataLoader", "torch.Size")
+
+
+def everything() -> str:
+    """Return the text of torchmigrate/data/public_names.txt: a line for each module, and for some classes."""
+    told = {}
+    for name, module in modules("torch").items():
+        if not name.startswith(_INNER):
+            told[name] = [n for n in public(module) if n.isidentifier()]
+    torch = importlib.import_module("torch")
+    plain = (torch.layout, torch.memory_format, torch.dtype)
+    told["torch"] = sorted({*told["torch"], *(n for n, thing in vars(torch).items() if isinstance(thing, plain))})
+    told["torch.utils.tensorboard"] = ["FileWriter", "RecordWriter", "SummaryWriter"]  # imports tensorboard
+    for name in _CLASSES:
+        owner: object = torch
+        for part in name.split(".")[1:]:
+            owner = _get(owner, part)
+        told[name] = [n for n in dir(owner) if not n.startswith("_")]
+    lines = (f"{name}: {' '.join(names)}" for name, names in sorted(told.items()) if names)
+    head = "# The public names of torch 2.13 by module; `tests/support/catalog_walk.py everything` writes this file."
+    return "\n".join([head, *lines, ""])
+
+
 if __name__ == "__main__":  # in a process of its own: importing all of torch leaves traces
     import json
+    import sys
 
-    print(json.dumps(walk()))
+    print(everything() if sys.argv[1:] == ["everything"] else json.dumps([walk(), everything()]), end="")

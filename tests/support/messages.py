@@ -234,6 +234,8 @@ ROWS = {
         "apply -n --style native --torch '>=2.9'",
         {"a.py": f"{GOOD}torch.cuda.manual_seed(1)\nm.to(torch.device('cuda:1'))\n"},
     ),
+    "a torch older than the helper": _file(a__py=GOOD, requirements__txt="numpy\ntorch>=1.4\n"),
+    "a torch older than the helper, in the settings": _config("torch = '==1.4'"),
     "torch inferred": _file(a__py=GOOD, requirements__txt="torch>=1.10\n"),
     # ---- baselines
     "no such baseline": Row("check --baseline b.json"),

@@ -56,12 +56,17 @@ def rows() -> dict[str, Row]:
 
 
 @cache
-def walked() -> dict[str, str]:
-    """Names that must have a row and why, by a process of its own: importing all of torch leaves traces."""
+def seen() -> tuple[dict[str, str], str]:
+    """Names that must have a row and why, and the list of all names, by a process of its own: torch leaves traces."""
     walk = ROOT / "tests" / "support" / "catalog_walk.py"
     done = subprocess.run([sys.executable, str(walk)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    rows, names = json.loads(done.stdout.splitlines()[-1])
+    return rows, names
+
+
+def walked() -> dict[str, str]:
+    return seen()[0]
 
 
 def _at(row: Row) -> str:
@@ -79,6 +84,23 @@ def missing(wanted: Iterable[str], there: Collection[str]) -> list[str]:
 def test_every_public_name_about_devices_has_a_row() -> None:
     without = missing(walked(), rows())
     assert not without, "\n".join(f"{name}: {walked()[name]}" for name in without)
+
+
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="another torch has other names")
+def test_the_list_of_public_names_is_torch_s() -> None:
+    there = (ROOT / "torchmigrate" / "data" / "public_names.txt").read_text("utf-8")
+    assert there == seen()[1], "`python tests/support/catalog_walk.py everything` writes it"
+
+
+def test_what_a_typed_name_can_be() -> None:
+    public = catalog_rows.public
+    assert public("torch.relu") == public("th.relu") == ["torch.relu"]
+    assert public("F.relu") == ["torch.nn.functional.relu"]
+    assert public("relu")[:2] == ["torch.relu", "torch.Tensor.relu"]
+    assert public("nn.Linear") == public("torch.nn.Linear") == ["torch.nn.Linear"]
+    assert public("scaled_dot_product_attention") == ["torch.nn.functional.scaled_dot_product_attention"]
+    assert public("torch.nn.functional") == ["torch.nn.functional"]
+    assert public("numpy.zeros") == public("zeroes") == public("torch.Tensor.frob") == []
 
 
 @pytest.mark.parametrize(("name", "count"), [("device-functions", 369), ("torch-backends", 84), ("torch-library", 21)])

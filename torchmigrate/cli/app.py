@@ -94,21 +94,31 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Rewrite a CUDA-only PyTorch project so that it runs on every accelerator, and on none.
+    """Edit a CUDA-only PyTorch project so that it runs on MPS, XPU, NPU, ROCm or the CPU.
 
     \b
     Examples:
+      torchmigrate start              what this project is tied to, and what comes next
       torchmigrate check              what ties this directory to CUDA
       torchmigrate apply --dry-run    what would be rewritten
       torchmigrate apply              rewrite; `torchmigrate undo` takes it back
     """
     if context.invoked_subcommand is None:
+        if sys.stdin.isatty() and sys.stdout.isatty() and _is_project(Path()):  # nobody reads a pipe's guide
+            raise typer.Exit(report.start())
         typer.echo(context.get_help())
+
+
+def _is_project(folder: Path) -> bool:
+    """Return whether this is a folder of Python code, and not a home that holds all of them."""
+    is_home = os.path.realpath(folder) == os.path.realpath(Path.home())
+    return not is_home and (any(folder.glob("*.py")) or (folder / ".git").exists())
 
 
 _COMMANDS = (
     apply.apply,
     apply.check,
+    report.start,
     report.report,
     lookup.rules,
     lookup.explain,

@@ -31,7 +31,7 @@ _SECTIONS = {
     ),
 }
 _PURPOSES = {
-    "Migrate": ("check", "apply", "undo", "fleet"),
+    "Migrate": ("start", "check", "apply", "undo", "fleet"),
     "Prove": ("verify", "backends", "report"),
     "Look up": ("explain", "rules", "catalog"),
     "Set up": ("config", "server"),

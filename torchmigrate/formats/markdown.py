@@ -29,7 +29,7 @@ _HEADING = re.compile(rb"@@ [^@\n]* @@ ?([^\n]*)")
 _SECTIONS = (
     ("fixable", "Can be rewritten"),
     ("unsafe", "Waits for --unsafe-fixes"),
-    ("dropped", "Fixes dropped: they collide with others, or their guarded code must stay"),
+    ("dropped", "Fixes not applied: they collide with others, or their guarded code must stay"),
 )
 
 

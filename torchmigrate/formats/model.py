@@ -152,7 +152,7 @@ class Report:
         if counts["unsafe"]:
             left.append(f"{counted(counts['unsafe'], 'unsafe fix', 'unsafe fixes')} available (--unsafe-fixes)")
         if counts["dropped"]:
-            left.append(f"{counted(counts['dropped'], 'fix', 'fixes')} dropped")
+            left.append(f"{counted(counts['dropped'], 'fix', 'fixes')} not applied")
         if counts["yours"]:
             left.append(f"{counts['yours']} need{'s' if counts['yours'] == 1 else ''} you")
         if left:

@@ -16,7 +16,7 @@ from torchmigrate.formats.model import Report, kind, place
 _ADVICE = {
     "fixable": ("fixable", "green"),
     "unsafe": ("unsafe fix (--unsafe-fixes)", "magenta"),
-    "dropped": ("fix dropped: it collides with another, or its guarded code must stay", "magenta"),
+    "dropped": ("fix not applied: it collides with another, or its guarded code must stay", "magenta"),
     "yours": ("needs you", "red"),
 }
 
@@ -148,7 +148,7 @@ def statistics(report: Report, colour: bool = False) -> Iterator[str]:
         yield f"{rule:<{width}}{'' if report.command == 'check' else f'{rewritten:>10}'}{left:>8}"
 
 
-MARKS = {"fixable": " [fixable]", "unsafe": " [unsafe fix]", "dropped": " [fix dropped]", "yours": ""}
+MARKS = {"fixable": " [fixable]", "unsafe": " [unsafe fix]", "dropped": " [fix not applied]", "yours": ""}
 
 
 def concise_lines(report: Report) -> Iterator[str]:

@@ -153,13 +153,15 @@ def build_context(
     """
     root = project_root(paths)
     notes = []
-    floor = settings.torch
+    floor, place = settings.torch, ""
     if floor is None and (inferred := torch_floor(root)):
-        floor = inferred[0]
+        floor, place = inferred
         notes.append(f"torch {floor} inferred from {inferred[1]}")
     own = helper_file.load(settings, inside)
     if own is None and (names.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
-        notes.append("the helper needs torch >=1.7, which is more than this project asks for: raise the floor there")
+        needs = f"torch>={HELPER_FLOOR[0]}.{HELPER_FLOOR[1]}"
+        allows = f"{place} allows {floor}" if place else f"`torch` allows {floor}"
+        notes.append(f"accel.py needs {needs}, {allows}: change it to {needs}")
     known = ProjectContext(
         root=root,
         settings=settings,

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from json.decoder import scanstring  # type: ignore[attr-defined]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _CHARACTER = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u\w{4}|\\.|[^\\]", re.S)
@@ -34,7 +33,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
     """Yield each key of the JSON object at `at` in valid JSON, with the offset at which its value begins."""
     at = _skip(text, at + 1)
     while text[at] != "}":
-        key, at = scanstring(text, at + 1, True)
+        key, at = _decode(text, at)
         at = _skip(text, _skip(text, at) + 1)
         yield key, at
         at = _skip(text, _decode(text, at)[1])

@@ -6,15 +6,16 @@ import fnmatch
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from torchmigrate.base import file_io
 from torchmigrate.base.text import did_you_mean
 from torchmigrate.rules import packs
 from torchmigrate.rules.reader import PackError, read_toml
 from torchmigrate.torch_api.backends import COLUMNS
-from torchmigrate.torch_api.names import canonical
+from torchmigrate.torch_api.names import ALIASES, canonical
 
 WORKS, HELPER, NO_OP, DIFFERENT, MISSING, NO_TORCH = VERDICTS = (
     "works", "works through the helper", "no-op", "different", "missing", "not a torch device"
@@ -241,6 +242,31 @@ class Catalog:
             re.compile(fnmatch.translate(n) if re.search(r"[*?\[]", n) else re.escape(n) + r"(\..*)?") for n in names
         ]
         return [row for name, row in self.rows.items() if not tests or any(t.fullmatch(name) for t in tests)]
+
+
+@cache
+def public_names() -> Mapping[str, tuple[str, ...]]:
+    """Return the public names of torch by module, and those of some classes by class."""
+    text = file_io.read_text(Path(__file__).parent.parent / "data" / "public_names.txt")
+    rows = (row.partition(": ") for row in text.splitlines() if not row.startswith("#"))
+    return {module: tuple(names.split()) for module, _, names in rows}
+
+
+def public(name: str) -> list[str]:
+    """Return the full names of what a typed name can be, as `torch.relu` and others for `relu`; the shortest first."""
+    table = public_names()
+    first, dot, rest = name.partition(".")
+    name = f"{ALIASES.get(first, first)}{dot}{rest}" if dot else name
+    owner, _, last = name.rpartition(".")
+    if name in table or last in table.get(owner, ()):
+        return [name]
+    homes = [
+        module for module, names in table.items() if last in names and (not owner or f".{module}".endswith(f".{owner}"))
+    ]
+    shown = (
+        module for module in homes if not any(module.startswith(f"{other}.") for other in homes if other != "torch")
+    )
+    return [f"{module}.{last}" for module in sorted(shown, key=lambda module: (module.count("."), module))]
 
 
 def load(rule_paths: Sequence[Path] = ()) -> Catalog:

@@ -16,6 +16,10 @@ CANONICAL: Sequence[tuple[str, str]] = tuple(_DATA["canonical"].items())
 _LONG = tuple(prefix for prefix, _ in CANONICAL)
 
 
+# names under which people import torch's modules
+ALIASES: Mapping[str, str] = _DATA["aliases"]
+
+
 def canonical(name: str) -> str:
     if not name.startswith(_LONG):
         return name

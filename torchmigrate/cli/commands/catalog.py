@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: SIM118 (a Rule is not a dict)
+import difflib
 import os
 import re
 import sys
@@ -147,25 +148,69 @@ def explain(name: str) -> int:
     if rule := ruleset.rules.get(name):
         print(_render_rules([rule]))
         return 0
+    if name in {rule.pack for rule in ruleset.rules.values()}:
+        print(f"{name} is a pack of {counted(len(ruleset.selected([name], ()).rules), 'rule')}:\n")
+        sys.stdout.flush()
+        return listing([name])
     with pack_errors():
         rows = catalog_rows.load(config_.load([Path()]).rule_paths)
     api = _api_name(name)
-    row = rows.find(api)
+    meant = catalog_rows.public(api)
+    listed = api.rpartition(".")[0] in catalog_rows.public_names()
+    row = rows.row(api) if listed else rows.find(api)  # what a class says is not true of all its members
     unknown = row is None and _is_public_torch(api, rows)
-    found = (
-        _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name) if unknown else handlers(ruleset, name)
-    )
+    found = _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name)
+    if not row and not found and not meant and not unknown:
+        found = handlers(ruleset, name)
     if row:
         print(_wrap(catalog.paragraph(row, row.name if rows.row(api) else api)))
     elif found:
         print(f"{name}: see {counted(len(found), 'rule')}")
+    elif meant:
+        found = _explain_public(meant, rows, ruleset)
     else:
         known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
+        near = difflib.get_close_matches(api.rpartition(".")[2], _last_names(), 1, 0.8)
+        known = [key for key in known if "*" not in key] + [full for last in near for full in catalog_rows.public(last)]
         help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
-        raise UserError(f"neither a rule nor an API of the catalog is called `{name}`", help)
+        raise UserError(f"neither a rule nor an API of torch is called `{name}`", help)
     if found:
         print(f"\n{_render_rules(found)}")
     return 0
+
+
+def _explain_public(names: Sequence[str], rows: catalog_rows.Catalog, ruleset: Ruleset) -> list[Rule]:
+    """Print what becomes of public names of torch, of which most have no row; return the rules about them."""
+    known = [row for row in map(rows.row, names) if row]
+    for number, row in enumerate(known[:_MEANT]):
+        print(("\n" if number else "") + _wrap(catalog.paragraph(row, row.name)))
+    if known:
+        if others := [row.name for row in known[_MEANT:]]:
+            print(f"\nAlso: {', '.join(others)}")
+        return _rules_of(known[0], ruleset, known[0].name) if len(known) == 1 else []
+    below = len(rows.matching(names[:1]))
+    shown = ", ".join(f"`{name}`" for name in names[:_MEANT])
+    more = f" and {len(names) - _MEANT} more of that name" if len(names) > _MEANT else ""
+    if below:
+        print(
+            _wrap(
+                f"{shown} is a module. {counted(below, 'name')} in it have to do with devices: see"
+                f" `torchmigrate catalog {names[0]}`."
+            )
+        )
+    elif len(names) == 1:
+        print(_wrap(f"{shown} names no device: torchmigrate leaves it as it is. There is nothing to do."))
+    else:
+        print(_wrap(f"{shown}{more} name no device: torchmigrate leaves them as they are. There is nothing to do."))
+    return []
+
+
+_MEANT = 3  # APIs of one last name that are told
+
+
+def _last_names() -> list[str]:
+    """Return the last parts of all public names."""
+    return sorted({name for names in catalog_rows.public_names().values() for name in names})
 
 
 def _render_rules(rules: Sequence[Rule]) -> str:

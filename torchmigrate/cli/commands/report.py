@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shlex
 import sys
@@ -11,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from torchmigrate.base.text import UserError, visible
 from torchmigrate.cli import parameters
@@ -83,6 +84,72 @@ def report(
     if output is not None and not quiet:
         print(f"Wrote {output}.", file=sys.stderr)
     return 2 if survey.errors else 0
+
+
+def start(
+    path: Annotated[Path, Argument(metavar="PATH", help="The project.")] = Path(),
+    jobs: options.Jobs = None,
+) -> int:
+    """Say what PATH is tied to, and which command comes next. Writes nothing.
+
+    \b
+    Examples:
+      torchmigrate start    this project
+    """
+    from torchmigrate.apply import journal
+    from torchmigrate.cli.output import Progress, colours
+    from torchmigrate.config.resolve import cores, pack_errors, settings_for
+    from torchmigrate.formats.portability import text
+
+    no: dict[str, Any] = dict.fromkeys(("select", "ignore", "exclude", "torch", "backends", "config"))
+    settings = settings_for((path,), isolated=False, **no)
+    with pack_errors(), Progress() as progress:
+        plans = _plans((path,), settings, jobs or cores(), progress)
+        survey = _survey((path,), settings, plans, (), "torchmigrate start")
+    program = _program(survey.root)
+    first = _reached(survey, program) if program else ()
+    where = "" if str(path) == "." else f" {shlex.quote(os.fspath(path))}"
+    applied = next(journal.below(path), None) is not None
+    print("\n".join(text.start(survey, where, program, first, applied, colours(sys.stdout))))
+    for file, message in survey.errors[:_ERRORS]:
+        print(f"error: {visible(file)}: {visible(message)}", file=sys.stderr)
+    return 2 if survey.errors else 0
+
+
+_ERRORS = 3
+_LIKELY = ("train", "main", "run")
+
+
+def _program(root: Path) -> str:
+    """Return the script of the project's folder that a person would start, or an empty text."""
+    from torchmigrate.base import file_io
+
+    scripts = []
+    for path in sorted(root.glob("*.py")):
+        try:
+            tree = ast.parse(file_io.read(path))
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        runs = any(isinstance(node, ast.If) and "__main__" in ast.unparse(node.test) for node in tree.body)
+        likely = next((i for i, word in enumerate(_LIKELY) if path.stem.startswith(word)), None)
+        if runs or likely is not None:
+            scripts.append((len(_LIKELY) if likely is None else likely, not runs, path.name))
+    return min(scripts)[2] if scripts else ""
+
+
+def _reached(survey: Survey, program: str) -> tuple[str, ...]:
+    """Return the files with sites that the program imports, itself first, and then what these import."""
+    from torchmigrate.project.import_graph import ImportIndex
+
+    files = {str(survey.root / site.place.file) for site in survey.sites} | {str(survey.root / program)}
+    index = ImportIndex(survey.root, sorted(files))
+    found = [str(survey.root / program)]
+    for _ in files:
+        more = [file for file in sorted(files) if file not in found and set(index.imported_by(file)) & set(found)]
+        if not more:
+            break
+        found += more
+    return tuple(Path(file).relative_to(survey.root).as_posix() for file in found)
 
 
 def _columns(wanted: Sequence[str]) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from typer import style
 
 from torchmigrate.base.text import counted, shorten, visible_lines
 from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
-from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, percent
+from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
 
 WIDTH = 80
 _PLACES = 3  # places of a reason
@@ -37,6 +37,71 @@ def render(survey: Survey, colour: bool = False) -> str:
     for section in sections_shown:
         section[0] = style(section[0], bold=True) if colour else section[0]
     return "\n\n".join("\n".join(line.rstrip() for line in section) for section in sections_shown) + "\n"
+
+
+_FIRST = 5  # places of `start` that need a person
+
+
+def start(
+    survey: Survey, where: str, program: str, order: Sequence[str], applied: bool, colour: bool = False
+) -> Iterator[str]:
+    """Yield what the project is tied to, what runs where, and the commands that come next.
+
+    `where` is the path as typed, `order` the files that the program reads first, `applied` whether `apply` wrote here.
+    """
+
+    def bold(text: str) -> str:
+        return style(text, bold=True) if colour else text
+
+    fixable, yours = survey.count(State.REWRITTEN), survey.waiting(State.YOURS)
+    torch = f", torch {survey.torch}" if survey.torch else ""
+    yield bold(f"{survey.name}: {counted(survey.files, 'file')} read{torch}")
+    if not survey.sites:
+        yield "Nothing here is tied to CUDA." + (" `torchmigrate undo` takes the last apply back." if applied else "")
+        return
+    yield f"Tied to CUDA in {counted(len(survey.sites), 'place')} of {counted(survey.touched, 'file')}, most by"
+    for reason in survey.reasons[:3]:
+        yield f"  {len(reason.entries):>5}  {shorten(reason.summary, WIDTH - 9)}"
+    yield f"  {'runs on':<16}{'as it is':>10}{'after apply':>14}"
+    for backend in (b for b in survey.backends if b != "cuda"):
+        share = survey.share(backend)
+        yield f"  {backend:<16}{percent(share.before, share.sites):>8} %{percent(share.after, share.sites):>12} %"
+    if yours:
+        yield from ("", bold(f"Needs you ({sum(len(each.entries) for each in yours)}), what stops most first"))
+        yield from _first_to_do(yours, order)
+    yield from ("", bold("Next"))
+    steps = list(_next(fixable, where, program, applied))
+    width = max(len(command) for command, _ in steps) + 2
+    yield from (f"  {command:<{width}}{what}" for command, what in steps)
+
+
+def _first_to_do(yours: Sequence[Waiting], order: Sequence[str]) -> Iterator[str]:
+    """Yield the places that need a person: of the program and what it imports first, then by backends stopped."""
+
+    def rank(waiting: Waiting) -> tuple[int, int]:
+        files = [order.index(e.place.file) for e in waiting.entries if e.place.file in order]
+        return min(files, default=len(order)), -len(waiting.entries[0].backends)
+
+    for each in sorted(yours, key=rank)[:_FIRST]:
+        more = f" and {len(each.entries) - 1} more" if len(each.entries) > 1 else ""
+        first = min(
+            each.entries, key=lambda e: (order.index(e.place.file) if e.place.file in order else len(order), e.place)
+        )
+        yield from textwrap.wrap(
+            f"{first.place}{more}: {each.message}", WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+    if len(yours) > _FIRST:
+        yield f"  and {len(yours) - _FIRST} more: `torchmigrate report`"
+
+
+def _next(fixable: int, where: str, program: str, applied: bool) -> Iterator[tuple[str, str]]:
+    if fixable:
+        yield f"torchmigrate apply --dry-run{where}", "show the diff, write nothing"
+        yield f"torchmigrate apply{where}", f"rewrite {counted(fixable, 'place')}"
+    run = f"python {program}" if program else "COMMAND"
+    yield f"torchmigrate verify{where or ' .'} -- {run}", "run it on real and simulated devices"
+    if applied or fixable:
+        yield f"torchmigrate undo{where}", "take the rewrite back"
 
 
 def _head(survey: Survey) -> list[str]:
