@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import pytest
+from conftest import write_tree
 
+from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
+from torchmigrate.diagnostics.finding import Changed
+from torchmigrate.engine import planner
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.source import encoding
@@ -112,3 +117,73 @@ def test_comments_are_found_in_time(above: bool) -> None:
         return time.process_time() - begun
 
     assert min(seconds(8_000) for _ in range(3)) < 24 * min(seconds(1_000) for _ in range(3))
+
+
+# ---- whole runs, with the worlds check
+
+
+def _chain(n: int) -> str:
+    calls = "".join(f"def f{i}(x):\n    return f{i - 1}(x)\n" for i in range(1, n))
+    return f"def f0(x):\n    return x.to('cuda')\n{calls}f{n - 1}(torch.zeros(1))\n"
+
+
+def _elifs(n: int) -> str:
+    rungs = "".join(f"    elif d == 'x{i}':\n        return torch.zeros({i}).cuda()\n" for i in range(n))
+    return f"def g(d):\n    if d == 'cuda':\n        return torch.zeros(1).cuda()\n{rungs}"
+
+
+def _classes(n: int) -> str:
+    below = "".join(
+        f"class C{i}(C{i - 1}):\n    def m{i}(self):\n        return self.m().cuda()\n" for i in range(1, n)
+    )
+    return f"class C0:\n    def m(self):\n        return torch.zeros(1).cuda()\n{below}C{n - 1}().m()\n"
+
+
+def _ring(n: int) -> dict[str, str]:
+    """Each file imports the next, and the last one the first."""
+    text = "import torch\nfrom m{0} import g{0}\n\n\ndef g{1}(x):\n    return g{0}(x.cuda())\n"
+    return {f"m{i}.py": text.format((i + 1) % n, i) for i in range(n)}
+
+
+def _hub(n: int) -> dict[str, str]:
+    text = "import torch\nfrom hub import DEVICE, use\n\nx = torch.zeros(1).to(DEVICE)\nif use:\n    x = x.cuda()\n"
+    hub = f"import torch\n\nuse = {ASK}\nDEVICE = 'cuda' if use else 'cpu'\n"
+    return {f"m{i}.py": text for i in range(n)} | {"hub.py": hub}
+
+
+def _one(text: Callable[[int], str]) -> Callable[[int], dict[str, str]]:
+    return lambda n: {"a.py": f"import torch\n\n{text(n)}"}
+
+
+PROJECTS: dict[str, tuple[Callable[[int], dict[str, str]], int]] = {
+    "chain of functions": (_one(_chain), 60),
+    "elif ladder": (_one(_elifs), 30),
+    "classes below classes": (_one(_classes), 20),
+    "one f-string": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 50),
+    "f-strings": (_one(lambda n: "x = torch.zeros(1)\n" + "s = f'{x.cuda()}'\n" * n), 40),
+    "functions": (_one(lambda n: "".join(f"def f{i}(x):\n    return x.cuda()\n" for i in range(n))), 50),
+    "branches that leave": (_one(SHAPES["branches that leave"]), 40),
+    "calls of one function": (_one(lambda n: "def f(x, d=0):\n    return x.to(d)\n" + "f(y, 'cuda')\n" * n), 40),
+    "files in a ring": (_ring, 45),
+    "files around one": (_hub, 25),
+}
+
+
+@pytest.mark.parametrize("shape", PROJECTS)
+def test_work_of_a_run_grows_as_the_project_does(shape: str, tmp_path: Path) -> None:
+    make, size = PROJECTS[shape]
+
+    def work(n: int, name: str) -> int:
+        root = write_tree(tmp_path / name, make(n))
+        return calls(lambda: planner.plan([root], Settings(root=root), 1, "apply"))
+
+    work(3, "warm")  # what is read and compiled once
+    assert work(2 * size, "two") <= 2.5 * work(size, "one")
+
+
+def test_imports_may_go_as_far_as_they_like(tmp_path: Path) -> None:
+    """Further than Python calls functions in functions."""
+    made = _ring(sys.getrecursionlimit() + 200)
+    few = {name: text if int(name[1:-3]) % 100 == 0 else text.replace(".cuda()", "") for name, text in made.items()}
+    plan = planner.plan([write_tree(tmp_path, few)], Settings(root=tmp_path), 1, "apply")
+    assert sum(isinstance(result, Changed) for result in plan.results) == len(few) // 100 + 1

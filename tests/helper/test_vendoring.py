@@ -209,3 +209,23 @@ def test_what_only_has_the_name_is_not_restored(tmp_path: Path) -> None:
 
 def plan_of(root: Path, mode: str = "apply") -> planner.Plan:
     return planner.plan([root], Settings(root=root), 1, mode)
+
+
+def test_two_copies_that_one_program_may_find_hold_the_same_functions(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path,
+        {
+            "train.py": "import paths\nimport torch\nfrom ops.net import f\ntorch.cuda.synchronize()\n",
+            "paths.py": "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'lib'))\n",
+            "lib/ops/__init__.py": "",
+            "lib/ops/net.py": "import torch\ndef f():\n    torch.cuda.empty_cache()\nf()\n",
+            "other/alone.py": "import torch\ntorch.cuda.manual_seed_all(0)\n",
+            "package/__init__.py": "",
+            "package/a.py": "from . import b\nimport torch\ntorch.cuda.ipc_collect()\n",
+            "package/b.py": "",
+        },
+    )
+    copies = {name: r.after.decode() for name, r in planned(tmp_path).items() if name.endswith("accel.py")}
+    both = [text for text in copies.values() if "def synchronize" in text]
+    assert len(copies) == 4 and len(both) == 2, sorted(copies)
+    assert all("def empty_cache" in text and "def manual_seed_all" not in text for text in both)

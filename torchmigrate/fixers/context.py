@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
 from torchmigrate.helper import vendoring
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import HELPER, identifiers, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.scope import Scope
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from torchmigrate.rules.model import Rule
+    from torchmigrate.syntax.expression import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +92,58 @@ class RuleContext:
     ) -> Finding | None:
         """Rewrite `node` if it matches. Return a finding without a fix if it matches but cannot be edited safely."""
         from torchmigrate.syntax import pattern as p
-        from torchmigrate.syntax.expression import instantiate
 
         target = node or self.node
         joined = [up for up in self.module.ancestors(target) if isinstance(up, ast.JoinedStr)]
         island = self.module.island(joined[-1] if joined else target)
         if island is None:
             return self.note(f"{self.rule.summary} (not rewritten: LibCST cannot reproduce this expression)")
-        compiled = p.compile_pattern(match)
-        resolve = lambda chain: self.module.resolver.dotted(chain, self.scope)  # noqa: E731
-        nodes = island.expressions() if joined else iter((island.root,))
+        kinds = tuple(sorted((where or {}).items()))
         # a variable that holds the API, and may be bound right here, is not the API
-        nodes = (n for n in nodes if isinstance(target, ast.Name) or type(n).__name__ != "Name")
-        matches = [m for n in nodes if (m := island.match(compiled, n, resolve)) and p.admits(m, where or {})]
-        if not matches:
-            return None
+        names = isinstance(target, ast.Name)
         try:
-            text = spell(template, spelled(self.module))
-            edits = [e for m in matches for e in instantiate(m, text, island)]
+            if joined:
+                edits = _edits_within(self.module, joined[-1], self.scope, match, template, kinds, names)
+            else:
+                edits = _edits(self.module, island, [island.root], self.scope, match, template, kinds, names)
         except p.PatternError as error:
             return self.note(f"{self.rule.summary} (not rewritten: {error})")
-        return self.fix(edits, safety, message, text)
+        if edits is None:
+            return None
+        return self.fix(edits, safety, message, spell(template, spelled(self.module)))
+
+
+def _edits(
+    module: SemanticModel,
+    island: Expression,
+    nodes: Iterable[cst.BaseExpression],
+    scope: Scope,
+    match: str,
+    template: str,
+    kinds: Iterable[tuple[str, str]],
+    names: bool,
+) -> list[Edit] | None:
+    """Return the edits that rewrite those nodes that match, names only if asked; None if none does, or PatternError."""
+    from torchmigrate.syntax import pattern as p
+    from torchmigrate.syntax.expression import instantiate
+
+    compiled, where, text = p.compile_pattern(match), dict(kinds), spell(template, spelled(module))
+    resolve = lambda chain: module.resolver.dotted(chain, scope)  # noqa: E731
+    asked = (n for n in nodes if names or type(n).__name__ != "Name")
+    matches = [m for n in asked if (m := island.match(compiled, n, resolve)) and p.admits(m, where)]
+    return [e for m in matches for e in instantiate(m, text, island)] if matches else None
+
+
+@query
+def _edits_within(
+    module: SemanticModel,
+    joined: ast.JoinedStr,
+    scope: Scope,
+    match: str,
+    template: str,
+    kinds: tuple[tuple[str, str], ...],
+    names: bool,
+) -> list[Edit] | None:
+    """Return the edits of all matches in an f-string, whose places Python before 3.12 does not tell apart."""
+    island = module.island(joined)
+    return _edits(module, island, island.expressions(), scope, match, template, kinds, names) if island else None

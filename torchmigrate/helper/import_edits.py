@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchmigrate.project.context import ProjectContext
@@ -211,28 +211,32 @@ def _imports_from(index: ImportIndex, path: str, node: ast.AST, root: str) -> bo
 
 def first_import_time_use(module: SemanticModel, name: str) -> int:
     """Return the offset of the first use of `name` at import time, also through functions, or the file's end."""
-    names, before = {name}, 0
-    while len(names) > before:
-        before = len(names)
-        names |= {f.name for f in module.tree.body if isinstance(f, FUNCTIONS) and next(_uses(module, f, names), None)}
-    for node in module.tree.body:
-        if any(not _is_deferred(use, node) for use in _uses(module, node, names)):
-            return module.span(node)[0]
-    return len(module.source.utf8)
+    uses = [_uses(statement) for statement in module.tree.body]
+    users: dict[str, list[str]] = {}  # the functions in whose statements a name stands
+    for node, (now, later) in zip(module.tree.body, uses, strict=True):
+        if isinstance(node, FUNCTIONS):
+            for used in now | later:
+                users.setdefault(used, []).append(node.name)
+    names, todo = {name}, [name]
+    while todo:
+        found = set(users.get(todo.pop(), ())) - names
+        names |= found
+        todo += found
+    at_import = (node for node, (now, _) in zip(module.tree.body, uses, strict=True) if not names.isdisjoint(now))
+    first = next(at_import, None)
+    return len(module.source.utf8) if first is None else module.span(first)[0]
 
 
-def _uses(module: SemanticModel, statement: ast.stmt, names: set[str]) -> Iterator[ast.Name]:
-    """Yield the uses of names in a top-level statement; a cheap search of its text rules most out."""
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-    text = module.source.utf8[module.source.line_starts[first - 1] : module.span(statement)[1]]
-    if any(name.encode() in text for name in names):
-        yield from (n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names)
+def _uses(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """Return the names that a top-level statement uses at once, and those in the body of the function that it is."""
+    later = statement.body if isinstance(statement, FUNCTIONS) else []
+    fields = (value for _, value in ast.iter_fields(statement) if value is not later)
+    return _names(node for value in fields for node in (value if isinstance(value, list) else [value])), _names(later)
 
 
-def _is_deferred(node: ast.Name, statement: ast.stmt) -> bool:
-    """Whether a name lies in the body of the function that the statement is, not in its decorators or defaults."""
-    inside = statement.body[0] if isinstance(statement, FUNCTIONS) else None
-    return inside is not None and (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
+def _names(nodes: Iterable[object]) -> set[str]:
+    trees = (node for node in nodes if isinstance(node, ast.AST))
+    return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
 
 def with_import(

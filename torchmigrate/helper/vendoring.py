@@ -28,7 +28,7 @@ from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
-from torchmigrate.project.import_graph import ImportIndex, read_imports
+from torchmigrate.project.import_graph import read_imports
 from torchmigrate.semantic.model import query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
@@ -163,19 +163,35 @@ class Vendored:
     def edited(self) -> Iterator[str]:
         """Yield a note for each copy in which a person has written."""
         for path in sorted(self.needed):
-            raw = self.facts.texts.get(path) or _text(self.facts.index, path)
+            raw = self.facts.index.read(path) if path in self.facts.index.files else b""
             if raw and is_ours(Path(path), raw) and (names := helper_parts.edited(raw)):
                 where = os.path.relpath(path, self.facts.root)
                 was = "was" if len(names) == 1 else "were"
                 yield f"{where}: {', '.join(names)} {was} edited by hand, and not updated"
 
     def _used(self, helper: str, after: Mapping[str, bytes]) -> Uses:
-        """Return the functions that the files which import this copy of the helper call, rewritten or not."""
+        """Return the functions that the files which import this copy of the helper call, rewritten or not.
+
+        Where a program finds two copies under one name, Python loads the first on sys.path for all: each holds both's.
+        """
         index = self.facts.index
-        known = (use.importer for use in index.importers.get(helper, ()))
-        users = {*map(str, self.needed[helper]), *(u for u in known if self._restored.get(u, helper) == helper)}
+        users = {user for copy in self._of_one_name(helper) for user in self._users(copy)}
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
         return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
+
+    def _of_one_name(self, helper: str) -> list[str]:
+        """Return the copies outside packages whose users are linked by imports to those of a copy; itself first."""
+        index = self.facts.index
+        restored = {*self._restored.values()}  # the import graph gives their users to another copy while they are gone
+        if index.is_package(os.path.dirname(helper)) or helper in restored:
+            return [helper]
+        linked = {index.component(user) for user in self._users(helper)}
+        others = (copy for copy in {*self.needed} - {helper, *restored} if not index.is_package(os.path.dirname(copy)))
+        return [helper, *(copy for copy in others if any(index.component(u) in linked for u in self._users(copy)))]
+
+    def _users(self, helper: str) -> set[str]:
+        known = (use.importer for use in self.facts.index.importers.get(helper, ()))
+        return {*map(str, self.needed[helper]), *(user for user in known if self._restored.get(user, helper) == helper)}
 
 
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:
@@ -220,28 +236,8 @@ def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:
 @query
 def is_build_script(module: SemanticModel) -> bool:
     """Return whether a file runs while the project is built, or is a module that only such files import."""
-    index = module.facts.index
-    seen: set[str] = set()
-    stack, is_built = [str(module.path)], False
-    while stack:
-        path = stack.pop()
-        text = module.source.utf8 if path == str(module.path) else _text(index, path)
-        if packaging.is_build_script(path, text):
-            is_built = True
-        elif path not in seen:
-            seen.add(path)
-            above = [use.importer for use in index.importers.get(path, ())]
-            if not above or index.is_package(os.path.dirname(path)):
-                return False
-            stack += above
-    return is_built
-
-
-def _text(index: ImportIndex, path: str) -> bytes:
-    try:
-        return index.read(path)
-    except OSError:
-        return b""
+    path = str(module.path)
+    return packaging.is_build_script(path, module.source.utf8) or path in module.facts.index.built
 
 
 def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) -> str:

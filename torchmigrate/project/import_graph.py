@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from torchmigrate.base import file_io
+from torchmigrate.project import packaging
 
 # words that `process_facts` looks for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -26,6 +27,13 @@ class Use:
     root: str
     dotted: tuple[str, ...]
     relative: bool
+
+
+def _home(homes: dict[str, str], path: str) -> str:
+    while (up := homes.setdefault(path, path)) != path:
+        homes[path] = homes[up]
+        path = up
+    return path
 
 
 class ImportIndex:
@@ -77,9 +85,52 @@ class ImportIndex:
                         found.setdefault(target, []).append(use)
         return found
 
+    @cached_property
+    def built(self) -> frozenset[str]:
+        """Return the build scripts, and the modules that only such scripts import, directly or through others."""
+        named = (path for path in self.files if os.path.basename(path) in packaging.BUILD_SCRIPTS)
+        scripts = {path for path in named if packaging.is_build_script(path, self._bytes(path))}
+        if not scripts:
+            return frozenset()
+        imported: dict[str, list[str]] = {}
+        for target, uses in self.importers.items():
+            for use in uses:
+                imported.setdefault(use.importer, []).append(target)
+
+        def reached(todo: list[str]) -> set[str]:
+            seen = set(todo)
+            while todo:
+                fresh = [t for t in dict.fromkeys(imported.get(todo.pop(), ())) if t not in seen and t not in scripts]
+                seen.update(fresh)
+                todo += fresh
+            return seen
+
+        others = self.files - scripts
+        run = [path for path in others if path not in self.importers or self.is_package(os.path.dirname(path))]
+        return frozenset(reached([*scripts]) - reached(run))
+
+    def _bytes(self, path: str) -> bytes:
+        try:
+            return self.read(path)
+        except OSError:
+            return b""
+
     def imported_by(self, path: str) -> list[str]:
         """Return the files of the project that a file imports."""
         return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
+
+    @cached_property
+    def _homes(self) -> dict[str, str]:
+        """Return a file of its component for each file that imports another or is imported (union-find)."""
+        homes: dict[str, str] = {}
+        for target, uses in self.importers.items():
+            for use in uses:
+                homes[_home(homes, use.importer)] = _home(homes, target)
+        return homes
+
+    def component(self, path: str) -> str:
+        """Return what is the same for all files that are linked by imports, and so may run in one process."""
+        return _home(self._homes, path)
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""

@@ -301,10 +301,13 @@ def _union(left: _Selection | None, right: _Selection | None) -> _Selection | No
     return _Selection(finder.source, names, (), finder.include, finder.exclude, finder.namespaces)
 
 
+BUILD_SCRIPTS = ("setup.py", "conf.py", "hatch_build.py", "build.py")  # what such a script is called
+
+
 def is_build_script(path: str, raw: bytes) -> bool:
     """Return whether a file is run to build, install or document the project, where its modules cannot be imported."""
     name = os.path.basename(path)
-    if name not in ("setup.py", "conf.py", "hatch_build.py", "build.py"):
+    if name not in BUILD_SCRIPTS:
         return False
     try:
         tree = ast.parse(raw)

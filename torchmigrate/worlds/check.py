@@ -60,7 +60,6 @@ class Check:
         self._groups: list[_Group] | None = None
         self._first: dict[str, int] = {}  # the number of each file's first edit
         self._kept: dict[str, File] = {}  # rewritten files, as parsed last
-        self._leading: dict[str, list[str] | None] = {}
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
         """Return which edits break a rule in some world. `changed` are the files rewritten since the last call."""
@@ -96,8 +95,7 @@ class Check:
         universe = dict.fromkeys(sorted(changed))
         for path in sorted(changed):
             universe |= dict.fromkeys(sorted({use.importer for use in self.facts.index.importers.get(path, ())}))
-        for path in universe.copy():
-            universe |= dict.fromkeys(self._imported(path))
+        universe |= dict.fromkeys(self._imported(universe))
         home = {path: path for path in universe}
 
         def find(path: str) -> str:
@@ -120,28 +118,35 @@ class Check:
         if len(paths) <= LARGEST_GROUP:
             yield _Group(tuple(paths), tuple(paths))
             return
+        together = set(paths)
         for path in paths:
             if path in changed:
-                near = [p for p in dict.fromkeys(self.facts.index.imported_by(path)) if p != path and p in paths]
+                near = [p for p in dict.fromkeys(self.facts.index.imported_by(path)) if p != path and p in together]
                 yield _Group((path, *near[:LARGEST_GROUP]), (path,))
 
-    def _imported(self, path: str) -> Iterator[str]:
-        """Yield the files that a file imports, and those that these import, on the way to files about devices."""
-        for target in self.facts.index.imported_by(path):
-            if self._leads_to_devices(target):
-                yield target
-                yield from self._leading[target] or ()
+    def _imported(self, paths: Iterable[str]) -> list[str]:
+        """Return the files that files import, directly or not, on the way to files that speak of devices."""
+        importers: dict[str, list[str]] = {}
+        todo = [*paths]
+        seen = set(todo)
+        while todo:
+            path = todo.pop()
+            for target in self.facts.index.imported_by(path):
+                importers.setdefault(target, []).append(path)
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        todo = [target for target in importers if self._speaks_of_devices(target)]
+        leading = set(todo)
+        while todo:
+            above = [up for up in dict.fromkeys(importers.get(todo.pop(), ())) if up not in leading]
+            leading.update(above)
+            todo += above
+        return [target for target in importers if target in leading]
 
-    def _leads_to_devices(self, path: str) -> bool:
-        """Return whether a file, or one that it imports, speaks of a device; those are noted in `_leading`."""
-        if path not in self._leading:
-            self._leading[path] = []
-            text = self._original(path)
-            below = [t for t in self.facts.index.imported_by(path) if t != path and self._leads_to_devices(t)]
-            found = list(dict.fromkeys(p for t in below for p in (t, *(self._leading[t] or ()))))
-            speaks = text is not None and any(word in text[0] for word in _ABOUT)
-            self._leading[path] = found if found or speaks else None
-        return self._leading[path] is not None
+    def _speaks_of_devices(self, path: str) -> bool:
+        text = self._original(path)
+        return text is not None and any(word in text[0] for word in _ABOUT)
 
     def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         """Return what `_check` finds; what it cannot evaluate is held back whole."""

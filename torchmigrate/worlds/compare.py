@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
@@ -143,10 +144,19 @@ def _two_ways(world: World, old: Observations, new: Observations, cuda: Observat
             by_file.setdefault(place[0], []).append((place, now))
     for path, found in by_file.items():
         moved = [place for place, now in found if now is not None and world.kind in _types(now)]
-        stays = [place for place, now in found if now is None or world.kind not in _types(now)]
+        arms = _portable_arms(world, old, cuda, path)
+        stays = [p for p, now in found if (now is None and p not in arms) or (now and world.kind not in _types(now))]
         for place in moved if stays and not _dies(old, path) and not _dies(new, path) else ():
             if edits := new.edits(DEVICE, place):
                 yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+
+
+def _portable_arms(world: World, old: Observations, cuda: Observations, path: str) -> set[Place]:
+    """Return the positions for CUDA beside one that the original has for this world: arms of its own choice."""
+    there = {place for place, _ in cuda.of(DEVICE) if place[0] == path}
+    here = {p for p, v in old.of(DEVICE) if p[0] == path and p not in there and world.kind in _types(v)}
+    rows = sorted(there | here)
+    return {p for pair in pairwise(rows) for p in pair if p in there and here.intersection(pair)}
 
 
 def _types(value: Value) -> set[str]:

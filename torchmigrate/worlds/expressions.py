@@ -203,11 +203,13 @@ class Expressions(External):
 
     def ancestors(self, info: ClassInfo) -> list[ClassInfo]:
         """Return a class and its base classes in the project, nearest first."""
-        found: list[ClassInfo] = [info]
+        found = [info]
+        seen = {info}
         for kind in found:
             for base in kind.node.bases:
                 for atom in self._base(base, kind):
-                    if isinstance(atom, Type) and atom.info not in found:
+                    if isinstance(atom, Type) and atom.info not in seen:
+                        seen.add(atom.info)
                         found.append(atom.info)
         return found
 

@@ -37,6 +37,7 @@ from torchmigrate.worlds.values import (
 
 METHOD = "torch.Tensor."  # before the name of a method of a tensor or module that is handed on without being called
 MOVING = ("to", "cuda", "cpu")
+PLACED = Unknown("placed")  # the helper's device for an index that is not followed
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
@@ -184,7 +185,8 @@ class External(ABC):
                 numbers = [a.value for a in index if isinstance(a, Const) and a.type is int]
                 device = Device(device.type, numbers[0] if len(numbers) == 1 else 0)
                 edits |= index.edits
-            found.append(one(device, edits) if device is not None else one(Unknown(), edits))
+            lost = atom if atom == PLACED else Unknown()
+            found.append(one(device if device is not None else lost, edits))
         made = join(*found)
         self.position(made, call, moves=False)
         return made
@@ -213,7 +215,7 @@ class External(ABC):
             if device is not None and device.type != "cuda":
                 found.append(one(device, edits))
             elif isinstance(atom, Unknown) and atom.of:  # what a user says may be the CPU; else it is an index
-                found.append(one(Unknown(), edits))
+                found.append(one(PLACED, edits))
             else:
                 index = device.index if device is not None else atom.value if isinstance(atom, Const) else None
                 found.append(one(_placed(kind, index), edits))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import bisect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -157,13 +158,19 @@ class File:
             if not isinstance(node, (ast.expr, ast.keyword)) or not hasattr(node, "lineno"):
                 continue
             start, end = self.span(node)
-            at = bisect.bisect_left(self._ends, start)
-            for begin, stop, number in self._new[at:]:
+            parts: set[Span] | None = None
+            numbers: list[int] = []
+            for begin, stop, number in itertools.islice(self._new, bisect.bisect_left(self._ends, start), None):
                 if begin > end:
                     break
-                within = begin <= start and end <= stop and end > start
-                if within or (start <= begin and stop <= end and not self._holds(node, begin, stop)):
-                    self._written[node] = self._written.get(node, NONE) | {number}
+                if begin <= start and end <= stop and end > start:
+                    numbers.append(number)
+                elif start <= begin and stop <= end:
+                    parts = set(self._parts(node)) if parts is None else parts
+                    if not any((b <= begin and stop <= e) or (begin <= b and e <= stop and e > b) for b, e in parts):
+                        numbers.append(number)
+            if numbers:
+                self._written[node] = self._written.get(node, NONE).union(numbers)
 
     def _near_edits(self) -> Iterator[ast.AST]:
         """Yield the nodes of this file, those of statements that no edit touches excepted."""
@@ -178,16 +185,13 @@ class File:
             yield node
             stack += ast.iter_child_nodes(node)
 
-    def _holds(self, node: ast.AST, start: int, end: int) -> bool:
-        """Return whether a child of the node holds, or lies within, the span."""
+    def _parts(self, node: ast.AST) -> Iterator[Span]:
+        """Yield the spans of a node's children."""
         for child in ast.iter_child_nodes(node):
             if hasattr(child, "lineno"):
-                begin, stop = self.span(child)
-                if (begin <= start and end <= stop) or (start <= begin and stop <= end and stop > begin):
-                    return True
-            elif isinstance(child, (ast.comprehension, ast.arguments)) and self._holds(child, start, end):
-                return True
-        return False
+                yield self.span(child)
+            elif isinstance(child, (ast.comprehension, ast.arguments)):
+                yield from self._parts(child)
 
     def edits_of(self, node: ast.AST) -> Edits:
         """Return the edits that wrote this expression itself."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import bisect
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -141,6 +143,7 @@ class Relevance:
             for word in row.words:
                 self._by_word.setdefault(word, []).append(row)
         self._todo: list[str] = sorted(self.about)
+        self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
             if not file.edits:
                 self._edited(file, outline, edits.get(file.path, ()))
@@ -154,15 +157,24 @@ class Relevance:
 
     def _edited(self, file: File, outline: _Outline, edits: Sequence[Edit]) -> None:
         """Add the original statements that are rewritten."""
-        spans = [file.span(row.node) for row in outline.rows] if edits else []
+        rows: dict[ast.AST, _Row] = {row.node: row for row in outline.rows} if edits else {}
+        spans = sorted(((*file.span(node), at) for at, node in enumerate(rows)), key=lambda s: (s[0], -s[1], s[2]))
+        starts, nodes = [start for start, _, _ in spans], list(rows)
+        ends: dict[ast.AST, int] = {nodes[at]: end for _, end, at in spans}
+        rewritten: dict[_Row, None] = {}
         for edit in edits:
-            around = [at for at, (start, end) in enumerate(spans) if start <= edit.start and edit.end <= end]
-            if around:  # the last is the innermost
-                row = outline.rows[around[-1]]
-                self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
-                self.relevant.add(row.node)
-                self.places.update((row.place.name, row.place.owner))
-                self._spread(row.node, row.place)
+            at = bisect.bisect_right(starts, edit.start) - 1
+            # the innermost that begins there or before, then outwards
+            node: ast.AST | None = nodes[spans[at][2]] if at >= 0 else None
+            while node is not None and ends.get(node, 0) < edit.end:
+                node = outline.around.get(node)
+            if node in rows:
+                rewritten[rows[node]] = None
+        for row in rewritten:
+            self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
+            self.relevant.add(row.node)
+            self.places.update((row.place.name, row.place.owner))
+            self._spread(row.node, row.place)
 
     def matters(self, node: ast.AST) -> bool:
         """Return whether a function or a file's body holds anything that matters; a lambda always may."""
@@ -182,7 +194,8 @@ class Relevance:
 
     def _close(self) -> None:
         while self._todo:
-            for row in self._by_word.get(self._todo.pop(), ()):
+            words, self._todo = self._todo, []
+            for row in dict.fromkeys(row for word in reversed(words) for row in self._by_word.get(word, ())):
                 self.relevant.add(row.node)
                 self.places.update((row.place.name, row.place.owner))
                 self._spread(row.node, row.place)
@@ -217,22 +230,33 @@ class Relevance:
 
     def _guarded(self) -> Iterator[ast.AST]:
         """Yield the statements behind tests that matter, and after those that end a block."""
+        done: set[ast.AST] = set()
         for node in self.relevant:
             if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
                 continue
             inside = [s for block in blocks_of(node) for s in block]
-            for statement in inside:
-                yield from (n for n in ast.walk(statement) if isinstance(n, ast.stmt))
+            yield from self._statements(inside, done)
             if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in ast.walk(s)):
-                for sibling in self._after(node):
-                    yield from (n for n in ast.walk(sibling) if isinstance(n, ast.stmt))
+                # where one was walked, all that follow it in its block were, too
+                yield from self._statements(itertools.takewhile(lambda s: s not in done, self._after(node)), done)
 
-    def _after(self, node: Statement) -> list[Statement]:
-        up = self._around[node]
-        for block in blocks_of(up):
-            if node in block:
-                return block[block.index(node) + 1 :]
-        return []
+    @staticmethod
+    def _statements(roots: Iterable[ast.AST], done: set[ast.AST]) -> Iterator[ast.AST]:
+        """Yield statements and all within them, those left out that were walked before."""
+        stack = [*roots]
+        while stack:
+            node = stack.pop()
+            if node not in done:
+                done.add(node)
+                yield node
+                stack += [s for block in blocks_of(node) for s in block]
+
+    def _after(self, node: Statement) -> Iterator[Statement]:
+        if node not in self._at:
+            blocks = blocks_of(self._around[node])
+            self._at |= {each: (block, at) for block in blocks for at, each in enumerate(block)}
+        block, at = self._at[node]
+        return itertools.islice(block, at + 1, None)
 
     def _returns(self, place: _Place) -> None:
         """Note that a function returns a decision, unless so many have its name that a call tells nothing."""

@@ -83,7 +83,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What the analysis cannot follow. `of` is a word on what is known of it: "tensor", "user"."""
+    """What the analysis cannot follow. `of` says what is known of it: "tensor", "user", "placed" (by the helper)."""
 
     of: str = ""
 
