@@ -234,7 +234,7 @@ ROWS = {
         "apply -n --style native --torch '>=2.9'",
         {"a.py": f"{GOOD}torch.cuda.manual_seed(1)\nm.to(torch.device('cuda:1'))\n"},
     ),
-    "torch inferred": _file(a__py=GOOD, requirements__txt="torch>=1.10\n"),
+    "torch inferred": _file(a__py=GOOD, requirements__txt="torch>=1.5\n"),
     # ---- baselines
     "no such baseline": Row("check --baseline b.json"),
     "a baseline that is a directory": Row("check --baseline .", {"a.py": GOOD}),
