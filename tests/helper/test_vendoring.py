@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import planned, write_plan, write_tree
 
+from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Finding, Unchanged
+from torchmigrate.engine import planner
+from torchmigrate.project import helper_parts
 
 
 def run(root: Path, *arguments: str, folder: str = ".") -> None:
@@ -97,6 +100,115 @@ def test_modules_with_names_of_build_scripts_do(tmp_path: Path) -> None:
     }
     write_tree(tmp_path, {**files, "tools/setup.py": BUILT})
     assert {"setup.py", "conf.py", "build_tools/cuda.py"} <= {*write_plan(tmp_path)}
+
+
+# ---- kept alive
+PACKAGE = {
+    "main.py": "import torch\nfrom pkg.a import f\nf(torch.ones(1).cuda())\n",
+    "pkg/__init__.py": "",
+    "pkg/a.py": "import torch\nfrom .b import g\ndef f(x):\n    torch.cuda.synchronize()\n",
+    "pkg/b.py": "import torch\ndef g(x):\n    return x.cuda()\n",
+    "tools/x.py": "import torch\ntorch.cuda.empty_cache()\n",
+}
+COPIES = ["pkg/accel.py", "tools/accel.py"]
+
+
+def migrated(root: Path) -> Path:
+    write_tree(root, PACKAGE)
+    after = write_plan(root)
+    assert sorted(path for path in after if path.endswith("accel.py")) == ["accel.py", *COPIES]
+    assert write_plan(root) == {}
+    return root
+
+
+def checked(root: Path) -> dict[str, str]:
+    """What `check` says of copies of the helper."""
+    found = planned(root, "check")
+    return {
+        path: f.message
+        for path, r in found.items()
+        if isinstance(r, Unchanged)
+        for f in r.findings
+        if f.rule == "helper"
+    }
+
+
+@pytest.mark.parametrize("copy", ["accel.py", *COPIES])
+def test_a_copy_that_is_gone_is_restored(copy: str, tmp_path: Path) -> None:
+    root = migrated(tmp_path)
+    text = (root / copy).read_bytes()
+    (root / copy).unlink()
+    assert checked(root) == {copy: "the helper is missing, and files import it: `torchmigrate apply` writes it"}
+    assert write_plan(root) == {copy: text} and checked(root) == {}
+
+
+def test_the_only_copy_is_restored(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a.py": PACKAGE["pkg/b.py"]})
+    text = write_plan(tmp_path)["accel.py"]
+    (tmp_path / "accel.py").unlink()
+    assert [*checked(tmp_path)] == ["accel.py"]
+    assert write_plan(tmp_path) == {"accel.py": text}
+
+
+def test_copies_of_another_version_are_updated_all_at_once(tmp_path: Path) -> None:
+    root = migrated(tmp_path)
+    texts = {copy: (root / copy).read_bytes() for copy in COPIES}
+    for copy, text in texts.items():
+        digests = helper_parts._digests(text.decode())
+        old = text.decode().replace("for want of", "").replace('"cpu"', '"CPU"')
+        now = helper_parts._digests(old)
+        for name in digests:
+            old = old.replace(digests[name], now[name])
+        assert old.encode() != text and helper_parts.is_untouched(old.encode())
+        (root / copy).write_text(old)
+    said = "the helper lacks functions, or is of another version: `torchmigrate apply` writes it"
+    assert checked(root) == dict.fromkeys(COPIES, said)
+    assert write_plan(root) == texts and checked(root) == {}
+
+
+def test_a_copy_that_lacks_what_is_called_is_completed(tmp_path: Path) -> None:
+    root = migrated(tmp_path)
+    (root / "pkg/b.py").write_text(
+        "from . import accel\ndef g(x):\n    return x.to(accel.device()), accel.device_count()\n"
+    )
+    assert [*checked(root)] == ["pkg/accel.py"]
+    assert b"def device_count" in write_plan(root)["pkg/accel.py"]
+
+
+def test_a_formatter_s_work_is_left(tmp_path: Path) -> None:
+    root = migrated(tmp_path)
+    for copy in COPIES:
+        text = (root / copy).read_text().replace("    ", "\t").replace("\n\n\n", "\n\n")
+        (root / copy).write_text(text)
+    assert checked(root) == {} and write_plan(root) == {}
+
+
+def test_an_edited_function_stays_and_is_told(tmp_path: Path) -> None:
+    root = migrated(tmp_path)
+    copy = root / "pkg/accel.py"
+    copy.write_text(
+        copy.read_text().replace(
+            '    native = _native("synchronize")\n', "    print('mine')\n    native = _native(\"synchronize\")\n"
+        )
+    )
+    mine = copy.read_text()
+    assert "mine" in mine and checked(root) == {} and write_plan(root) == {}
+    assert any("pkg/accel.py: " in note and "edited by hand" in note for note in plan_of(root).notes)
+    (root / "pkg/b.py").write_text(
+        "import torch\nfrom . import accel\ndef g(x):\n    torch.cuda.empty_cache()\n    return x.to(accel.device())\n"
+    )
+    text = write_plan(root)["pkg/accel.py"].decode()
+    assert "print('mine')" in text and "def empty_cache" in text
+
+
+def test_what_only_has_the_name_is_not_restored(tmp_path: Path) -> None:
+    """Another package `accel`, or a module of that name without the helper's functions."""
+    write_tree(tmp_path, {"a.py": "import accel\naccel.run()\n", "b.py": "from accel import thing\nthing()\n"})
+    assert write_plan(tmp_path) == {} and checked(tmp_path) == {}
+
+
+def plan_of(root: Path, mode: str = "apply") -> planner.Plan:
+    return planner.plan([root], Settings(root=root), 1, mode)
 
 
 def test_two_copies_that_one_program_may_find_hold_the_same_functions(tmp_path: Path) -> None:

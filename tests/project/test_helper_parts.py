@@ -140,3 +140,65 @@ def test_the_first_version_is_ours_and_held_nothing_that_must_stay() -> None:
 def test_the_page_and_the_whole_name_the_same_functions() -> None:
     page = (ROOT / "docs" / "helper.md").read_text(encoding="utf-8")
     assert {name for name in NAMES if f"`{name}`" in page or f"accel.{name}" in page} == {*NAMES}
+
+
+MINE = '''def is_available() -> bool:
+    """Mine."""
+    return _here().type != "cpu" and CHECK
+
+
+'''
+
+
+def mine(text: bytes) -> bytes:
+    """A helper in which a person has edited a function, and added a constant, an import and a call."""
+    start = text.index(b"def is_available")
+    end = text.index(b"\n\n\n", start) + 3
+    extra = b"import json  # mine\n"
+    lines = text.replace(b"import os\n", b"import os\n" + extra)
+    start, end = start + len(extra), end + len(extra)
+    return lines[:start] + b"CHECK = True  # mine\n\n\n" + MINE.encode() + lines[end:] + b"\n\nprint('mine')\n"
+
+
+def test_what_a_person_edited_stays_and_the_others_are_updated() -> None:
+    uses = {"device": False, "is_available": True, "map_location": True}
+    old = mine(vendored(uses))
+    assert sorted(helper_parts.edited(old)) == ["CHECK", "is_available"]
+    assert not is_untouched(old) and is_same(helper_parts.updated(old, uses) or b"", old)
+    outdated = old.replace(b'return None if _here().type == "cuda"', b'return 1 if _here().type == "cuda"')
+    assert outdated != old
+    written = helper_parts._digests(outdated)["map_location"].encode()
+    outdated = outdated.replace(helper_parts._digests(old)["map_location"].encode(), written)  # of another version
+    more = helper_parts.updated(outdated, {"empty_cache": True, "autocast": False})
+    assert more is not None
+    text = more.decode()
+    assert MINE in text and "CHECK = True  # mine" in text and "import json  # mine" in text and "print('mine')" in text
+    assert 'return None if _here().type == "cuda"' in text and "return 1 if" not in text
+    assert {"empty_cache", "autocast", "device", "is_available"} <= {*helper_parts.public(more)}
+    assert sorted(helper_parts.edited(more)) == ["CHECK", "is_available"]
+    assert helper_parts.updated(more, {}) == more
+    namespace: dict[str, object] = {}
+    exec(text, namespace)
+    assert namespace["is_available"]() is False  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_helper_with_an_edited_function_takes_any_other(name: str) -> None:
+    old = mine(vendored({"device": False, "is_available": True, "map_location": True}))
+    new = helper_parts.updated(old, {name: False})
+    assert new is not None and name in helper_parts.public(new)
+    exec(compile(new, "accel.py", "exec"), {})
+    assert helper_parts.updated(new, {}) == new
+
+
+def test_an_edited_short_form_keeps_what_it_needs() -> None:
+    old = vendored({"device": True}).replace(b"return _device", b'print("mine")\n    return _device')
+    new = helper_parts.updated(old, {"empty_cache": True})
+    assert new is not None and b'print("mine")' in new
+    namespace: dict[str, object] = {}
+    exec(new, namespace)
+    namespace["device"](), namespace["empty_cache"]()  # type: ignore[operator]
+
+
+def test_what_is_no_python_is_not_updated() -> None:
+    assert helper_parts.updated(vendored(FEW) + b"((", FEW) is None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
@@ -14,6 +14,7 @@ from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skippe
 from torchmigrate.engine.worker import Progress, Read
 from torchmigrate.project import discovery, helper_file
 from torchmigrate.project.discovery import EVERYTHING, Selection
+from torchmigrate.project.import_graph import Import, read_imports
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
@@ -32,6 +33,17 @@ class Plan:
     others: frozenset[str] = frozenset()
     facts: ProjectContext | None = None  # None if no file had work
     checked: tuple[int, int] = (0, 0)  # edits that the worlds check looked at, and edits that it held back
+
+
+class Tended(NamedTuple):
+    """Copies of the helper, and files that may import one."""
+
+    copies: list[str]
+    users: list[Read]
+
+
+def _names_helper(item: Import) -> bool:
+    return not {item.name, item.module.rpartition(".")[2]}.isdisjoint(helper_file.NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +79,13 @@ def plan(
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]
-    results, todo, maybe = _read([item for item in mine if not item.text], rules, only.texts)
+    results, todo, maybe, tended = _read([item for item in mine if not item.text], rules, only.texts)
     about_texts, others = rules.texts.read([item for item in mine if item.text], settings, only.texts)
     seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
     results += about_texts
-    if not todo and not maybe:
+    if only.paths is not None or mode == "survey":
+        tended = Tended([], [])  # a file on its own
+    if not todo and not maybe and not tended.copies and not tended.users:
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
     from torchmigrate.engine import checking  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
@@ -79,19 +93,20 @@ def plan(
 
     inside = context.whole_project(paths, found, settings)
     around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)
-    texts = [*(context.code(path, raw) for path, raw in todo), *around]
+    texts = [*(context.code(path, raw) for path, raw in {*todo, *tended.users}), *around]
     facts, notes = context.build_context(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
         context.refuse_old_torch(facts.torch, notes)
     if maybe:
         todo += [(path, raw) for path, raw in maybe if path in facts.under_default.files]
-        if not todo:
-            notes = []
+    if not todo:
+        notes = []
     done, facts, checked = checking.run_checked(todo, mode, ruleset, facts, jobs, on_progress)
     vendored = Vendored(facts)
-    results = vendored.completed(
-        [*results, *(vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done)]
-    )
+    results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
+    vendored.tend(tended.copies, tended.users)
+    results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)
+    notes += vendored.edited()
     notes += vendored.notes()
     if settings.style == "native":
         notes += _note_remaining_calls(results, facts)
@@ -100,8 +115,9 @@ def plan(
 
 def _read(
     found: Sequence[discovery.DiscoveredFile], rules: DispatchTable, texts: Mapping[str, bytes]
-) -> tuple[list[FileResult], list[Read], list[Read]]:
-    """Return the results of files that are not analysed, the files with work, and those that may have some."""
+) -> tuple[list[FileResult], list[Read], list[Read], Tended]:
+    """Return the results of files that are not analysed, the files with work, those that may have some, and others."""
+    tended = Tended([], [])
     results: list[FileResult] = []
     todo: list[Read] = []
     maybe: list[Read] = []
@@ -111,8 +127,8 @@ def _read(
         elif item.skipped_reason is not None:
             results.append(Skipped(item.path, item.skipped_reason))
         else:
-            _sort(item.path, texts.get(str(item.path)), rules, results, todo, maybe)
-    return results, todo, maybe
+            _sort(item.path, texts.get(str(item.path)), rules, results, todo, maybe, tended)
+    return results, todo, maybe, tended
 
 
 def _sort(
@@ -122,8 +138,9 @@ def _sort(
     results: list[FileResult],
     todo: list[Read],
     maybe: list[Read],
+    tended: Tended,
 ) -> None:
-    """Put one file into the list where it belongs: `results`, `todo` or `maybe`."""
+    """Put one file into the list where it belongs: `results`, `todo` or `maybe`, and `tended` for the helper's sake."""
     if raw is None:
         try:
             raw = file_io.read(path)
@@ -134,7 +151,10 @@ def _sort(
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return
     if raw.startswith(helper_file.MARKER):
+        tended.copies.append(str(path))
         return
+    if b"accel" in raw and any(_names_helper(item) for item in read_imports(str(path), raw)):
+        tended.users.append((str(path), raw))
     if rules.has_work(raw) or (path.suffix == ".ipynb" and rules.texts.concerns_notebook(str(path), raw)):
         todo.append((str(path), raw))
     elif rules.may_have_work(raw):

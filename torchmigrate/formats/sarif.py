@@ -31,7 +31,17 @@ if TYPE_CHECKING:
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT = "%SRCROOT%"
-_IDLE = "a suppression that names no rule, or suppresses nothing"
+# rules that have no file: what is wrong, and why that counts
+_UNFILED = {
+    "suppression": (
+        "a suppression that names no rule, or suppresses nothing",
+        "`# torchmigrate: ignore[rule]` must name a rule that has a finding.",
+    ),
+    "helper": (
+        "a copy of the helper that is missing or out of date",
+        "Files import it, and call what it has to hold.",
+    ),
+}
 _FIXED = {"fixable": "torchmigrate apply", "unsafe": "torchmigrate apply --unsafe-fixes: it may change what happens"}
 
 
@@ -66,8 +76,7 @@ def uri(path: Path, base: Path) -> dict[str, str]:
 
 
 def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
-    summary = rule.summary if rule else _IDLE
-    why = " ".join(rule.why.split()) if rule else "`# torchmigrate: ignore[rule]` must name a rule that has a finding."
+    summary, why = (rule.summary, " ".join(rule.why.split())) if rule else _UNFILED[name]
     found: dict[str, Any] = {
         "id": name,
         "shortDescription": {"text": summary},

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import counted
-from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Skipped, shifted
+from torchmigrate.diagnostics.finding import (
+    Changed,
+    Failed,
+    FileResult,
+    Finding,
+    Safety,
+    Skipped,
+    Unchanged,
+    shifted,
+)
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.helper.placement import Placement, placed, placement
+from torchmigrate.helper.placement import Placement, beside, placed, placement
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
+from torchmigrate.project.import_graph import read_imports
 from torchmigrate.semantic.model import query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
@@ -50,6 +60,7 @@ class Vendored:
     def __init__(self, facts: ProjectContext) -> None:
         self.facts = facts
         self.needed: dict[str, set[Path]] = {}  # helper files, and which files import each
+        self._restored: dict[str, str] = {}  # the helper files that are gone, by the file that imports each
         self.hosted: list[Path] = []  # notebooks that also run where only they are
 
     def keep(self, result: FileResult) -> FileResult:
@@ -65,7 +76,7 @@ class Vendored:
         text = lacks.text
         place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")
         edits = with_import(text, result.path, self.facts, place.statement, lacks.torch, place.root)
-        self._need(place.path, result.path)
+        self._need(self._present(str(result.path), text.utf8) or place.path, result.path)
         if not edits:
             return result
         after = text.encode(compose(text.utf8, edits))
@@ -101,6 +112,65 @@ class Vendored:
         lost = {path: r.path.name for r in helpers if isinstance(r, Failed) for path in self.needed[str(r.path)]}
         return [*(_kept_back(r, lost) for r in results), *helpers]
 
+    def tend(self, copies: Iterable[str], users: Iterable[tuple[str, bytes]]) -> None:
+        """Note copies of the helper that this run found, and those that are gone though files import them."""
+        if self.facts.own is not None or self.facts.settings.runtime == "package":
+            return
+        for path in copies:
+            if os.path.basename(path) == f"{self.facts.helper}.py" and self.facts.index.importers.get(path):
+                self.needed.setdefault(path, set())
+        for path, raw in users:
+            if place := self._gone(path, raw):
+                self._restored[path] = place
+                self._need(place, Path(path))
+
+    def _gone(self, path: str, raw: bytes) -> str:
+        """Return where the helper was that a file imports and calls; "" if it is there, or is none of ours."""
+        index, helper = self.facts.index, self.facts.helper
+        for item in index.imports.get(path, ()):
+            parts = (*item.module.split("."), item.name) if item.name else tuple(item.module.split("."))
+            dotted = tuple(filter(None, parts))
+            if dotted[-1:] != (helper,) or not helper_parts.used_by(code(path, raw), helper):
+                continue
+            if index.locate(path, item.level, dotted):
+                place = placement(self.facts, Path(path))
+                is_beside = place == beside(path, helper) and dotted == (helper,) and not item.level
+                if is_beside and place.path not in index.files:
+                    return place.path  # another folder's copy is not on a script's path
+                continue
+            if item.level:
+                return "/".join((str(Path(path).parents[item.level - 1]), *dotted)) + ".py"
+            above = index.locate(path, 0, dotted[:-1]) if dotted[1:] else None
+            return f"{os.path.dirname(above[0])}/{helper}.py" if above else self._beside(path) if not dotted[1:] else ""
+        return ""
+
+    def _present(self, path: str, raw: bytes) -> str:
+        """Return the copy of the helper that a file imports already, or ""."""
+        for item in read_imports(path, raw):
+            dotted = tuple(filter(None, (*item.module.split("."), item.name)))
+            found = self.facts.index.locate(path, item.level, dotted) if dotted[-1:] == (self.facts.helper,) else None
+            if found is not None and is_ours(Path(found[0]), self.facts.texts.get(found[0])):
+                return found[0]
+        return ""
+
+    def _beside(self, path: str) -> str:
+        place = placement(self.facts, Path(path))
+        helper = self.facts.helper
+        return place.path if place.statement == f"import {helper}" else beside(path, helper).path
+
+    def outstanding(self, results: Iterable[FileResult]) -> list[FileResult]:
+        """Return the results of a run that only checks: a finding for each copy that `apply` would write."""
+        return [*results, *(_finding(each) for each in self.completed(()))]
+
+    def edited(self) -> Iterator[str]:
+        """Yield a note for each copy in which a person has written."""
+        for path in sorted(self.needed):
+            raw = self.facts.index.read(path) if path in self.facts.index.files else b""
+            if raw and is_ours(Path(path), raw) and (names := helper_parts.edited(raw)):
+                where = os.path.relpath(path, self.facts.root)
+                was = "was" if len(names) == 1 else "were"
+                yield f"{where}: {', '.join(names)} {was} edited by hand, and not updated"
+
     def _used(self, helper: str, after: Mapping[str, bytes]) -> Uses:
         """Return the functions that the files which import this copy of the helper call, rewritten or not.
 
@@ -114,14 +184,16 @@ class Vendored:
     def _of_one_name(self, helper: str) -> list[str]:
         """Return the copies outside packages whose users are linked by imports to those of a copy; itself first."""
         index = self.facts.index
-        if index.is_package(os.path.dirname(helper)):
+        restored = {*self._restored.values()}  # the import graph gives their users to another copy while they are gone
+        if index.is_package(os.path.dirname(helper)) or helper in restored:
             return [helper]
         linked = {index.component(user) for user in self._users(helper)}
-        others = (copy for copy in self.needed if copy != helper and not index.is_package(os.path.dirname(copy)))
+        others = (copy for copy in {*self.needed} - {helper, *restored} if not index.is_package(os.path.dirname(copy)))
         return [helper, *(copy for copy in others if any(index.component(u) in linked for u in self._users(copy)))]
 
     def _users(self, helper: str) -> set[str]:
-        return {*map(str, self.needed[helper]), *(use.importer for use in self.facts.index.importers.get(helper, ()))}
+        known = (use.importer for use in self.facts.index.importers.get(helper, ()))
+        return {*map(str, self.needed[helper]), *(user for user in known if self._restored.get(user, helper) == helper)}
 
 
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:
@@ -140,13 +212,23 @@ def _write(path: Path, uses: Uses, text: bytes | None) -> FileResult | None:
     if not is_ours(path, text):
         return Failed(path, "exists and was not written by torchmigrate; rename it, or use --runtime package")
     before = file_io.read(path) if text is None else text
-    content = helper_parts.vendored(helper_parts.merged([helper_parts.held(before), uses]))
-    if helper_parts.is_untouched(before):
+    content = helper_parts.updated(before, uses)
+    if content is not None:
         return None if helper_parts.is_same(before, content) else Changed(path, before, content, ())
     if lacks := sorted({*uses} - {*helper_parts.public(before)}):
         what = f"was edited since torchmigrate wrote it, so it is not updated; it lacks {', '.join(lacks[:_NAMED])}"
         return Failed(path, f"{what}{' and more' if lacks[_NAMED:] else ''}: move it away, apply, take the edits over")
     return Skipped(path, "was edited since torchmigrate wrote it, so it is not updated")
+
+
+def _finding(result: FileResult) -> FileResult:
+    """Return what `check` says of a copy of the helper that `apply` would write."""
+    if not isinstance(result, Changed):
+        return result
+    what = "is missing, and files import it" if result.new else "lacks functions, or is of another version"
+    message = f"the helper {what}: `torchmigrate apply` writes it"
+    found = Finding("helper", Safety.DISPLAY, 0, 0, message, line=1, column=1, end_line=1, end_column=1)
+    return Unchanged(result.path, (found,), result.before)
 
 
 def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:

@@ -24,7 +24,7 @@ PACKAGED = "torchmigrate.runtime"
 
 
 def helper_name(files: Iterable[str], texts: Iterable[bytes], overlay: Mapping[str, bytes] | None = None) -> str:
-    """Return the vendored helper's module name: an earlier helper's, else the first of NAMES that is unused."""
+    """Return the vendored helper's module name: an earlier one's, also if it is gone, else an unused one of NAMES."""
     known = overlay or {}
     stems: dict[str, list[str]] = {}  # casefolded, as Accel.py is accel.py on some file systems
     for path in (f for f in files if f.endswith(".py")):
@@ -34,6 +34,9 @@ def helper_name(files: Iterable[str], texts: Iterable[bytes], overlay: Mapping[s
             return name
     words = {name: re.compile(rb"(?<![\w\"'.-])" + name.encode() + rb"(?![\w\"'-])") for name in NAMES}
     texts = list(texts)
+    for name in NAMES:  # a copy that was removed
+        if name not in stems and any(name.encode() in text and helper_parts.is_called(text, name) for text in texts):
+            return name
     for name in NAMES:
         if name not in stems and not any(name.encode() in text and words[name].search(text) for text in texts):
             return name

@@ -15,7 +15,10 @@ from functools import cache
 from importlib import resources
 
 MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
-_HEADER = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{16,32})\b")
+_FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
+_HEADER = re.compile(
+    r"\A# torchmigrate-runtime (\S+) \[([0-9a-f\s#]*)\]:[^\n]*\n(?:# (?!SPDX)[^\n]*\n)*(?:# SPDX[^\n]*\n)?"
+)
 _WIDTH = 88
 # what a function is for calls without arguments: a part of it, which takes its name where nothing needs the rest
 _SHORT = {"device": "_here", "map_location": "_from_anywhere", "synchronize": "_wait"}
@@ -121,12 +124,16 @@ def merged(several: Iterable[Uses]) -> dict[str, bool]:
     return out
 
 
-def vendored(uses: Uses) -> bytes:
-    """Return the helper's file for a project that uses these functions of it; others are left out."""
+def vendored(uses: Uses, also: Iterable[str] = ()) -> bytes:
+    """Return the helper's file for a project that uses these functions of it; others are left out.
+
+    `also` names private parts that a person's own functions in the file use.
+    """
     header, parts, imports = _whole()
+    extra = {*also} & {*parts}
     names = {name for name in uses if name in parts and not name.startswith("_")}
-    short = {name: _SHORT[name] for name in names if uses[name] and name in _SHORT}
-    needed = _closure((names - {*short}) | {*short.values()}, parts)
+    short = {name: _SHORT[name] for name in names if uses[name] and _SHORT.get(name, name) not in {name, *extra}}
+    needed = _closure((names - {*short}) | {*short.values()} | extra, parts)
     renamed = {old: new for new, old in short.items() if new not in needed}
     for old, new in [*renamed.items()]:
         if any(parts[name].clashes(old, new) for name in needed):
@@ -137,7 +144,7 @@ def vendored(uses: Uses) -> bytes:
     top = "".join(text for name, text in imports.items() if name in used and name != "torch")
     torch = f"\n{imports['torch']}" if "torch" in used else ""
     text = f"{top}{torch}{_renamed(body, renamed)}".lstrip("\n")
-    return _header(header, sorted(names, key=[*parts].index), text).encode() + text.encode()
+    return (_header(header, sorted(names, key=[*parts].index), _digests(text).values()) + text).encode()
 
 
 def _closure(names: Iterable[str], parts: Mapping[str, _Part]) -> set[str]:
@@ -170,14 +177,23 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def _header(header: str, names: Iterable[str], text: str) -> str:
+def _header(header: str, names: Iterable[str], digests: Iterable[str]) -> str:
     first, _, rest = header.partition("\n")
-    title = f"{first} {_digest(text.encode())}: {', '.join(names)}"
+    title = f"{first} [{' '.join(digests)}]: {', '.join(names)}"
     return "\n".join(textwrap.wrap(title, _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)) + "\n" + rest
 
 
+def _digests(text: str | bytes) -> dict[str, str]:
+    """Return for each definition a digest of its parsed code, which no formatter changes."""
+    found = {}
+    for statement in ast.parse(text).body:
+        if name := next(_defined((statement,)), ""):
+            found[name] = hashlib.sha256(_plain(statement).encode()).hexdigest()[:6]
+    return found
+
+
 def _digest(raw: bytes) -> str:
-    """Return a digest of the parsed code, which no formatter changes; nor does the order of imports count."""
+    """Return a digest of all parsed code; the order of imports does not count."""
     body = [*map(_plain, ast.parse(raw).body)]
     imports = [each for each in body if each.startswith("Import")]
     code = [each for each in body if not each.startswith("Import")]
@@ -194,15 +210,106 @@ def _plain(node: object) -> str:
     return f"{type(node).__name__}({','.join(f'{name}={_plain(value)}' for name, value in fields)})"
 
 
+def _written(raw: bytes) -> frozenset[str]:
+    """Return the digests of what torchmigrate wrote, as the header has them."""
+    found = _HEADER.match(unix_lines(raw).decode(errors="replace"))
+    return frozenset(re.findall("[0-9a-f]{6}", found[2])) if found else frozenset()
+
+
+def edited(raw: bytes) -> list[str]:
+    """Return the names that a person has defined, or defined anew, in a vendored helper."""
+    own = _written(raw)
+    return [name for name, digest in _digests(raw).items() if digest not in own] if _body(raw) else []
+
+
 def is_untouched(raw: bytes) -> bool:
-    """Return whether a vendored helper is unedited: its first line has the digest of the rest."""
+    """Return whether nothing in a vendored helper is a person's."""
     text = unix_lines(raw)
-    found = _HEADER.match(text)
-    if found is None:
-        return False
-    if len(found[2]) == 32:  # version 1: a digest of the bytes below the first line
+    if found := _FIRST.match(text):  # a digest of the bytes below the first line
         return found[2].decode() == hashlib.sha256(text.partition(b"\n")[2]).hexdigest()[:32]
-    return bool(_body(text)) and found[2].decode() == _digest(text)
+    return bool(_body(text)) and {*_digests(text).values()} == _written(text) and not [*_others(text)]
+
+
+def _others(raw: bytes) -> Iterator[ast.stmt]:
+    """Yield a file's statements that define nothing and import nothing, beside its docstring."""
+    for statement in _body(raw):
+        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        is_import = isinstance(statement, (ast.Import, ast.ImportFrom))
+        if not is_text and not is_import and not next(_defined((statement,)), ""):
+            yield statement
+
+
+def updated(raw: bytes, uses: Uses) -> bytes | None:
+    """Return a vendored helper with these functions, those that it has, and what a person wrote there as it is.
+
+    None if that cannot be told apart: the file is not Python, or an edited one of the first version.
+    """
+    wanted = merged([held(raw), uses])
+    if is_untouched(raw):
+        return vendored(wanted)
+    text = unix_lines(raw).decode(errors="replace")
+    header = _HEADER.match(text)
+    if header is None or not _body(raw):
+        return None
+    theirs = {*edited(raw)}
+    lines = text.splitlines(keepends=True)
+    kept = [s for s in ast.parse(text).body if next(_defined((s,)), "") in theirs] + [*_others(raw)]
+    also = {name for s in kept for name in _global_names(_segment(lines, s))}
+    new = vendored(
+        {**dict.fromkeys(also & {*everything()}, False), **wanted},
+        {name for name in also if name.startswith("_")} - theirs,
+    ).decode()
+    return _woven(lines, new, theirs).encode()
+
+
+def _segment(lines: list[str], statement: ast.stmt) -> str:
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+    return "".join(lines[first - 1 : statement.end_lineno])
+
+
+def _woven(lines: list[str], new: str, theirs: set[str]) -> str:
+    """Return the lines of a helper with the definitions of a new one, but for those that are a person's."""
+    fresh_lines = new.splitlines(keepends=True)
+    fresh = {name: _segment(fresh_lines, s) for s in ast.parse(new).body if (name := next(_defined((s,)), ""))}
+    old = ast.parse("".join(lines)).body
+    had = {name for s in old if (name := next(_defined((s,)), ""))}
+    imported = {alias for s in old for alias in _imported(s)}
+    imports = [_segment(fresh_lines, s) for s in ast.parse(new).body if {*_imported(s)} - imported]
+    chunks: list[tuple[str, str]] = []  # the name of a definition, or "", and its text
+    at = 0
+    for statement in old:
+        name, text = next(_defined((statement,)), ""), _segment(lines, statement)
+        last = statement.end_lineno or statement.lineno
+        chunks.append(("", "".join(lines[at : last - text.count("\n") - (not text.endswith("\n"))])))
+        chunks.append((name, text if not name or name in theirs else fresh.get(name, "")))
+        at = last
+    chunks.append(("", "".join(lines[at:])))
+    first = next((n for n, s in enumerate(old) if not isinstance(s, ast.Expr)), len(old))
+    chunks[2 * first + 1 : 2 * first + 1] = [("", text) for text in imports]
+    before = ""
+    for name, text in fresh.items():
+        if name not in had:
+            after = next((n for n, (known, _) in enumerate(chunks) if known == before), None) if before else None
+            after = after if after is not None else _last_import(chunks)
+            chunks.insert(after + 1, (name, f"\n\n{text}"))
+        before = name
+    body = "".join(text for _, text in chunks)
+    body = body[found.end() :] if (found := _HEADER.match(body)) else body
+    order = [*_whole()[1]]
+    digests = {name: digest for name, digest in _digests(body).items() if name not in theirs}
+    names = sorted((n for n in _digests(body) if not n.startswith("_") and n in order), key=order.index)
+    return _header(_whole()[0], names, digests.values()) + body
+
+
+def _last_import(chunks: list[tuple[str, str]]) -> int:
+    texts = [text.startswith(("import ", "from ")) for _, text in chunks]
+    return max((n for n, is_import in enumerate(texts) if is_import), default=0)
+
+
+def _imported(statement: ast.stmt) -> Iterator[tuple[str, str, str]]:
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        home = (statement.module or "") if isinstance(statement, ast.ImportFrom) else ""
+        yield from ((home, alias.name, alias.asname or alias.name) for alias in statement.names)
 
 
 def is_current(raw: bytes) -> bool:
@@ -217,8 +324,7 @@ def is_same(one: bytes, other: bytes) -> bool:
 
 def held(raw: bytes) -> Uses:
     """Return the functions of a vendored helper, in the forms that it has; nothing of the first version's whole."""
-    found = _HEADER.match(raw)
-    if found is not None and len(found[2]) == 32:
+    if _FIRST.match(raw):
         return {}
     body = _body(raw)
     short = {d.name for d in body if isinstance(d, ast.FunctionDef) and d.name in _SHORT and not ast.unparse(d.args)}
@@ -262,6 +368,14 @@ def used_by(code: bytes, helper: str) -> Uses:
     words |= {n.id for n in nodes if isinstance(n, ast.Name)} if "*" in direct else set()
     dotted = {word.partition(".")[2] for word in words if "." in word}
     return found | {name: False for name in known if name in dotted or (is_passed and name in words)}
+
+
+def is_called(code: bytes, helper: str) -> bool:
+    """Return whether a file imports a module of this name, and takes from it what our helper has and nothing else."""
+    tree = ast.Module(_body(code), [])
+    names = [alias.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for alias in n.names]
+    taken = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _last(n.value) == helper}
+    return helper in names and bool(taken) and taken <= {*everything()}
 
 
 def _last(node: ast.AST) -> str:
