@@ -11,7 +11,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults, own_choice
+from torchmigrate.worlds.compare import Fault, faults, original
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of, walk
 from torchmigrate.worlds.relevance import Relevance
@@ -46,6 +46,7 @@ class _Group:
 
     paths: tuple[str, ...]
     roots: tuple[str, ...]  # the files whose functions are evaluated; those of the others only where they are called
+    programs: tuple[frozenset[str], ...]  # for each file, with those of the group that it imports, directly or not
     entries: list[str] = field(default_factory=list)
     called: frozenset[str] = frozenset()  # those entries that something may call by name
     before: dict[tuple[World, bool], Observations] = field(default_factory=dict)
@@ -117,13 +118,23 @@ class Check:
     def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[_Group]:
         """Yield a group as it is, or, if it is large, each changed file with what it imports itself."""
         if len(paths) <= LARGEST_GROUP:
-            yield _Group(tuple(paths), tuple(paths))
+            yield _Group(tuple(paths), tuple(paths), tuple(self._program(path, set(paths)) for path in paths))
             return
         together = set(paths)
         for path in paths:
             if path in changed:
                 near = [p for p in dict.fromkeys(self.facts.index.imported_by(path)) if p != path and p in together]
-                yield _Group((path, *near[:LARGEST_GROUP]), (path,))
+                files = path, *near[:LARGEST_GROUP]
+                yield _Group(files, (path,), (frozenset(files),))
+
+    def _program(self, path: str, among: set[str]) -> frozenset[str]:
+        """Return a file and those of a set that it imports, directly or not."""
+        found, todo = {path}, [path]
+        while todo:
+            new = [p for p in self.facts.index.imported_by(todo.pop()) if p in among and p not in found]
+            found.update(new)
+            todo += new
+        return frozenset(found)
 
     def _imported(self, paths: Iterable[str]) -> list[str]:
         """Return the files that files import, directly or not, on the way to files that speak of devices."""
@@ -179,10 +190,10 @@ class Check:
                 if (world, asked) not in group.before:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
             before = {world: group.before[world, asked] for world in worlds}
-            own = own_choice(before)
+            whole = original(before, group.programs)
             for world in worlds:
                 after = self._seen(new, world, group, relevance, asked)
-                found += faults(world, before[world], after, before[WORLDS[0]], own)
+                found += faults(world, before[world], after, whole)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):

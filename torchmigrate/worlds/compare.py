@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ from torchmigrate.worlds.observations import (
     Place,
 )
 from torchmigrate.worlds.program import Edits
-from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.truth import WORLDS, World
 from torchmigrate.worlds.values import Const, Device, Unknown, Value
 
 
@@ -38,15 +38,24 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnChoice:
-    """The project's choice among accelerators: `arms` for CUDA beside one for another, `ends` where either arrives."""
+class Original:
+    """What the original is, for all worlds.
 
+    `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
+    for another, and `ends` those that either reaches. `programs` are sets of files that may run in one process.
+    """
+
+    cuda: Observations
     arms: frozenset[Place]
     ends: frozenset[Place]
+    programs: Sequence[frozenset[str]]
+
+    def together(self, path: str, other: str) -> bool:
+        return path == other or any(path in files and other in files for files in self.programs)
 
 
-def faults(world: World, old: Observations, new: Observations, cuda: Observations, own: OwnChoice) -> Iterator[Fault]:
-    """Yield what the edits break in one world; `cuda` is what the original does on CUDA, `own` its own choice."""
+def faults(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield what the edits break in one world."""
     yield from _answers(world, old, new)
     yield from _deaths(world, old, new)
     yield from _given(world, old, new)
@@ -54,7 +63,7 @@ def faults(world: World, old: Observations, new: Observations, cuda: Observation
         yield from _own_devices(world, old, new)
         yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
-        yield from _two_ways(world, old, new, cuda, own)
+        yield from _two_ways(world, old, new, original)
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new)
@@ -155,41 +164,40 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
-def _two_ways(
-    world: World, old: Observations, new: Observations, cuda: Observations, own: OwnChoice
-) -> Iterator[Fault]:
+def _two_ways(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
     stays: list[Place] = []
     gone_past = any(new.get(REFUSAL, place) is None for place, _ in old.of(REFUSAL))  # nothing ran here before
     dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
-    for place, there in cuda.of(DEVICE):
+    for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
-        if place in cuda.made or place[0] in (doubtful if (DEVICE, place) in cuda.assumed else dead):
+        if place in original.cuda.made or place[0] in (doubtful if (DEVICE, place) in original.cuda.assumed else dead):
             continue
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
                 moved.append(place)
-            elif (now is not None or place not in own.arms) and not (gone_past and place in own.ends):
+            elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
-    for place in moved if stays else ():
-        if edits := new.edits(DEVICE, place):
-            yield Fault(edits, world, stays[0], f"this device stays the CPU on {world.title}")
+    for place in moved:
+        pin = next((other for other in stays if original.together(place[0], other[0])), None)
+        if pin is not None and (edits := new.edits(DEVICE, place)):
+            yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
 
 
-def own_choice(original: Mapping[World, Observations]) -> OwnChoice:
-    """Return where the original chooses between CUDA and other accelerators; `original` is what it does by world."""
-    there = {place for world, seen in original.items() if world.kind == "cuda" for place, _ in seen.of(DEVICE)}
+def original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:
+    """Return what the original is; `seen` is what it does, by world."""
+    there = {place for world, found in seen.items() if world.kind == "cuda" for place, _ in found.of(DEVICE)}
     here = {
         place
-        for world, seen in original.items()
-        for place, value in seen.of(DEVICE)
+        for world, found in seen.items()
+        for place, value in found.of(DEVICE)
         if world.is_portable and world.kind in _types(value)
     }
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
-    return OwnChoice(frozenset(arms), frozenset(there & here))
+    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs)
 
 
 def _types(value: Value) -> set[str]:

@@ -15,7 +15,7 @@ from torchmigrate.syntax.resolver import attribute_chain, last_name
 from torchmigrate.syntax.scope import children
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
-from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
+from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered, walk
 
 # words that are about devices wherever they stand
 _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}
@@ -322,7 +322,7 @@ class Relevance:
 
     def _depending(self, node: ast.If | ast.While, place: _Place) -> None:
         """Add what a test decides by binding or returning plain values."""
-        for inner in (n for block in blocks_of(node) for s in block for n in _statements(s)):
+        for inner in (n for block in blocks_of(node) for s in block for n in walk(s)):
             match inner:
                 case ast.Assign(targets, value) if _is_plain(value):
                     self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, place)))
