@@ -285,6 +285,8 @@ class Relevance:
                 pairs = [pair for target in targets for pair in _paired(target, node.value)]
                 carried = [target for target, value in pairs if self._carries(value, place)]
                 self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
+                if carried and place.owner:
+                    self.makers.add(place.owner)
             case ast.Return(value) if value is not None and self._carries(value, place):
                 self._returns(place)
                 self.makers.add(place.owner)
@@ -491,7 +493,7 @@ def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:
             case ast.Name(name):
                 yield place.token(name)
             case ast.Attribute(value, name):
-                if name not in _OF_TENSORS or isinstance(value, ast.Name):
+                if name not in _OF_TENSORS or isinstance(getattr(value, "func", value), ast.Name):
                     yield name
             case ast.Constant(str() as text) if len(text) < 40:
                 yield text.partition(":")[0].lstrip("-").replace("-", "_").lower()
