@@ -301,13 +301,16 @@ def test_above_the_import_in_a_cell_which_may_have_no_line_end() -> None:
 
 HEAD = "import os\nimport sys\n\n"
 SORTED = {
-    # its own section, beside its neighbours in the order of names, in a from-import that is there
+    # its own section, beside its neighbours in the order of names
     "script.py": (f"{HEAD}import torch\n", f"{HEAD}import torch\n\nimport accel\n"),
     "two.py": (
         f"{HEAD}import torch\nfrom torch import nn\n\nimport zoo\nfrom aaa import b\n",
         f"{HEAD}import torch\nfrom torch import nn\n\nimport accel\nimport zoo\nfrom aaa import b\n",
     ),
-    "pkg/sub.py": (f"{HEAD}import torch\n\nfrom . import zoo\n", f"{HEAD}import torch\n\nfrom . import accel, zoo\n"),
+    "pkg/sub.py": (
+        f"{HEAD}import torch\n\nfrom . import zoo\n",  # isort would change this line: only where the project uses it
+        f"{HEAD}import torch\n\nfrom . import accel\nfrom . import zoo\n",
+    ),
     "pkg/far.py": (
         f"{HEAD}import torch\n\nfrom .zoo import a\n",
         f"{HEAD}import torch\n\nfrom . import accel\nfrom .zoo import a\n",
@@ -331,12 +334,15 @@ def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
     done = texts_after(tmp_path)
     for name, (_, after) in SORTED.items():
         assert done[name].startswith(after), name
-    kept = [name for name in files if name not in ("mixed.py", "tight.py", "short.py")]
+    kept = [name for name in files if name not in ("mixed.py", "tight.py", "short.py", "pkg/sub.py")]
     write_tree(tmp_path, done)
     ruff = ["ruff", "check", "--isolated", "--no-cache", "--select", "I", *kept]
     if shutil.which("ruff"):
         ran = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stdout
-    write_tree(tmp_path, {"short.py": "import torch\n" + body, "pyproject.toml": "[tool.ruff.lint]\nselect = ['I']\n"})
+    again = {"short.py": "import torch\n" + body, "pkg/sub.py": files["pkg/sub.py"]}
+    write_tree(tmp_path, {**again, "pyproject.toml": "[tool.ruff.lint]\nselect = ['I']\n"})
     sorted_imports._is_configured.cache_clear()
-    assert texts_after(tmp_path)["short.py"].startswith("import torch\n\nimport accel\n\nx")
+    done = texts_after(tmp_path)
+    assert done["short.py"].startswith("import torch\n\nimport accel\n\nx")
+    assert done["pkg/sub.py"].startswith(f"{HEAD}import torch\n\nfrom . import accel, zoo\n")

@@ -38,9 +38,12 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
         return None
     if len({key[0] for key in keys} - {_FUTURE}) < 2 and not _is_configured(str(module.facts.root)):
         return None
-    if own in keys and own[1]:
-        return _joined(module, block[keys.index(own)], tree[0].names[0])
     newline = module.source.newline
+    if own in keys and own[1]:
+        same = block[keys.index(own)]
+        if _is_configured(str(module.facts.root)):
+            return _joined(module, same, tree[0].names[0])
+        return _line(module, same.lineno, statement + newline)  # no line of the project's changes unless it uses isort
     above = [at for at, key in enumerate(keys) if key < own]
     if above and keys[above[-1]][0] == own[0]:
         return _line(module, (block[above[-1]].end_lineno or 0) + 1, statement + newline)

@@ -53,6 +53,12 @@ class Original:
     def together(self, path: str, other: str) -> bool:
         return path == other or any(path in files and other in files for files in self.programs)
 
+    def ends_in_each(self, path: str, seen: Observations) -> bool:
+        """Return whether each program with this file is about to die, by what was seen of it in some world."""
+        whole = [files for files in self.programs if path in files]
+        whole = [files for files in whole if not any(files < other for other in whole)]
+        return _dies(seen, path) or (bool(whole) and all(any(_dies(seen, p) for p in files) for files in whole))
+
 
 def faults(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield what the edits break in one world."""
@@ -66,7 +72,7 @@ def faults(world: World, old: Observations, new: Observations, original: Origina
         yield from _two_ways(world, old, new, original)
     else:
         yield from _devices(world, old, new)
-        yield from _branches(world, old, new)
+        yield from _branches(world, old, new, original)
 
 
 def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -226,13 +232,13 @@ _OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
 _OF_CPU = re.compile(r"\bcpu\b", re.I)
 
 
-def _branches(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+def _branches(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield tests that would come out otherwise on CUDA or on the CPU; what refused for want of CUDA may run."""
     for place, value in new.of(BRANCH):
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
-        if world.kind != "cuda" and _dies(old, place[0]):
+        if world.kind != "cuda" and original.ends_in_each(place[0], old):
             continue
         words = old.told.get((BRANCH, place), "")
         refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
