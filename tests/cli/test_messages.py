@@ -61,6 +61,7 @@ ELSEWHERE = (
     ),
     ("cli/migration/run.py", "puts back the files", "apply/test_commits.py", "nothing was committed: train.py was"),
     ("cli/app.py", "half written", "cli/test_messages.py", "no space left on device"),
+    ("cli/app.py", "see that `git status`", "vcs/test_hardening.py", "error: git: "),
     ("cli/app.py", "_REPORT", "cli/test_app.py", "internal error: ZeroDivisionError: oh"),
     ("cli/app.py", "internal error", "cli/test_app.py", "internal error: ZeroDivisionError: oh"),
     ("config/config_file.py", "{error.strerror}, so it", "config/test_config_file.py", "larger than 2,000,000 bytes"),
