@@ -41,6 +41,7 @@ EXEMPT = {
     ("semantic/receiver.py", "cpu cuda"): "methods of a tensor",
     ("worlds/expressions.py", "cpu cuda"): "what a user may ask for",
     ("worlds/external.py", "cpu cuda"): "methods of a tensor",
+    ("worlds/external.py", "cpu cuda xpu"): "methods of a tensor",
     ("worlds/relevance.py", "cpu cuda"): "methods of a tensor",
 }
 

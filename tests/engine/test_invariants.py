@@ -52,7 +52,7 @@ NEUTRAL = [
 REWRITTEN = [
     ("torch.cuda.empty_cache()  # free\n", "accel.empty_cache()  # free\n"),
     ("def k():\n\ttorch.cuda.empty_cache( )\n\n", "def k():\n\taccel.empty_cache( )\n\n"),
-    ("u = [torch.ones(1).cuda()  ,  2]\n", "u = [torch.ones(1, device=accel.device())  ,  2]\n"),
+    ("u = [torch.ones(1).cuda()  ,  2]\n", "u = [torch.ones(1).to(accel.device())  ,  2]\n"),
     ("v = f(torch.ones(1)\n  .cuda(), 'é')  \n", "v = f(torch.ones(1)\n  .to(accel.device()), 'é')  \n"),
     ("torch.cuda.synchronize(); r = 1\n", "accel.synchronize(); r = 1\n"),
 ]

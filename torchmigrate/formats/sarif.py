@@ -20,6 +20,7 @@ from torchmigrate.helper import import_edits
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import Placement, placed
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.rewrite import plainer
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.source.edits import Edit, compose, flatten
@@ -27,7 +28,6 @@ from torchmigrate.source.encoding import Source, decode
 
 if TYPE_CHECKING:
     from torchmigrate.rules.model import Rule
-
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT = "%SRCROOT%"
@@ -171,6 +171,10 @@ class Fixes:
         passes: list[tuple[Edit, ...]] = [tuple(sorted(set(fix.edits)))]
         text = replace(module.source, utf8=compose(module.source.utf8, passes[0]))
         after = SemanticModel(entry.path, text, self.facts)
+        if plainly := plainer(after, module, passes):
+            passes.append(plainly)
+            text = replace(text, utf8=compose(text.utf8, plainly))
+            after = SemanticModel(entry.path, text, self.facts)
         if drops := tuple(import_edits.removals(module, after)):
             passes.append(drops)
             text = replace(text, utf8=compose(text.utf8, drops))

@@ -166,7 +166,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
         edits = tuple(sorted({e for f in chosen for e in f.fix.edits}))  # type: ignore[union-attr]
         applied += [_in_original(f.with_status(Status.APPLIED), passes, source) for f in chosen]
         if not chosen:
-            edits = _plainer(module, original, passes) if plain else ()
+            edits = plainer(module, original, passes) if plain else ()
             edits = edits or _natively(module, original, passes, rules)  # rules may have work in the native code, too
             respelled = respelled or bool(edits)
         if not edits:
@@ -191,7 +191,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
-def _plainer(module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
+def plainer(module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
     """Return edits to what the passes wrote that make it what people would write."""
     if not passes:
         return ()
