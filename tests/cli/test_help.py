@@ -24,7 +24,7 @@ GROUP = typer.main.get_command(command_line.app)
 COMMANDS = list(GROUP.commands)  # type: ignore[attr-defined]
 # half a minute; imports torch; until its editor ends it; a list of repositories: they are parsed
 NOT_RUN = {"verify", "backends", "server", "fleet"}
-COLUMNS, LINES = 80, 40
+COLUMNS, LINES = 80, 42
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 GOOD = "import torch\n\nx = torch.zeros(2).cuda()\n"
@@ -318,8 +319,30 @@ ROWS = {
     "a new rule without a name": Row("rules new"),
     "a new rule without a pack": Row("rules new alone"),
     "a new rule that exists": Row("rules new my/own/r", {"my/own/r.toml": _HEAD}),
-    "findings ignored by comments": Row("check --add-ignores", {"a.py": GOOD, "c.json": '{"device": "cuda"}\n'}),
-    "a diff of what lies elsewhere": Row("apply -n ../other", {"a.py": GOOD}, "mkdir ../other; cp a.py ../other"),
+    "findings ignored by comments": Row(
+        "check --add-ignores",
+        {
+            "a.py": GOOD,
+            "b.ipynb": json.dumps(
+                {
+                    "nbformat": 4,
+                    "nbformat_minor": 5,
+                    "metadata": {},
+                    "cells": [
+                        {
+                            "cell_type": "code",
+                            "id": "a",
+                            "metadata": {},
+                            "execution_count": None,
+                            "outputs": [],
+                            "source": GOOD,
+                        }
+                    ],
+                }
+            ),
+        },
+    ),
+    "a diff of what lies elsewhere": Row("apply -n . ../other", {"a.py": GOOD}, "mkdir ../other; cp a.py ../other"),
     # ---- catalogs
     "api is no list": _catalog("api = 1\n"),
     "unknown key of a catalog": _catalog("sourse = 1\n"),

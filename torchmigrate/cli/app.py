@@ -98,7 +98,7 @@ def _root(
 
     \b
     Examples:
-      torchmigrate start              what this project is tied to, and what comes next
+      torchmigrate start              what ties this project to CUDA, what next
       torchmigrate check              what ties this directory to CUDA
       torchmigrate apply --dry-run    what would be rewritten
       torchmigrate apply              rewrite; `torchmigrate undo` takes it back

@@ -21,7 +21,7 @@ def rules(
         ),
     ] = None,
 ) -> int:
-    """List the rules, run their cases (`rules test`), or write a skeleton (`rules new`).
+    """List rules; `rules test` runs their cases, `rules new` writes one.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def rules(
       torchmigrate rules device stream    two packs
       torchmigrate rules test my-rules    the cases of a folder
       torchmigrate rules test stream      the cases of a pack
-      torchmigrate rules new house/to-gpu a skeleton with two cases
+      torchmigrate rules new house/gpu    a skeleton with two cases
     """
     given = names or []
     if given[:1] in (["test"], ["new"]):
