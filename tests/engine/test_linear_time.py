@@ -157,7 +157,7 @@ def _one(text: Callable[[int], str]) -> Callable[[int], dict[str, str]]:
 
 PROJECTS: dict[str, tuple[Callable[[int], dict[str, str]], int]] = {
     "chain of functions": (_one(_chain), 60),
-    "elif ladder": (_one(_elifs), 15),
+    "elif ladder": (_one(_elifs), 30),
     "classes below classes": (_one(_classes), 20),
     "one f-string": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 50),
     "f-strings": (_one(lambda n: "x = torch.zeros(1)\n" + "s = f'{x.cuda()}'\n" * n), 40),

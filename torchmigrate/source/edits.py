@@ -96,24 +96,24 @@ def _apply_to_segments(
     segments: Sequence[tuple[int, int] | bytes], edits: Sequence[Edit]
 ) -> list[tuple[int, int] | bytes]:
     """Apply the edits of one pass to a text that consists of segments."""
+    starts = [*itertools.accumulate(map(_size, segments), initial=0)]
     out: list[tuple[int, int] | bytes] = []
     position = 0
     for edit in edits:
-        out += [*_slice_segments(segments, position, edit.start), edit.text.encode()]
+        out += [*_slice_segments(segments, starts, position, edit.start), edit.text.encode()]
         position = edit.end
-    return [*out, *_slice_segments(segments, position, sum(map(_size, segments)))]
+    return [*out, *_slice_segments(segments, starts, position, starts[-1])]
 
 
 def _slice_segments(
-    segments: Sequence[tuple[int, int] | bytes], start: int, end: int
+    segments: Sequence[tuple[int, int] | bytes], starts: Sequence[int], start: int, end: int
 ) -> Iterator[tuple[int, int] | bytes]:
-    """Yield the parts of the segments between two offsets of the text that they make up."""
-    cursor = 0
-    for segment in segments:
-        a, b = max(start - cursor, 0), min(end - cursor, _size(segment))
+    """Yield the parts of the segments between two offsets of the text that they make up; `starts` are theirs."""
+    for at in range(bisect_right(starts, start) - 1, bisect_left(starts, end)):
+        segment = segments[at]
+        a, b = max(start - starts[at], 0), min(end, starts[at + 1]) - starts[at]
         if a < b:
             yield segment[a:b] if isinstance(segment, bytes) else (segment[0] + a, segment[0] + b)
-        cursor += _size(segment)
 
 
 def _size(segment: tuple[int, int] | bytes) -> int:
