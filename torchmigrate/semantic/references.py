@@ -172,7 +172,7 @@ def _chains(module: SemanticModel) -> str:
         if isinstance(node, ast.Attribute):
             inside.add(id(node.value))
             if id(node) not in inside:
-                found[_anyattribute_chain(node)] = None
+                found[_any_chain(node)] = None
         elif isinstance(node, ast.Name):
             if id(node) not in inside:
                 found[node.id] = None
@@ -184,7 +184,7 @@ def _chains(module: SemanticModel) -> str:
     return "\n".join(f".{chain}." for chain in found)
 
 
-def _anyattribute_chain(node: ast.expr) -> str:
+def _any_chain(node: ast.expr) -> str:
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
