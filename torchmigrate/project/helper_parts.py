@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from torchmigrate.syntax.resolver import last_name
+
 MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
 _HEADER = re.compile(
@@ -352,7 +354,7 @@ def used_by(code: bytes, helper: str) -> Uses:
     owners: set[int] = set()
     for node in nodes:
         name = ""
-        if isinstance(node, ast.Attribute) and _last(node.value) in aliases:
+        if isinstance(node, ast.Attribute) and last_name(node.value) in aliases:
             name = node.attr
             owners.add(id(node.value))
         elif isinstance(node, ast.Name) and node.id in direct:
@@ -360,7 +362,7 @@ def used_by(code: bytes, helper: str) -> Uses:
         if name in known:
             found[name] = found.get(name, True) and id(node) in calls
     is_passed = "*" in direct or any(
-        _last(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
+        last_name(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
     )
     words = {
         word for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str) for word in _words(n, helper)
@@ -374,12 +376,8 @@ def is_called(code: bytes, helper: str) -> bool:
     """Return whether a file imports a module of this name, and takes from it what our helper has and nothing else."""
     tree = ast.Module(_body(code), [])
     names = [alias.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for alias in n.names]
-    taken = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _last(n.value) == helper}
+    taken = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and last_name(n.value) == helper}
     return helper in names and bool(taken) and taken <= {*everything()}
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _words(node: ast.Constant, helper: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io
+from torchmigrate.syntax.resolver import last_name
 
 # folders that are usually not installed
 ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
@@ -226,7 +227,7 @@ def _of_setup(folder: str) -> _Selection | None:
 @cache
 def _given(folder: str) -> Mapping[str, ast.expr]:
     """Return the named arguments of the only call of setup() in setup.py."""
-    calls = [n for n in ast.walk(_setup(folder)) if isinstance(n, ast.Call) and _last(n.func) == "setup"]
+    calls = [n for n in ast.walk(_setup(folder)) if isinstance(n, ast.Call) and last_name(n.func) == "setup"]
     return {k.arg: k.value for k in calls[0].keywords if k.arg} if len(calls) == 1 else {}
 
 
@@ -250,10 +251,6 @@ def _assigned(folder: str) -> Mapping[str, ast.expr]:
     return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
 def _constant(node: ast.expr | None, values: Mapping[str, ast.expr]) -> object:
     if isinstance(node, ast.Name):
         node = values.get(node.id)
@@ -273,7 +270,7 @@ def _packages(
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         left, right = (_packages(folder, source, side, values, deep + 1) for side in (value.left, value.right))
         return _union(left, right)
-    if isinstance(value, ast.Call) and _last(value.func) in ("find_packages", "find_namespace_packages"):
+    if isinstance(value, ast.Call) and last_name(value.func) in ("find_packages", "find_namespace_packages"):
         return _of_find(folder, value, values)
     listed = _constant(value, values)
     return _Selection(place, frozenset(_strings(listed))) if isinstance(listed, (list, tuple)) else None
@@ -288,7 +285,7 @@ def _of_find(folder: str, call: ast.Call, values: Mapping[str, ast.expr]) -> _Se
         return None
     where = os.path.normpath(os.path.join(folder, str(read.get("where", "."))))
     include, exclude = _strings(read.get("include", ("*",))), _strings(read.get("exclude", ()))
-    return _Selection(where, include=include, exclude=exclude, namespaces="namespace" in _last(call.func))
+    return _Selection(where, include=include, exclude=exclude, namespaces="namespace" in last_name(call.func))
 
 
 def _union(left: _Selection | None, right: _Selection | None) -> _Selection | None:

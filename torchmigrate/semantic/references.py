@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import attribute_chain
-from torchmigrate.syntax.scope import Scope, bind_target, children, function_scope
+from torchmigrate.syntax.scope import Scope, bind_target, children, function_scope, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Position = tuple[int, int]
@@ -113,16 +113,7 @@ def identifiers(module: SemanticModel) -> frozenset[str]:
 @query
 def identifiers_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
     """Every name, attribute, keyword argument, parameter, definition's name and part of an import in a tree."""
-    return frozenset(name for below in _below(node) for name in _identifiers_of(below))
-
-
-def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, without contexts and operators."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += children(node)
+    return frozenset(name for below in walk(node) for name in _identifiers_of(below))
 
 
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
@@ -144,10 +135,10 @@ def _identifiers_of(node: ast.AST) -> Iterator[str]:
 @query
 def strings_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
     """Return the strings in a tree, also in f-strings, but not strings that are statements."""
-    remarks = {id(below.value) for below in _below(node) if isinstance(below, ast.Expr)}
+    remarks = {id(below.value) for below in walk(node) if isinstance(below, ast.Expr)}
     return frozenset(
         below.value
-        for below in _below(node)
+        for below in walk(node)
         if isinstance(below, ast.Constant) and isinstance(below.value, str) and id(below) not in remarks
     )
 

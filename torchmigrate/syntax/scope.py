@@ -107,6 +107,15 @@ def children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all in it, in no order that means anything; contexts and operators are left out."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += children(node)
+
+
 @dataclass(eq=False, slots=True)
 class Scopes:
     """All scopes of one module, with each statement's parent and scope."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, original
 from torchmigrate.worlds.observations import Observations
-from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of, walk
+from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, World

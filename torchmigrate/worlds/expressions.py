@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from torchmigrate.syntax.scope import children
+from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
@@ -22,7 +22,6 @@ from torchmigrate.worlds.program import (
     Program,
     attribute_chain,
     remembered,
-    walk,
 )
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
 from torchmigrate.worlds.truth import World

@@ -40,15 +40,6 @@ def remembered(ask: Callable[[ast.AST], _Answer]) -> Callable[[ast.AST], _Answer
     return asked
 
 
-def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all in it, in no order that means anything; contexts and operators are left out."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += children(node)
-
-
 _chain = remembered(resolver.attribute_chain)
 
 

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.resolver import attribute_chain, last_name
-from torchmigrate.syntax.scope import children
+from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
-from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered, walk
+from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
 
 # words that are about devices wherever they stand
 _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.blocks import blocks_of
-from torchmigrate.syntax.scope import children
+from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
@@ -22,7 +22,6 @@ from torchmigrate.worlds.program import (
     attribute_chain,
     defaults_of,
     remembered,
-    walk,
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
 from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
