@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,11 +29,34 @@ class Use:
     relative: bool
 
 
-def _home(homes: dict[str, str], path: str) -> str:
-    while (up := homes.setdefault(path, path)) != path:
-        homes[path] = homes[up]
-        path = up
-    return path
+class Components:
+    """Files in groups that are linked to each other, directly or not (union-find)."""
+
+    def __init__(self) -> None:
+        self._homes: dict[str, str] = {}
+
+    def find(self, path: str) -> str:
+        """Return the file that stands for a group."""
+        while (up := self._homes.setdefault(path, path)) != path:
+            self._homes[path] = self._homes[up]
+            path = up
+        return path
+
+    def link(self, path: str, other: str) -> None:
+        self._homes[self.find(path)] = self.find(other)
+
+
+def reached(starts: Iterable[str], onward: Callable[[str], Iterable[str]]) -> list[str]:
+    """Return the files to which others lead, directly or not, these included: each once, in the order of a walk."""
+    todo = [*dict.fromkeys(starts)]
+    seen = set(todo)
+    found: list[str] = []
+    while todo:
+        found.append(todo.pop())
+        fresh = [path for path in dict.fromkeys(onward(found[-1])) if path not in seen]
+        seen.update(fresh)
+        todo += fresh
+    return found
 
 
 class ImportIndex:
@@ -43,6 +66,7 @@ class ImportIndex:
         self.root = str(root)
         self.texts = texts or {}
         self.files = frozenset(files)
+        self._imported: dict[str, list[str]] = {}
         self._by_tail: dict[str, list[tuple[str, str]]] = {}  # (stem, file) by the last part of the stem
         for path in (f for f in files if f.endswith(".py")):
             stem = _stem(path)
@@ -92,22 +116,13 @@ class ImportIndex:
         scripts = {path for path in named if packaging.is_build_script(path, self._bytes(path))}
         if not scripts:
             return frozenset()
-        imported: dict[str, list[str]] = {}
-        for target, uses in self.importers.items():
-            for use in uses:
-                imported.setdefault(use.importer, []).append(target)
 
-        def reached(todo: list[str]) -> set[str]:
-            seen = set(todo)
-            while todo:
-                fresh = [t for t in dict.fromkeys(imported.get(todo.pop(), ())) if t not in seen and t not in scripts]
-                seen.update(fresh)
-                todo += fresh
-            return seen
+        def onward(path: str) -> list[str]:
+            return [target for target in self.imported_by(path) if target not in scripts]
 
         others = self.files - scripts
         run = [path for path in others if path not in self.importers or self.is_package(os.path.dirname(path))]
-        return frozenset(reached([*scripts]) - reached(run))
+        return frozenset(reached(scripts, onward)) - frozenset(reached(run, onward))
 
     def _bytes(self, path: str) -> bytes:
         try:
@@ -116,21 +131,23 @@ class ImportIndex:
             return b""
 
     def imported_by(self, path: str) -> list[str]:
-        """Return the files of the project that a file imports."""
-        return [target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item)]
+        """Return the files of the project that a file imports, each once."""
+        if path not in self._imported:
+            found = (target for item in self.imports.get(path, ()) for target, _ in self._targets(path, item))
+            self._imported[path] = [*dict.fromkeys(found)]
+        return self._imported[path]
 
     @cached_property
-    def _homes(self) -> dict[str, str]:
-        """Return a file of its component for each file that imports another or is imported (union-find)."""
-        homes: dict[str, str] = {}
+    def _components(self) -> Components:
+        found = Components()
         for target, uses in self.importers.items():
             for use in uses:
-                homes[_home(homes, use.importer)] = _home(homes, target)
-        return homes
+                found.link(use.importer, target)
+        return found
 
     def component(self, path: str) -> str:
         """Return what is the same for all files that are linked by imports, and so may run in one process."""
-        return _home(self._homes, path)
+        return self._components.find(path)
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.import_graph import Components, reached
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults, original
+from torchmigrate.worlds.compare import Fault, faults, known_of_original
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
@@ -47,7 +48,7 @@ class _Group:
 
     paths: tuple[str, ...]
     roots: tuple[str, ...]  # the files whose functions are evaluated; those of the others only where they are called
-    programs: tuple[frozenset[str], ...]  # for each file, with those of the group that it imports, directly or not
+    programs: tuple[frozenset[str], ...]  # files that none imports, each with all that it imports, directly or not
     entries: list[str] = field(default_factory=list)
     called: frozenset[str] = frozenset()  # those entries that something may call by name
     before: dict[tuple[World, bool], Observations] = field(default_factory=dict)
@@ -99,62 +100,41 @@ class Check:
         for path in sorted(changed):
             universe |= dict.fromkeys(sorted({use.importer for use in self.facts.index.importers.get(path, ())}))
         universe |= dict.fromkeys(self._imported(universe))
-        home = {path: path for path in universe}
-
-        def find(path: str) -> str:
-            while home[path] != path:
-                home[path] = home[home[path]]
-                path = home[path]
-            return path
-
+        components = Components()
         for path in universe:
             for target in self.facts.index.imported_by(path):
-                if target in home:
-                    home[find(path)] = find(target)
+                if target in universe:
+                    components.link(path, target)
         groups: dict[str, list[str]] = {}
         for path in universe:
-            groups.setdefault(find(path), []).append(path)
+            groups.setdefault(components.find(path), []).append(path)
         return [each for paths in groups.values() for each in self._divided(paths, changed)]
 
     def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[_Group]:
         """Yield a group as it is, or, if it is large, each changed file with what it imports itself."""
-        if len(paths) <= LARGEST_GROUP:
-            yield _Group(tuple(paths), tuple(paths), tuple(self._program(path, set(paths)) for path in paths))
-            return
         together = set(paths)
+
+        def onward(path: str) -> list[str]:
+            return [p for p in self.facts.index.imported_by(path) if p in together]
+
+        if len(paths) <= LARGEST_GROUP:
+            programs = {frozenset(reached([path], onward)) for path in paths}
+            whole = tuple(p for p in programs if not any(p < other for other in programs))
+            yield _Group(tuple(paths), tuple(paths), whole)
+            return
         for path in paths:
             if path in changed:
-                near = [p for p in dict.fromkeys(self.facts.index.imported_by(path)) if p != path and p in together]
+                near = [p for p in onward(path) if p != path]
                 files = path, *near[:LARGEST_GROUP]
                 yield _Group(files, (path,), (frozenset(files),))
-
-    def _program(self, path: str, among: set[str]) -> frozenset[str]:
-        """Return a file and those of a set that it imports, directly or not."""
-        found, todo = {path}, [path]
-        while todo:
-            new = [p for p in self.facts.index.imported_by(todo.pop()) if p in among and p not in found]
-            found.update(new)
-            todo += new
-        return frozenset(found)
 
     def _imported(self, paths: Iterable[str]) -> list[str]:
         """Return the files that files import, directly or not, on the way to files that speak of devices."""
         importers: dict[str, list[str]] = {}
-        todo = [*paths]
-        seen = set(todo)
-        while todo:
-            path = todo.pop()
+        for path in reached(paths, self.facts.index.imported_by):
             for target in self.facts.index.imported_by(path):
                 importers.setdefault(target, []).append(path)
-                if target not in seen:
-                    seen.add(target)
-                    todo.append(target)
-        todo = [target for target in importers if self._speaks_of_devices(target)]
-        leading = set(todo)
-        while todo:
-            above = [up for up in dict.fromkeys(importers.get(todo.pop(), ())) if up not in leading]
-            leading.update(above)
-            todo += above
+        leading = {*reached(filter(self._speaks_of_devices, importers), lambda path: importers.get(path, ()))}
         return [target for target in importers if target in leading]
 
     def _speaks_of_devices(self, path: str) -> bool:
@@ -191,7 +171,7 @@ class Check:
                 if (world, asked) not in group.before:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
             before = {world: group.before[world, asked] for world in worlds}
-            whole = original(before, group.programs)
+            whole = known_of_original(before, group.programs)
             for world in worlds:
                 after = self._seen(new, world, group, relevance, asked)
                 found += faults(world, before[world], after, whole)

@@ -42,7 +42,7 @@ class Original:
     """What the original is, for all worlds.
 
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
-    for another, and `ends` those that either reaches. `programs` are sets of files that may run in one process.
+    for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process.
     """
 
     cuda: Observations
@@ -53,17 +53,17 @@ class Original:
     def together(self, path: str, other: str) -> bool:
         return path == other or any(path in files and other in files for files in self.programs)
 
-    def ends_in_each(self, path: str, seen: Observations) -> bool:
-        """Return whether each program with this file is about to die, by what was seen of it in some world."""
-        whole = [files for files in self.programs if path in files]
-        whole = [files for files in whole if not any(files < other for other in whole)]
-        return _dies(seen, path) or (bool(whole) and all(any(_dies(seen, p) for p in files) for files in whole))
+    def all_end(self, path: str, dying: frozenset[str]) -> bool:
+        """Return whether each program with this file has one that is about to die."""
+        programs = [files for files in self.programs if path in files]
+        return bool(programs) and not any(map(dying.isdisjoint, programs))
 
 
 def faults(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield what the edits break in one world."""
+    dying = _dying(old) if world.kind != "cuda" else frozenset()
     yield from _answers(world, old, new)
-    yield from _deaths(world, old, new)
+    yield from _deaths(world, old, new, dying)
     yield from _given(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
@@ -72,7 +72,7 @@ def faults(world: World, old: Observations, new: Observations, original: Origina
         yield from _two_ways(world, old, new, original)
     else:
         yield from _devices(world, old, new)
-        yield from _branches(world, old, new, original)
+        yield from _branches(world, old, new, original, dying)
 
 
 def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -98,7 +98,7 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
             yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
 
 
-def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+def _deaths(world: World, old: Observations, new: Observations, dying: frozenset[str]) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
@@ -112,9 +112,10 @@ def _deaths(world: World, old: Observations, new: Observations) -> Iterator[Faul
             if edits:
                 what = new.told.get((kind, place), '"cuda"')
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
+    refused = {place[0] for place in _gone_past(old, new)}
     for kind in (LOST, REFUSAL):
         for place, _ in new.of(kind):
-            gone_past = world.kind != "cuda" and (_dies(old, place[0]) or _refused(old, new, place[0]))
+            gone_past = place[0] in dying or (world.kind != "cuda" and place[0] in refused)
             if old.get(kind, place) is None and not gone_past and (edits := new.edits(kind, place)):
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
@@ -174,7 +175,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
     stays: list[Place] = []
-    gone_past = any(new.get(REFUSAL, place) is None for place, _ in old.of(REFUSAL))  # nothing ran here before
+    gone_past = next(_gone_past(old, new), None) is not None  # nothing ran here before
     dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
     for place, there in original.cuda.of(DEVICE):
@@ -192,8 +193,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
 
 
-def original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:
-    """Return what the original is; `seen` is what it does, by world."""
+def known_of_original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:
+    """Return what is known of the original; `seen` is what it does, by world."""
     there = {place for world, found in seen.items() if world.kind == "cuda" for place, _ in found.of(DEVICE)}
     here = {
         place
@@ -232,13 +233,15 @@ _OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
 _OF_CPU = re.compile(r"\bcpu\b", re.I)
 
 
-def _branches(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+def _branches(
+    world: World, old: Observations, new: Observations, original: Original, dying: frozenset[str]
+) -> Iterator[Fault]:
     """Yield tests that would come out otherwise on CUDA or on the CPU; what refused for want of CUDA may run."""
     for place, value in new.of(BRANCH):
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
-        if world.kind != "cuda" and original.ends_in_each(place[0], old):
+        if original.all_end(place[0], dying):
             continue
         words = old.told.get((BRANCH, place), "")
         refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
@@ -247,17 +250,18 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
 
 
-def _refused(old: Observations, new: Observations, path: str) -> bool:
-    """Return whether the original refused to run at a place that the rewritten code gets past."""
-    return any(place[0] == path and new.get(REFUSAL, place) is None for place, _ in old.of(REFUSAL))
+def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:
+    """Yield the places where the original refused to run, and which the rewritten code gets past."""
+    return (place for place, _ in old.of(REFUSAL) if new.get(REFUSAL, place) is None)
 
 
-def _dies(seen: Observations, path: str) -> bool:
-    """Return whether a file asks for CUDA where there is none, and nothing catches it: it is about to die."""
-    return any(p[0] == path for p, _ in seen.of(DEATH)) or any(
-        p[0] == path and p not in seen.caught and all(isinstance(a, Device) and a.type == "cuda" for a in value)
-        for p, value in seen.of(DEVICE)
-    )
+def _dying(seen: Observations) -> frozenset[str]:
+    """Return the files that ask for CUDA where there is none, and nothing catches it: they are about to die."""
+    places = {place for place, _ in seen.of(DEATH)}
+    for place, value in seen.of(DEVICE):
+        if place not in seen.caught and all(isinstance(a, Device) and a.type == "cuda" for a in value):
+            places.add(place)
+    return frozenset(path for path, _ in places)
 
 
 def _listed(kinds: set[str]) -> str:
