@@ -93,7 +93,7 @@ def plan(
 
     inside = context.whole_project(paths, found, settings)
     around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)
-    texts = [*(context.code(path, raw) for path, raw in {*todo, *tended.users}), *around]
+    texts = [*(context.code(path, raw) for path, raw in dict.fromkeys([*todo, *tended.users])), *around]
     facts, notes = context.build_context(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
         context.refuse_old_torch(facts.torch, notes)

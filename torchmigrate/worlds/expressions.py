@@ -451,8 +451,7 @@ class Expressions(External):
                 chain = attribute_chain(target)
                 if chain:
                     self._drop(chain, state)
-                    state.env[chain] = value
-                    state.is_plain = False
+                    state.put(chain, value)
                 for atom in self.evaluate(owner, state, frame):
                     match atom:
                         case Instance(info):
@@ -517,8 +516,7 @@ class Expressions(External):
         """Note an item of something that is not followed."""
         self.write(("item", repr(key.value)), value)
         if name := item_chain(owner, one(key)):
-            state.env[name] = value
-            state.is_plain = False
+            state.put(name, value)
 
     def _told(self, call: Call) -> dict[str, Value]:
         """Return the items that a call of `update` gives."""

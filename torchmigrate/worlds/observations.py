@@ -50,7 +50,7 @@ class Observations:
         self.caught.add(key[1])
 
     def clear(self) -> None:
-        """Drop everything but the words."""
+        """Drop what a round found; the words stay, and the places where a device is only made."""
         for each in (self.found, self.paths, self.assumed, self.caught):
             each.clear()
 

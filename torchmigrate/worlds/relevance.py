@@ -243,13 +243,13 @@ class Relevance:
             if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
                 continue
             inside = [s for block in blocks_of(node) for s in block]
-            yield from self._statements(inside, done)
+            yield from self._unwalked(inside, done)
             if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in _statements(s)):
                 # where one was walked, all that follow it in its block were, too
-                yield from self._statements(itertools.takewhile(lambda s: s not in done, self._after(node)), done)
+                yield from self._unwalked(itertools.takewhile(lambda s: s not in done, self._after(node)), done)
 
     @staticmethod
-    def _statements(roots: Iterable[ast.AST], done: set[ast.AST]) -> Iterator[ast.AST]:
+    def _unwalked(roots: Iterable[ast.AST], done: set[ast.AST]) -> Iterator[ast.AST]:
         """Yield statements and all within them, those left out that were walked before."""
         stack = [*roots]
         while stack:

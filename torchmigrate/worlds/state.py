@@ -20,7 +20,12 @@ class State:
 
     env: dict[str, Value]
     path: Edits = NONE
-    is_plain: bool = False  # there is no attribute among the variables
+    is_plain: bool = False  # there is no attribute or item among the variables
+
+    def put(self, chain: str, value: Value) -> None:
+        """Note a variable, or an attribute or item of one."""
+        self.env[chain] = value
+        self.is_plain = self.is_plain and chain.isidentifier()
 
     def copy(self) -> State:
         return State(dict(self.env), self.path, self.is_plain)

@@ -378,8 +378,7 @@ class Statements(Expressions):
                 known = after.env.get(name)
                 if known is None:
                     known = self.evaluate(_loaded(target), after, frame)
-                after.is_plain = after.is_plain and name.isidentifier()
-                after.env[name] = known.of(test_edits)
+                after.put(name, known.of(test_edits))
         return after
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
@@ -538,7 +537,7 @@ class Statements(Expressions):
         info = frame.file.by_node.get(node)
         if isinstance(info, ClassInfo):
             inner = Frame(frame.info, frame.file.locals_of(node), owner=info)
-            self.block(node.body, State(dict(state.env), state.path, state.is_plain), inner)
+            self.block(node.body, state.copy(), inner)
             self.bind(node.name, one(Type(info)), state, frame)
         return state
 

@@ -106,14 +106,15 @@ def new(names: Sequence[str]) -> int:
     parts = path.parts[-2:]
     if len(parts) < 2 or not all(map(_NAME.fullmatch, parts)):
         raise UserError(f"`{names[0]}` is no name of a rule", "write PACK/NAME, of letters, digits, _ and -")
-    folders = config_file.load([Path()]).rule_paths if len(path.parts) == 2 else ()
-    target = Path(*folders[:1], f"{path}.toml") if folders or len(path.parts) > 2 else Path("rules", f"{path}.toml")
+    known_folders = config_file.load([Path()]).rule_paths
+    folder = Path() if len(path.parts) > 2 else next(iter(known_folders), Path("rules"))
+    target = folder / f"{path}.toml"
     if os.path.lexists(target):
         raise UserError(f"{target} exists already", "take another name")
     target.parent.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"\W", "_", path.name)
     file_io.add(target, _SKELETON.format(name=f"_{name}" if name[0].isdigit() else name).encode())
     print(f"{target}: edit it, then run `torchmigrate rules test {target}`")
-    if target.parent.parent.resolve() not in {path.resolve() for path in config_file.load([Path()]).rule_paths}:
+    if target.parent.parent.resolve() not in {path.resolve() for path in known_folders}:
         print(f'to use it: [tool.torchmigrate] rule-paths = ["{target.parent.parent}"]', file=sys.stderr)
     return 0
