@@ -25,6 +25,7 @@ from torchmigrate.rewriting.rewrite import Outcome, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
+from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.edits import Edit, compose, flatten
 from torchmigrate.source.encoding import Source, UnreadableSource, decode
 from torchmigrate.syntax.scope import first_line
@@ -146,7 +147,7 @@ def _with_imports(source: Source, outcome: Outcome, facts: ProjectContext) -> So
     edits: list[Edit] = []
     if outcome.needs_helper or outcome.needs_torch:
         statement = "import accel" if outcome.needs_helper else ""
-        edits += with_import(source, PATH, facts, statement, outcome.needs_torch)
+        edits += with_import(SemanticModel(PATH, source, facts), statement, outcome.needs_torch)
     return replace(source, utf8=compose(source.utf8, edits))
 
 

@@ -16,13 +16,15 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.helper import import_edits, sorted_imports
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.edits import compose
 from torchmigrate.source.encoding import decode
 
 
 def bound(text: str, statement: str = "import accel", torch: bool = False) -> str:
     source = decode(text.encode())
-    edits = with_import(source, Path("/case.py"), ProjectContext(Path("/"), Settings()), statement, torch)
+    module = SemanticModel(Path("/case.py"), source, ProjectContext(Path("/"), Settings()))
+    edits = with_import(module, statement, torch)
     return source.encode(compose(source.utf8, edits)).decode()
 
 

@@ -224,7 +224,7 @@ def test_inspect_changes_nothing_and_is_in_document_order(rules: DispatchTable) 
 
 def test_a_bound_file_gets_no_import() -> None:
     source = Source(b"import accel\naccel.f()\n")
-    assert with_import(source, Path("/case.py"), facts(), "import accel") == ()
+    assert with_import(SemanticModel(Path("/case.py"), source, facts()), "import accel") == ()
 
 
 def test_fixes_of_other_packs_wait(rules: DispatchTable) -> None:

@@ -16,6 +16,7 @@ from torchmigrate.project.context import ProjectContext, cuda_classes
 from torchmigrate.rewriting.rewrite import RewriteError, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Case, Rule, Ruleset
+from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import decode
 
@@ -149,5 +150,5 @@ def migrate(
     edits: tuple[Edit, ...] = ()
     if outcome.needs_helper or outcome.needs_torch:
         statement = "import accel" if outcome.needs_helper else ""
-        edits = with_import(text, Path("/case.py"), facts, statement, outcome.needs_torch)
+        edits = with_import(SemanticModel(Path("/case.py"), text, facts), statement, outcome.needs_torch)
     return source.encode(compose(outcome.text, edits)), list(outcome.remaining)

@@ -181,8 +181,8 @@ class Fixes:
             after = SemanticModel(entry.path, text, self.facts)
         torch = "torch" in fix.needs and not any(spelled(after)["torch"] in scope.names for scope in after.scopes)
         if "accel" in fix.needs or torch:
-            place = placed(self.facts, entry.path, text) if "accel" in fix.needs else Placement("", "")
-            edits = with_import(text, entry.path, self.facts, place.statement, torch, place.root)
+            place = placed(after) if "accel" in fix.needs else Placement("", "")
+            edits = with_import(after, place.statement, torch, place.root)
             passes += [edits] if edits else []
         return flatten(passes, len(module.source.utf8))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from torchmigrate.helper import sorted_imports
-from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
@@ -179,6 +177,7 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
     return place
 
 
+@query
 def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
     """Return the first top-level statement that imports from the folder `root`, if the file edits sys.path above it."""
     if not root or not any(word in module.source.text for word in ("sys", "addsitedir")):
@@ -211,6 +210,7 @@ def _imports_from(index: ImportIndex, path: str, node: ast.AST, root: str) -> bo
     return any(target is not None and target[1] == root for target in found)
 
 
+@query
 def first_import_time_use(module: SemanticModel, name: str) -> int:
     """Return the offset of the first use of `name` at import time, also through functions, or the file's end."""
     uses = [_uses(statement) for statement in module.tree.body]
@@ -241,18 +241,15 @@ def _names(nodes: Iterable[object]) -> set[str]:
     return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
 
-def with_import(
-    module_text: Source, path: Path, facts: ProjectContext, statement: str, torch: bool = False, root: str = ""
-) -> tuple[Edit, ...]:
-    """Return the edits that bind the helper (and torch) in a rewritten text; none if nothing is to be bound.
+def with_import(module: SemanticModel, statement: str, torch: bool = False, root: str = "") -> tuple[Edit, ...]:
+    """Return the edits that bind the helper (and torch) in a rewritten file; none if nothing is to be bound.
 
     `root` is the folder that has to be on sys.path: where the file puts it there, the import stands below.
     """
-    module = SemanticModel(path, module_text, facts)
     if statement and not torch and not imports_helper(module):
         edits = _beside_torch(module, statement)
         if edits is not None:
-            ast.parse(compose(module_text.utf8, edits).decode())
+            ast.parse(compose(module.source.utf8, edits).decode())
             return edits
     statements = ["import torch"] if torch else []
     if statement and not imports_helper(module):
@@ -263,13 +260,13 @@ def with_import(
     names += [spelled(module)["accel"]] if len(statements) > len(names) else []
     first_use = min(first_import_time_use(module, name) for name in names)
     last = _anchor(module.tree, module, first_use)
-    folder = root or str(path.parent)
+    folder = root or str(module.path.parent)
     edit = sorted_imports.in_order(module, statement, last, folder) if statements == [statement] else None
     edit = edit or insertion(module, statements, first_use)
     proof = import_below_path_edit(module, root) if statement in statements else None
     if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
         edit = insertion(module, statements, first_use, after=proof)
-    ast.parse(compose(module_text.utf8, [edit]).decode())
+    ast.parse(compose(module.source.utf8, [edit]).decode())
     return (edit,)
 
 

@@ -14,7 +14,6 @@ from torchmigrate.project.import_graph import Import, ImportIndex, Use
 from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
-from torchmigrate.source.encoding import Source
 from torchmigrate.syntax.resolver import chain_of
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
@@ -256,15 +255,15 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     return vendored_place(facts.index, str(path), facts.helper)
 
 
-def placed(facts: ProjectContext, path: Path, text: Source) -> Placement:
-    """Return the helper's place for a file with this text, or its import of the project's own helper."""
+def placed(module: SemanticModel) -> Placement:
+    """Return the helper's place for a file as it is rewritten, or its import of the project's own helper."""
+    facts = module.facts
     if facts.own:
-        return Placement("", import_statement(SemanticModel(path, text, facts), facts.own))
-    place = placement(facts, path)
-    if path.suffix == ".ipynb" or not place.root:
+        return Placement("", import_statement(module, facts.own))
+    place = placement(facts, module.path)
+    if not place.root:
         return place
-    module = SemanticModel(path, text, facts)
     proof = import_below_path_edit(module, place.root)
     if proof is None or first_import_time_use(module, spelled(module)[HELPER]) > module.span(proof)[1]:
         return place
-    return beside(str(path), facts.helper)  # it is called above the edit of sys.path
+    return beside(str(module.path), facts.helper)  # it is called above the edit of sys.path

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import counted
@@ -29,14 +29,11 @@ from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
 from torchmigrate.project.import_graph import read_imports
-from torchmigrate.semantic.model import query
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
 from torchmigrate.syntax.resolver import chain_of
-
-if TYPE_CHECKING:
-    from torchmigrate.semantic.model import SemanticModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,9 @@ class Vendored:
         """Add the imports that a rewritten file lacks."""
         assert isinstance(result, Changed)
         text = lacks.text
-        place = placed(self.facts, result.path, text) if lacks.helper else Placement("", "")
-        edits = with_import(text, result.path, self.facts, place.statement, lacks.torch, place.root)
+        module = SemanticModel(result.path, text, self.facts)
+        place = placed(module) if lacks.helper else Placement("", "")
+        edits = with_import(module, place.statement, lacks.torch, place.root)
         self._need(self._present(str(result.path), text.utf8) or place.path, result.path)
         if not edits:
             return result

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import resources
 
 from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import walk
 
 MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
@@ -341,7 +342,7 @@ def used_by(code: bytes, helper: str) -> Uses:
         return everything() if helper.encode() in code else {}
     known, found = everything(), dict[str, bool]()
     aliases, direct = {helper}, dict[str, str]()
-    nodes = [*ast.walk(tree)]
+    nodes = [*walk(tree)]
     for node in nodes:
         match node:
             case ast.Import(names) | ast.ImportFrom(None, names):

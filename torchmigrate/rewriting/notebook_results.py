@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.base.text import listed
 from torchmigrate.diagnostics.finding import Changed, Finding, Safety, Status, shifted
 from torchmigrate.helper import import_edits
-from torchmigrate.helper.placement import Placement, placed
+from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import notebook
@@ -95,7 +95,8 @@ def _added(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: i
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if outcome.needs_helper and not import_edits.imports_helper(module):
-        place = placed(module.facts, module.path, book.source)
+        facts, path = module.facts, module.path
+        place = placed(SemanticModel(path, book.source, facts)) if facts.own else placement(facts, path)
         missing.append(place.statement)
     if not missing:
         return

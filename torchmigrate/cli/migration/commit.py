@@ -17,6 +17,7 @@ from torchmigrate.engine import per_pack
 from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project.helper_file import is_ours
 from torchmigrate.rules import packs
+from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import decode
 from torchmigrate.vcs import git_tree
 
@@ -107,7 +108,7 @@ def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) 
 def _placed(facts: ProjectContext, change: Changed) -> Placement:
     if change.path.suffix == ".ipynb":
         return placement(facts, change.path)
-    return placed(facts, change.path, decode(change.after))
+    return placed(SemanticModel(change.path, decode(change.after), facts))
 
 
 def _refuse_foreign(paths: Sequence[Path], target: Target) -> None:
