@@ -17,7 +17,7 @@ from torchmigrate.semantic import library_use
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import identifiers, words_in
+from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
@@ -128,12 +128,11 @@ def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:
 
 def _done_for_each(module: SemanticModel) -> Iterator[tuple[Span, str]]:
     """Yield the statements that do for CUDA what others of their block do for other devices: `torch.xpu.f()`."""
-    if OTHERS.isdisjoint(identifiers(module)):
-        return
     calls: dict[tuple[ast.AST | None, str], list[tuple[str, ast.stmt]]] = {}
     for statement in module.scopes.statements:
-        match statement, module.parent(statement):
-            case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(ast.Name("torch"), kind), done))), up:
+        match statement:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(ast.Name("torch"), kind), done))):
+                up = module.parent(statement)
                 branch = isinstance(up, ast.If) and len(up.body) == 1 and not up.orelse
                 outer = up if branch and up is not None else statement
                 calls.setdefault((module.parent(outer), done), []).append((kind, statement))
