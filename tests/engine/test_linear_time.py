@@ -164,6 +164,10 @@ PROJECTS: dict[str, tuple[Callable[[int], dict[str, str]], int]] = {
     "functions": (_one(lambda n: "".join(f"def f{i}(x):\n    return x.cuda()\n" for i in range(n))), 50),
     "branches that leave": (_one(SHAPES["branches that leave"]), 40),
     "calls of one function": (_one(lambda n: "def f(x, d=0):\n    return x.to(d)\n" + "f(y, 'cuda')\n" * n), 40),
+    "calls in a function and beside it": (
+        _one(lambda n: "y = torch.randn(2).cuda()\n\n\ndef f():\n" + "    x = torch.randn(2).cuda()\n" * n),
+        60,
+    ),
     "files in a ring": (_ring, 45),
     "files around one": (_hub, 25),
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.rewriting.native_style import Written, helper_uses
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
 from torchmigrate.semantic.spelling import helper_function
 from torchmigrate.source.edits import Edit
@@ -123,15 +123,21 @@ def _known(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
     here = module.scope(steps[-1])
     hidden = _hidden(module, call)
     for scope in here.up():
-        for name, bindings in scope.names.items():
-            value = bindings[0].value if len(bindings) == 1 else None
-            kind = _device_kind(module, value) if value is not None else ""
-            if not kind or name in hidden or scope.is_class or (found := here.find(name)) is None:
+        for name, value, kind in _device_variables(module, scope):
+            if name in hidden or (found := here.find(name)) is None:
                 continue
             fits = kind == "device" or _takes_device(module, call)
-            if fits and found[0] is scope and _is_before(module, module.statement(value), steps):  # type: ignore[arg-type]
+            if fits and found[0] is scope and _is_before(module, module.statement(value), steps):
                 yield Edit(*module.span(call), name)
                 return
+
+
+@query
+def _device_variables(module: SemanticModel, scope: Scope) -> list[tuple[str, ast.expr, str]]:
+    """Return the variables of a scope that hold the helper's device or its type, with their values."""
+    values = ((name, bound[0].value) for name, bound in scope.names.items() if len(bound) == 1 and not scope.is_class)
+    kinds = ((name, value, _device_kind(module, value)) for name, value in values if value is not None)
+    return [(name, value, kind) for name, value, kind in kinds if kind]
 
 
 def _device_kind(module: SemanticModel, value: ast.expr) -> str:
@@ -176,7 +182,7 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
     shared = {call for group, _ in groups for call in group}
     for function in dict.fromkeys(outer.values()):
         own = [call for call in calls if outer[call] is function and call not in shared]
-        if function is not None and len(own) >= enough and not _speaks_of_device(function):
+        if function is not None and len(own) >= enough and not _speaks_of_device(module, function):
             base = steps[own[0]].index(function) + 1
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
@@ -206,9 +212,9 @@ def _of_script(
     if any(_is_global(module.scope(node)) for node in taken):
         return
     first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
-    late = (
-        [] if _asks_for_main(first) else [c for c in calls if (f := outer[c]) is not None and not _speaks_of_device(f)]
-    )
+    late: list[ast.Call] = []
+    if not _asks_for_main(first):
+        late = [c for c in calls if (f := outer[c]) is not None and not _speaks_of_device(module, f)]
     if late and not _called_before(module, {steps[call][0] for call in late}, first):
         if len(at_import) + len(late) >= enough:
             yield [*at_import, *late], _opens_line(module, first)
@@ -243,7 +249,8 @@ def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast
     return "" in names or any(isinstance(n, ast.Name) and n.id in names for s in early for n in ast.walk(s))
 
 
-def _speaks_of_device(function: ast.AST) -> bool:
+@query
+def _speaks_of_device(module: SemanticModel, function: ast.AST) -> bool:
     """Whether a function binds or reads a variable of the name `device`."""
     return any(_NAME in _names_of(node) for node in ast.walk(function))
 
