@@ -51,3 +51,61 @@ def test_what_holds_an_edit_is_named(tmp_path: Path) -> None:
     assert isinstance(result, Unchanged)
     told = [f.message for f in result.findings if f.status is Status.LEFT]
     assert any("line 4: this device is handed to ctranslate2, which takes auto or cpu or cuda only" in t for t in told)
+
+
+QUEUE = """import torch
+class Queue:
+    def __init__(self): self.rows = {}
+    def put(self, device, item): self.rows.setdefault(device, []).append(item)
+    def get(self, device): return self.rows[device].pop()
+def supports(device): return device.type == "cuda"
+def build(device): return torch.nn.Linear(2, 2).to(device)
+"""
+ASKING = """import torch
+from work import Queue, build, supports
+def test_queue(pool):
+    queue = Queue()
+    queue.put("cuda:1", 3)
+    assert queue.get(device="cuda:1") == 3
+    pool.start(device="cuda:0")
+    pool.set([torch.device("cuda:0"), torch.device("cuda:1")])
+    assert supports(torch.device("cuda"))
+"""
+MOVING = """import torch
+from work import build
+def test_build():
+    model = build(device="cuda:0")
+    assert model(torch.zeros(2).to("cuda:0")) is not None
+"""
+
+
+def test_devices_that_a_test_names_and_torch_never_gets_stay(tmp_path: Path) -> None:
+    files = {"work.py": QUEUE, "test_queue.py": ASKING, "test_build.py": MOVING, "main.py": ""}
+    files["main.py"] = (
+        "import torch\ndef run(pool, other):\n    pool.start(device='cuda:1')\n    torch.zeros(2, device='cuda:1')\n"
+    )
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["test_queue.py"], Unchanged)
+    built, main = found["test_build.py"], found["main.py"]
+    assert isinstance(built, Changed)
+    assert b'"cuda' not in built.after
+    assert isinstance(main, Changed)
+    assert b"pool.start(device='cuda:1')\n" in main.after
+    assert b"torch.zeros(2, device=accel.device(1))" in main.after
+    assert any("`start`, which is not seen to hand it to torch" in f.message for f in main.findings)
+
+
+def test_settings_of_a_model_do_not_hold_its_data_parallel_back(tmp_path: Path) -> None:
+    text = """import torch
+hyp = {"lr": 1.0}
+def train(model, hyp):
+    model.to("cuda")
+    if torch.cuda.device_count() > 1:
+        model = torch.nn.DataParallel(model)
+    model.hyp = hyp
+    return torch.tensor([model.hyp["gain"]])
+train(torch.nn.Linear(2, 2), hyp)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"accel.data_parallel(model)" in result.after
