@@ -109,3 +109,75 @@ train(torch.nn.Linear(2, 2), hyp)
     result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
     assert isinstance(result, Changed)
     assert b"accel.data_parallel(model)" in result.after
+
+
+RANKED = """import os
+import torch
+import torch.distributed as dist
+RANK = int(os.getenv("RANK", "-1"))
+def select_device(name):
+    if name != "cpu" and torch.cuda.is_available():
+        return torch.device("cuda:0")
+    elif name == "mps" and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+def main(name):
+    device = select_device(name)
+    if RANK != -1:
+        assert torch.cuda.device_count() > RANK, "too few devices for CUDA's DDP"
+        torch.cuda.set_device(RANK)
+        device = torch.device("cuda", RANK)
+        dist.init_process_group(backend="nccl" if dist.is_nccl_available() else "gloo")
+    torch.nn.Linear(2, 2).to(device)
+main("")
+"""
+
+
+def test_what_is_said_of_one_rank_is_rewritten_whole_or_not_at_all(tmp_path: Path) -> None:
+    plain = RANKED.replace("    device = select_device(name)\n", "").replace(
+        '"nccl" if dist.is_nccl_available() else "gloo"', '"nccl"'
+    )
+    plain = plain[: plain.index("def select")] + plain[plain.index("def main") :].replace("if RANK != -1", "if True")
+    found = planned(write_tree(tmp_path, {"kept.py": RANKED, "whole.py": plain}))
+    kept, whole = found["kept.py"], found["whole.py"]
+    assert isinstance(kept, Unchanged)
+    left = [f.message for f in kept.findings if f.status is Status.LEFT]
+    assert any("says the same of `RANK`, and stays bound to CUDA" in message for message in left), left
+    assert isinstance(whole, Changed)
+    assert b"torch.cuda" not in whole.after
+    assert b'"cuda"' not in whole.after
+    assert b"nccl" not in whole.after
+
+
+def test_a_branch_that_imports_a_library_of_cuda_keeps_its_device(tmp_path: Path) -> None:
+    text = """import torch
+def load(path, kind):
+    if kind == "engine":
+        import tensorrt as trt
+        device = torch.device("cuda:0")
+    else:
+        import numpy as np
+        device = torch.device("cuda:0")
+    return torch.load(path, device)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b'import tensorrt as trt\n        device = torch.device("cuda:0")\n' in result.after
+    assert b"import numpy as np\n        device = accel.device(0)\n" in result.after
+
+
+def test_memory_that_is_calculated_with_what_stays_stays(tmp_path: Path) -> None:
+    text = """import torch
+def fits(device, gb=1 << 30):
+    properties = torch.cuda.get_device_properties(device)
+    total = properties.total_memory / gb
+    taken = torch.cuda.memory_reserved(device) / gb
+    if total - taken > 2:
+        return True
+def tell(device, gb=1 << 30):
+    print(torch.cuda.memory_reserved(device) / gb)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"taken = torch.cuda.memory_reserved(device)" in result.after
+    assert b"print(accel.memory_reserved(device) / gb)" in result.after
