@@ -181,3 +181,35 @@ def tell(device, gb=1 << 30):
     assert isinstance(result, Changed)
     assert b"taken = torch.cuda.memory_reserved(device)" in result.after
     assert b"print(accel.memory_reserved(device) / gb)" in result.after
+
+
+def test_a_skipped_test_of_a_cuda_kernel_stays_skipped(tmp_path: Path) -> None:
+    test = """import pytest
+import torch
+from {0} import scale
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_scale():
+    x = torch.ones(8, device="cuda")
+    assert scale(x).sum() == 16
+"""
+    files = {
+        "kernels.py": "import torch\nimport triton\n\ndef scale(x):\n    return x * 2\n",
+        "optional.py": "try:\n    import triton\nexcept ImportError:\n    pass\ndef scale(x):\n    return x * 2\n",
+        "test_kernels.py": test.format("kernels"),
+        "test_optional.py": test.format("optional"),
+    }
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["test_kernels.py"], Unchanged)
+    assert any("stays bound to CUDA (line 7)" in f.message for f in found["test_kernels.py"].findings)
+    optional = found["test_optional.py"]
+    assert isinstance(optional, Changed)
+    assert b"cuda" not in optional.after
+
+
+def test_a_project_with_backends_of_other_machines_compares_with_nccl_itself(tmp_path: Path) -> None:
+    timeout = 'import torch.distributed as dist\ndef seconds(backend):\n    return 1800 if backend != "nccl" else 600\n'
+    files = {"timeout.py": timeout, "state.py": 'import torch.distributed as dist\ndist.init_process_group("nccl")\n'}
+    alone = planned(write_tree(tmp_path / "alone", files))
+    assert isinstance(alone["timeout.py"], Changed)
+    files["other.py"] = 'def name(kind):\n    return "xccl" if kind == "xpu" else "nccl"\n'
+    assert isinstance(planned(write_tree(tmp_path / "both", files))["timeout.py"], Unchanged)

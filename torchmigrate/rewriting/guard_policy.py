@@ -253,8 +253,9 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
     """Yield the spans that must stay, with the reasons; code under a flag once for all the flag's assignments."""
     flags: set[GuardRegion] = set()
     for region in (r for r in regions if r.reason):
-        spans = [region.statement or region.guard] if region.refusal else [region.guard, *region.covered]
-        if region.flag and region.flag not in flags and not region.refusal:
+        alone = region.refusal and not region.skips  # a test that stays skipped need not change
+        spans = [region.statement or region.guard] if alone else [region.guard, *region.covered]
+        if region.flag and region.flag not in flags and not alone:
             flags.add(region.flag)
             spans += region.flag.covered
         yield from ((span, region.reason) for span in spans)
