@@ -75,6 +75,11 @@ class ProjectContext:
         return process_facts.project_starts_nccl(self.index)
 
     @cached_property
+    def has_collectives(self) -> bool:
+        """Return whether the project names backends of other accelerators (xccl) itself; this reads all files."""
+        return process_facts.project_has_collectives(self.index)
+
+    @cached_property
     def of_own_helper(self) -> frozenset[str]:
         """Return the project's own helper and all files that it imports, none of which can import it."""
         found: set[str] = set()
