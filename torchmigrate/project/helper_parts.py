@@ -6,10 +6,11 @@ import ast
 import hashlib
 import io
 import re
+import string
 import symtable
 import textwrap
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,10 +20,14 @@ from torchmigrate.syntax.scope import walk
 
 MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
+_MORE = r"(?:#   [^\n]*\n)*"
 _HEADER = re.compile(
-    r"\A# torchmigrate-runtime (\S+) \[([0-9a-f\s#]*)\]:[^\n]*\n(?:# (?!SPDX)[^\n]*\n)*(?:# SPDX[^\n]*\n)?"
+    rf"\A# torchmigrate-runtime \S+(?: \[|:)[^\n]*\n{_MORE}(?:# SPDX[^\n]*\n)?(?:# digest ([^\n]*\n{_MORE}))?"
 )
-_WIDTH = 88
+_BRACKETED = re.compile(r"\A# torchmigrate-runtime \S+ \[([0-9a-f\s#]*)\]:")  # as version 2 was at first
+_WIDTH, _WIDEST = 88, 100
+_DIGITS = string.digits + string.ascii_letters
+_SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
 # what a function is for calls without arguments: a part of it, which takes its name where nothing needs the rest
 _SHORT = {"device": "_here", "map_location": "_from_anywhere", "synchronize": "_wait"}
 Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and without arguments
@@ -147,7 +152,7 @@ def vendored(uses: Uses, also: Iterable[str] = ()) -> bytes:
     top = "".join(text for name, text in imports.items() if name in used and name != "torch")
     torch = f"\n{imports['torch']}" if "torch" in used else ""
     text = f"{top}{torch}{_renamed(body, renamed)}".lstrip("\n")
-    return (_header(header, sorted(names, key=[*parts].index), _digests(text).values()) + text).encode()
+    return (_header(header, sorted(names, key=[*parts].index), _digests(text)) + text).encode()
 
 
 def _closure(names: Iterable[str], parts: Mapping[str, _Part]) -> set[str]:
@@ -180,10 +185,12 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def _header(header: str, names: Iterable[str], digests: Iterable[str]) -> str:
+def _header(header: str, names: Iterable[str], digests: Mapping[str, str]) -> str:
     first, _, rest = header.partition("\n")
-    title = f"{first} [{' '.join(digests)}]: {', '.join(names)}"
-    return "\n".join(textwrap.wrap(title, _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)) + "\n" + rest
+    title = textwrap.wrap(f"{first}: {', '.join(names)}", _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)
+    short = "".join(map(_short, digests.values()))
+    digest = textwrap.wrap(f"# digest {_total(digests.values())}: {short}", _WIDEST, subsequent_indent="#   ")
+    return "\n".join([*title, rest.rstrip("\n"), *digest]) + "\n"
 
 
 def _digests(text: str | bytes) -> dict[str, str]:
@@ -191,8 +198,19 @@ def _digests(text: str | bytes) -> dict[str, str]:
     found = {}
     for statement in ast.parse(text).body:
         if name := next(_defined((statement,)), ""):
-            found[name] = hashlib.sha256(_plain(statement).encode()).hexdigest()[:6]
+            found[name] = hashlib.sha256(_plain(statement).encode()).hexdigest()
     return found
+
+
+def _short(digest: str) -> str:
+    """Return a few characters of a digest."""
+    number = int(digest[:15], 16)
+    return "".join(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in range(_SHORT_DIGEST))
+
+
+def _total(digests: Iterable[str]) -> str:
+    """Return one digest of all definitions, whatever their order."""
+    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:8]
 
 
 def _digest(raw: bytes) -> str:
@@ -213,16 +231,46 @@ def _plain(node: object) -> str:
     return f"{type(node).__name__}({','.join(f'{name}={_plain(value)}' for name, value in fields)})"
 
 
-def _written(raw: bytes) -> frozenset[str]:
-    """Return the digests of what torchmigrate wrote, as the header has them."""
-    found = _HEADER.match(unix_lines(raw).decode(errors="replace"))
-    return frozenset(re.findall("[0-9a-f]{6}", found[2])) if found else frozenset()
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the header says of the definitions that torchmigrate wrote: a digest of all, and a short one of each.
+
+    At first each had six digits, and there was none of all.
+    """
+
+    total: str
+    shorts: Sequence[str]
+
+    def has(self, digest: str) -> bool:
+        """Return whether the header has the short form of a digest."""
+        return (_short(digest) if self.total else digest[:6]) in self.shorts
+
+    def is_all(self, digests: Iterable[str]) -> bool:
+        """Return whether these are the digests of all that was written."""
+        found = [*digests]
+        return self.total == _total(found) if self.total else {each[:6] for each in found} == {*self.shorts}
+
+
+def _written(raw: bytes) -> _Written:
+    text = unix_lines(raw).decode(errors="replace")
+    if found := _BRACKETED.match(text):
+        return _Written("", re.findall("[0-9a-f]{6}", found[1]))
+    header = _HEADER.match(text)
+    total, _, shorts = (header[1] or "" if header else "").partition(":")
+    return _Written(total or "-", re.findall(f"[0-9a-zA-Z]{{{_SHORT_DIGEST}}}", "".join(shorts.split())))
 
 
 def edited(raw: bytes) -> list[str]:
-    """Return the names that a person has defined, or defined anew, in a vendored helper."""
-    own = _written(raw)
-    return [name for name, digest in _digests(raw).items() if digest not in own] if _body(raw) else []
+    """Return the names that a person has defined, or defined anew, in a vendored helper.
+
+    All names where one was edited and its short digest does not tell which.
+    """
+    if not _body(raw):
+        return []
+    own, found = _written(raw), _digests(raw)
+    theirs = [name for name, digest in found.items() if not own.has(digest)]
+    is_hidden = not theirs and len(found) >= len(own.shorts) and not own.is_all(found.values())
+    return [*found] if is_hidden else theirs
 
 
 def is_untouched(raw: bytes) -> bool:
@@ -230,7 +278,7 @@ def is_untouched(raw: bytes) -> bool:
     text = unix_lines(raw)
     if found := _FIRST.match(text):  # a digest of the bytes below the first line
         return found[2].decode() == hashlib.sha256(text.partition(b"\n")[2]).hexdigest()[:32]
-    return bool(_body(text)) and {*_digests(text).values()} == _written(text) and not [*_others(text)]
+    return bool(_body(text)) and _written(text).is_all(_digests(text).values()) and not [*_others(text)]
 
 
 def _others(raw: bytes) -> Iterator[ast.stmt]:
@@ -301,7 +349,7 @@ def _woven(lines: list[str], new: str, theirs: set[str]) -> str:
     order = [*_whole()[1]]
     digests = {name: digest for name, digest in _digests(body).items() if name not in theirs}
     names = sorted((n for n in _digests(body) if not n.startswith("_") and n in order), key=order.index)
-    return _header(_whole()[0], names, digests.values()) + body
+    return _header(_whole()[0], names, digests) + body
 
 
 def _last_import(chunks: list[tuple[str, str]]) -> int:
