@@ -73,7 +73,7 @@ def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
         cells = json.loads(after)["cells"]
         return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}
     text = encoding.decode(after)
-    return {None: text.bom.decode() + text.text}
+    return {None: (text.bom + text.shown).decode()}
 
 
 def _of_helper(change: Changed, encoding: str, client: Client) -> Iterator[_Edits | types.CreateFile]:
