@@ -127,7 +127,7 @@ def _added(
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if helper:
-        missing += [helper.text] if helper.number is None else []
+        missing += [f"{helper.text}\n\n"] if helper.number is None else []
     elif outcome.needs_helper and not import_edits.imports_helper(module):
         facts, path = module.facts, module.path
         place = placed(SemanticModel(path, book.source, facts)) if facts.own else placement(facts, path)
@@ -156,9 +156,9 @@ def _imports(module: SemanticModel, book: Notebook, statements: list[str], first
     """Return the edit that imports before the first use, in a shared cell, once `sys.path` is set."""
     if module.facts.own and _sets_paths(module, first_use):
         return _above(module, first_use, statements)
-    added = import_edits.insertion(module, statements, first_use, before=True)
+    added = import_edits.insertion(module, statements, first_use)
     while (inside := book.cell_at(added.start)).alone and inside is not book.cells[0]:
-        added = import_edits.insertion(module, statements, inside.start - 1, before=True)
+        added = import_edits.insertion(module, statements, inside.start - 1)
     return added
 
 
