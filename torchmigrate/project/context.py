@@ -21,7 +21,7 @@ from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
-from torchmigrate.source.encoding import occurs_in_code
+from torchmigrate.source.encoding import helper_hidden, occurs_in_code
 from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api import names
@@ -245,9 +245,9 @@ def code_of_other_files(paths: Iterable[str], has_work: Callable[[bytes], bool])
 
 
 def code(path: str, raw: bytes) -> bytes:
-    """Return the Python code of a file; for a notebook, that of its cells."""
+    """Return the Python code of a file, without a helper that it holds; for a notebook, that of its cells."""
     if not path.endswith(".ipynb"):
-        return raw
+        return helper_hidden(raw)[0]
     try:
         return notebook.split(raw).source.utf8
     except notebook.UnreadableNotebook:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.project import helper_parts
-from torchmigrate.project.helper_parts import MARKER as MARKER
+from torchmigrate.source.encoding import HELPER_MARK
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
 
 
+MARKER = HELPER_MARK
 NAMES = ("accel", "torch_accel", "torchmigrate_accel")
 PACKAGED = "torchmigrate.runtime"
 
