@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-from typer import Argument, Option
-
 from torchmigrate.base.text import UserError
 from torchmigrate.cli.parameters import (
     AddIgnores,
     AllowDirty,
     Also,
+    Argument,
     Backends,
     BaselineOption,
     Branch,
@@ -34,6 +33,7 @@ from torchmigrate.cli.parameters import (
     Names,
     NoBaseline,
     NoCache,
+    Option,
     Output,
     OutputFormat,
     Paths,
