@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +45,8 @@ def explain_error(error: Exception) -> UserError:
 
 def _places(error: Exception) -> Iterable[str]:
     """Return where an error was raised, preceded by the last place in our code if that is elsewhere."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(__file__).parent.parent)]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*inside[-1:], *frames[-1:])]

@@ -22,7 +22,7 @@ from torchmigrate.fleet.task import Outcome, Summary, Task, digest_of, failure
 from torchmigrate.fleet.tree import Origin, Tree
 from torchmigrate.formats import json as findings_json
 from torchmigrate.formats.model import Report
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError
 from torchmigrate.surveys import portability
 from torchmigrate.surveys.portability import Apart, Stage, Survey
 

@@ -14,8 +14,7 @@ from lsprotocol import types
 from pygls import uris
 
 from torchmigrate.lsp.positions import Text
-from torchmigrate.project.discovery import SUFFIXES
-from torchmigrate.project.helper_file import MARKER
+from torchmigrate.project.discovery import MARKER, SUFFIXES
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.encoding import Source
 

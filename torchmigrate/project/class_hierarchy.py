@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchmigrate.project.helper_file import MARKER
+from torchmigrate.project.discovery import MARKER
 from torchmigrate.source import encoding
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, Scopes, build_scopes

@@ -16,7 +16,8 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, process_facts
 from torchmigrate.project.class_hierarchy import ClassHierarchy
-from torchmigrate.project.helper_file import MARKER, NAMES, PACKAGED, ProjectHelper
+from torchmigrate.project.discovery import MARKER
+from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.project.torch_floor import torch_floor

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.project import helper_parts
-from torchmigrate.project.helper_parts import MARKER as MARKER
+from torchmigrate.project.discovery import MARKER
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings

@@ -17,7 +17,6 @@ from importlib import resources
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 
-MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
 _HEADER = re.compile(
     r"\A# torchmigrate-runtime (\S+) \[([0-9a-f\s#]*)\]:[^\n]*\n(?:# (?!SPDX)[^\n]*\n)*(?:# SPDX[^\n]*\n)?"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from torchmigrate.project.helper_file import MARKER, NAMES
+from torchmigrate.project.discovery import MARKER
+from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.import_graph import BACKENDS, SETTER, TF32
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes

@@ -318,7 +318,7 @@ def _read_text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> t
             return "no: not a text file", raw
         hidden = suppressions.find_in_text(text_file.TextFile(path.name, decoded))
         return _skipped_by_comment(raw) if hidden.skip_file else "yes", raw
-    if raw.startswith(helper_file.MARKER):
+    if raw.startswith(discovery.MARKER):
         return "no: a helper that torchmigrate wrote", raw
     text = notebook.split(raw).source if path.suffix == ".ipynb" else encoding.decode(raw)
     tree = ast.parse(text.utf8)
