@@ -13,7 +13,7 @@ from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults, known_of_original
+from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
@@ -172,9 +172,13 @@ class Check:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
             before = {world: group.before[world, asked] for world in worlds}
             whole = known_of_original(before, group.programs)
+            after = {world: self._seen(new, world, group, relevance, asked) for world in worlds}
             for world in worlds:
-                after = self._seen(new, world, group, relevance, asked)
-                found += faults(world, before[world], after, whole)
+                found += faults(world, before[world], after[world], whole)
+            if not found and pointless(after)[0]:
+                others = [world for world in WORLDS if world.is_portable and world not in after]
+                after |= {world: self._seen(new, world, group, relevance, asked) for world in others}
+                found += self._pointless(after, owners)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
@@ -200,6 +204,19 @@ class Check:
             if not run.changed:
                 break
         return run.seen
+
+    def _pointless(
+        self, after: Mapping[World, Observations], owners: Mapping[int, tuple[str, Edit]]
+    ) -> Iterator[Fault]:
+        """Yield the edits that only CUDA comes to use, each with all of its function that no other world uses."""
+        found, used = pointless(after)
+        for fault in found:
+            path, offset = fault.place
+            file = self._old.file(path)
+            spans = [file.span(info.node) for info in file.functions] if file is not None else []
+            start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(offset, offset))
+            beside = {n for n, (p, edit) in owners.items() if p == path and start <= edit.start and edit.end <= end}
+            yield Fault(fault.edits | (beside - used), fault.world, fault.place, fault.words)
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""

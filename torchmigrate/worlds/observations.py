@@ -60,6 +60,10 @@ class Observations:
     def get(self, kind: str, place: Place) -> Value | None:
         return self.found.get((kind, place))
 
+    def all_edits(self) -> Edits:
+        """Return the edits that any place depends on."""
+        return NONE.union(*self.paths.values(), *(value.edits for value in self.found.values()))
+
     def edits(self, kind: str, place: Place) -> Edits:
         """Return the edits that this place depends on."""
         key = kind, place
