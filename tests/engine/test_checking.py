@@ -57,7 +57,9 @@ FLAG = "import torch\nfast = torch.cuda.is_available(){more}\n"
 PLACE = """import torch
 from flags import fast
 def place(model):
-    return model.to("cuda:0") if fast else model
+    if fast:
+        model = model.to("cuda:0")
+    return model
 place(torch.nn.Linear(1, 1))
 """
 
@@ -69,7 +71,7 @@ def test_a_device_behind_a_test_of_another_file_goes_with_the_test(tmp_path: Pat
     assert isinstance(found["flags.py"], Unchanged) is bool(more)
     assert isinstance(found["main.py"], Unchanged) is bool(more)
     told = [f.message for f in found["main.py"].findings if f.status is Status.LEFT]
-    assert any("line 4: a test that stays lets only CUDA come here" in t for t in told) is bool(more)
+    assert any("line 5: a test that stays lets only CUDA come here" in t for t in told) is bool(more)
 
 
 BASIC = """import torch

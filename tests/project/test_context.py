@@ -11,16 +11,16 @@ from conftest import module, planned, texts_after, write_plan, write_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Unchanged
 from torchmigrate.project.context import ProjectContext, cuda_classes
-from torchmigrate.project.discovery import MARKER
 from torchmigrate.project.helper_file import helper_name, runtime_source
 from torchmigrate.project.helper_parts import is_untouched, vendored
 from torchmigrate.semantic.library_use import uses_torch
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.torch_api.names import version_of
 
 
 def signed(body: bytes) -> bytes:
     """A helper of another version, as that version wrote it."""
-    return MARKER + b" 0 " + hashlib.sha256(body).hexdigest()[:32].encode() + b"\n" + body
+    return HELPER_MARK + b" 0 " + hashlib.sha256(body).hexdigest()[:32].encode() + b"\n" + body
 
 
 TRAIN = "import torch\nx = torch.ones(1).cuda()\n"
@@ -52,7 +52,7 @@ def test_helper_name(files: list[str], texts: list[bytes], expected: str) -> Non
 
 def test_a_helper_of_ours_keeps_its_name(tmp_path: Path) -> None:
     ours = tmp_path / "torch_accel.py"
-    ours.write_bytes(MARKER + b" 0.0.1\n")
+    ours.write_bytes(HELPER_MARK + b" 0.0.1\n")
     assert helper_name([str(ours)], [b"accel = 1", b"import torch_accel"]) == "torch_accel"
 
 
@@ -94,7 +94,9 @@ def test_what_was_added_to_a_helper_stays(tmp_path: Path) -> None:
     assert set(texts_after(root)) == {"train.py"}  # it offers all that is called
 
 
-@pytest.mark.parametrize("text", [signed(b"old = 1\n") + b"mine = 1\n", MARKER + b" 1\nold = 1\n", MARKER + b"\n(("])
+@pytest.mark.parametrize(
+    "text", [signed(b"old = 1\n") + b"mine = 1\n", HELPER_MARK + b" 1\nold = 1\n", HELPER_MARK + b"\n(("]
+)
 def test_an_edited_helper_that_lacks_functions_is_nothing_to_rely_on(tmp_path: Path, text: bytes) -> None:
     root = write_tree(tmp_path, {"train.py": TRAIN, "accel.py": text})
     found = planned(root)
@@ -139,7 +141,7 @@ def test_no_helper_where_nothing_needs_it(tmp_path: Path) -> None:
 
 
 def test_the_helper_carries_its_marker() -> None:
-    assert runtime_source().startswith(MARKER)
+    assert runtime_source().startswith(HELPER_MARK)
     assert is_untouched(runtime_source()) and not is_untouched(runtime_source() + b"x = 1\n")
 
 
