@@ -268,3 +268,69 @@ def test_a_project_with_backends_of_other_machines_compares_with_nccl_itself(tmp
     assert isinstance(alone["timeout.py"], Changed)
     files["other.py"] = 'def name(kind):\n    return "xccl" if kind == "xpu" else "nccl"\n'
     assert isinstance(planned(write_tree(tmp_path / "both", files))["timeout.py"], Unchanged)
+
+
+TABLE = """import torch
+index = 0
+places = {"cuda": 1, "cpu": 2, "mps": 3, "xpu": 4}
+print(places[("cuda:%d" % index if torch.cuda.is_available() else "cpu").split(":")[0]])
+"""
+MAY_SAY_CUDA = 'where = "cpu"\nif torch.device(where).type == "cuda":\n    print(torch.device("cuda:%d" % index))\n'
+CLASS = """import torch
+class Config:
+    def __init__(self):
+        self.gpu = torch.cuda.is_available()
+    def where(self):
+        if self.gpu:
+            return "cuda"
+        return "cpu"
+config = Config()
+print({})
+"""
+SETTINGS = """import json, torch
+config = json.loads(open("config.json").read())
+if config["device"] == "cuda" and not torch.cuda.is_available():
+    {}
+print(torch.device(config["device"]))
+"""
+MATCH = """import torch
+def pick_device():
+    if torch.cuda.is_available():
+        return "cuda"
+    return "cpu"
+match pick_device().split(":")[0]:
+    case "cuda" | "mps" | "xpu":
+        print("fast")
+    case "cpu":
+        print("slow")
+    case other:
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "twin", "rewritten"),
+    [
+        # what stands behind a test that cannot be followed does not tell that the program dies anyway
+        (TABLE + MAY_SAY_CUDA, TABLE.replace('"xpu": 4', '"xpu": 4, "npu": 5') + MAY_SAY_CUDA, b"(index))).split"),
+        # a function returns a device if the file hands what it returns to torch as one
+        (CLASS.format("config.where()"), CLASS.format("torch.device(config.where())"), b"return accel.device_type()"),
+        # what `match` refuses on an NPU was not refused: the function returned "cpu"
+        (MATCH.format("raise ValueError(other)"), MATCH.format('print("other")'), b"return accel.device_type()"),
+    ],
+)
+def test_an_edit_that_breaks_a_program_is_left_and_in_its_innocent_twin_it_is_made(
+    tmp_path: Path, text: str, twin: str, rewritten: bytes
+) -> None:
+    found = planned(write_tree(tmp_path, {"trap.py": text, "twin.py": twin}))
+    trap, innocent = found["trap.py"], found["twin.py"]
+    assert not isinstance(trap, Changed) or rewritten not in trap.after
+    assert isinstance(innocent, Changed)
+    assert rewritten in innocent.after
+
+
+def test_a_fallback_that_updates_settings_that_cannot_be_followed_stays(tmp_path: Path) -> None:
+    trap = SETTINGS.format('config.update(device="cpu")')
+    found = planned(write_tree(tmp_path, {"trap.py": trap, "twin.py": WHOLE}))
+    assert isinstance(found["trap.py"], Unchanged)
+    assert isinstance(found["twin.py"], Changed)

@@ -217,10 +217,15 @@ def _gets_index(before: Value, now: Value) -> bool:
 
 
 def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Yield device positions that got a known device and would get one that cannot be followed."""
+    """Yield device positions that got a known device and would get one that cannot be followed.
+
+    The known one may be the CPU that a fallback puts in the place of what is not followed.
+    """
     for place, value in new.of(DEVICE):
         before = old.get(DEVICE, place)
-        if before is None or _open(before) or "cuda" in _types(before) or not _open(value):
+        if before is None or "cuda" in _types(before) or not _open(value):
+            continue
+        if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
         edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a == Unknown()))
         if edits and Unknown() in value:
@@ -318,10 +323,17 @@ def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:
 
 
 def _dying(seen: Observations) -> frozenset[str]:
-    """Return the files that ask for CUDA where there is none, and nothing catches it: they are about to die."""
-    places = {place for place, _ in seen.of(DEATH)}
+    """Return the files that ask for CUDA where there is none, and nothing catches it: they are about to die.
+
+    Those do not which may never get there: a test that cannot be followed stands before it.
+    """
+    places = {place for place, _ in seen.of(DEATH) if (DEATH, place) in seen.certain}
     for place, value in seen.of(DEVICE):
-        if place not in seen.caught and all(isinstance(a, Device) and a.type == "cuda" for a in value):
+        if (
+            (DEVICE, place) in seen.certain
+            and place not in seen.caught
+            and all(isinstance(a, Device) and a.type == "cuda" for a in value)
+        ):
             places.add(place)
     return frozenset(path for path, _ in places)
 

@@ -338,7 +338,7 @@ class Expressions(External):
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
-                inner = State(state.env, state.path | edits | own)
+                inner = State(state.env, state.path | edits | own, in_doubt=state.in_doubt)
                 found.append(self._item(atom, at, node, inner, frame, edits | own).of(edits | own))
         if not any(found) and found:
             raise Dead
@@ -398,7 +398,7 @@ class Expressions(External):
         first, *rest = generators
         items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
         for item, edits in items:
-            start = State(dict(state.env), state.path | edits)
+            start = State(dict(state.env), state.path | edits, in_doubt=state.in_doubt)
             self.assign(first.target, item, start, frame)
             inner: State | None = start
             for test in first.ifs:
@@ -553,7 +553,7 @@ class Expressions(External):
         edits = frame.file.edits_of(test)
         found = here if together else merged(ways)
         if found is not None and edits:
-            found = State(found.env, found.path | edits)
+            found = State(found.env, found.path | edits, in_doubt=found.in_doubt)
         return found
 
     def _refine_leaf(self, test: ast.expr, state: State, frame: Frame, wanted: bool) -> State | None:
@@ -566,6 +566,7 @@ class Expressions(External):
         name, known = chain
         kept: dict[Atom, Edits] = {}
         path = NONE
+        in_doubt = state.in_doubt
         for atom, edits in known.atoms.items():
             inner = State({**state.env, name: one(atom, edits)}, state.path)
             value = self.evaluate(test, inner, frame)
@@ -573,16 +574,18 @@ class Expressions(External):
                 if values.truth(answer) in (wanted, None):
                     kept[atom] = edits
                     path |= own
+                in_doubt = in_doubt or values.truth(answer) is not wanted
         if not kept:
             return None
-        return State({**state.env, name: Value(kept)}, state.path | path)
+        return State({**state.env, name: Value(kept)}, state.path | path, in_doubt=in_doubt)
 
     def _taken(self, value: Value, state: State, wanted: bool) -> State | None:
         taken = [(atom, edits) for atom, edits in value.atoms.items() if values.truth(atom) in (wanted, None)]
         if not taken:
             return None
         path = frozenset().union(*(edits for _, edits in taken))
-        return State(dict(state.env), state.path | path, state.is_plain)
+        in_doubt = state.in_doubt or any(values.truth(atom) is not wanted for atom in value)
+        return State(dict(state.env), state.path | path, state.is_plain, in_doubt)
 
     def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[str, Value] | None:
         """Return a chain in a test whose value may be several things: the test is evaluated for each of them.

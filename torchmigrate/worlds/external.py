@@ -196,7 +196,10 @@ class External(ABC):
             self.die('"cuda"', call, noted)
 
     def _note(self, kind: str, call: Call, value: Value, words: str = "") -> None:
-        self.seen.add(kind, self.place(call.node, call.frame), value, call.state.path, words)
+        place = self.place(call.node, call.frame)
+        self.seen.add(kind, place, value, call.state.path, words)
+        if not call.state.in_doubt:
+            self.seen.certain.add((kind, place))
 
     def die(self, what: str, call: Call, value: Value = NOTHING) -> NoReturn:
         self._note(DEATH, call, value or const(what), what)

@@ -29,6 +29,7 @@ class Observations:
         self.paths: dict[Key, Edits] = {}  # the edits that let the place be reached
         self.told: dict[Key, str] = {}  # words for messages
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
+        self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.used: set[int] = set()  # edits whose values torch itself gets
@@ -49,12 +50,13 @@ class Observations:
     def forget(self, key: Key) -> None:
         """Drop an observation that turned out to be caught."""
         del self.found[key], self.paths[key]
+        self.certain.discard(key)
         self.assumed.discard(key)
         self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
-        for each in (self.found, self.paths, self.assumed, self.caught, self.used, self.named):
+        for each in (self.found, self.paths, self.assumed, self.certain, self.caught, self.used, self.named):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:

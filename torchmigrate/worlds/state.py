@@ -21,6 +21,7 @@ class State:
     env: dict[str, Value]
     path: Edits = NONE
     is_plain: bool = False  # there is no attribute or item among the variables
+    in_doubt: bool = False  # a test that could come out otherwise leads here
 
     def put(self, chain: str, value: Value) -> None:
         """Note a variable, or an attribute or item of one."""
@@ -28,7 +29,7 @@ class State:
         self.is_plain = self.is_plain and chain.isidentifier()
 
     def copy(self) -> State:
-        return State(dict(self.env), self.path, self.is_plain)
+        return State(dict(self.env), self.path, self.is_plain, self.in_doubt)
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Call:
         """Return this call as it is where these edits let it be reached."""
         if edits <= self.state.path:
             return self
-        state = State(self.state.env, self.state.path | edits)
+        state = State(self.state.env, self.state.path | edits, in_doubt=self.state.in_doubt)
         return Call(self.node, self.args, self.named, state, self.frame)
 
     def argument(self, at: int, otherwise: Value) -> Value:
@@ -84,4 +85,5 @@ def merged(ways: Sequence[State | None]) -> State | None:
             env[name] = found[0]
         elif len(found) == len(there) or "." not in name:
             env[name] = join(*found)
-    return State(env, frozenset().union(*(way.path for way in there)), all(way.is_plain for way in there))
+    path = frozenset().union(*(way.path for way in there))
+    return State(env, path, all(way.is_plain for way in there), all(way.in_doubt for way in there))

@@ -329,7 +329,8 @@ class Statements(Expressions):
         return state
 
     def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:
-        value = self.evaluate(node.value, state, frame) if node in self.relevance.relevant else UNKNOWN
+        matters = node in self.relevance.relevant or isinstance(node.value, ast.Constant)
+        value = self.evaluate(node.value, state, frame) if matters else UNKNOWN
         if node.value is None:
             value = const(None)
         else:
@@ -373,6 +374,7 @@ class Statements(Expressions):
             return None
         if all(way is not None for way in ways) and len(ways) == len(outcomes):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
+            after.in_doubt = state.in_doubt
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             for name, target in _bound_in(node):
                 known = after.env.get(name)
@@ -410,7 +412,7 @@ class Statements(Expressions):
         if not items:
             return self.block(node.orelse, state, frame)
         edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
-        inner = State(dict(state.env), state.path | edits)
+        inner = State(dict(state.env), state.path | edits, in_doubt=state.in_doubt)
         broken: list[State] = []
         end: State | None = inner
         if len(iterable) == 1 and isinstance(next(iter(iterable)), values.Items) and len(items) <= LONGEST:

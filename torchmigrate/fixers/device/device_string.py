@@ -319,7 +319,7 @@ def _taken_as_device(node: ast.AST) -> list[ast.expr]:
 def _returned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
     function = context.module.function(up)
     name = function.name if function else ""
-    if re.search(r"device|dev$", name, re.I):
+    if re.search(r"device|dev$", name, re.I) or _flows_to_device(context, name):
         yield replaced(context, whole, device, typed=False)
     else:
         yield replaced(context, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
