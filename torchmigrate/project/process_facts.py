@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from torchmigrate.project.helper_file import MARKER, NAMES
+from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.import_graph import BACKENDS, SETTER, TF32
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER
@@ -53,7 +54,7 @@ def _read(path: str, index: ImportIndex) -> bytes:
         raw = index.read(path) if path.endswith(".py") else b""
     except OSError:
         return b""
-    return b"" if raw.startswith(MARKER) else raw
+    return b"" if raw.startswith(HELPER_MARK) else raw
 
 
 @lru_cache(maxsize=4)
@@ -182,7 +183,7 @@ def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
         raw = index.read(path)
     except OSError:
         return None
-    if raw.startswith(MARKER):
+    if raw.startswith(HELPER_MARK):
         return None
     try:
         scopes = build_scopes(ast.parse(raw))
@@ -223,7 +224,7 @@ def project_has_collectives(index: ImportIndex) -> bool:
 @lru_cache(maxsize=256)
 def _names_collectives(raw: bytes) -> bool:
     """Return whether code names a backend such as xccl; the list that this tool writes does not count."""
-    if MARKER in raw or not any(name.encode() in raw for name in COLLECTIVES):
+    if HELPER_MARK in raw or not any(name.encode() in raw for name in COLLECTIVES):
         return False
     try:
         todo: list[ast.AST] = [ast.parse(raw)]

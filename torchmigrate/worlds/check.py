@@ -14,7 +14,7 @@ from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults, known_of_original, told_in_tests
+from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
@@ -175,12 +175,15 @@ class Check:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
             before = {world: group.before[world, asked] for world in worlds}
             whole = known_of_original(before, group.programs)
-            used: frozenset[int] = frozenset()  # of CUDA's world, which is the first
+            after = {world: self._seen(new, world, group, relevance, asked) for world in worlds}
+            used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:
-                after = self._seen(new, world, group, relevance, asked)
-                used = used or frozenset(after.used)
-                found += faults(world, before[world], after, whole, used)
+                found += faults(world, before[world], after[world], whole, used)
                 found += told_in_tests(world, before[world], used, in_tests)
+            if not found and pointless(after)[0]:
+                others = [world for world in WORLDS if world.is_portable and world not in after]
+                after |= {world: self._seen(new, world, group, relevance, asked) for world in others}
+                found += self._pointless(after, owners)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
@@ -209,6 +212,26 @@ class Check:
             if not run.changed:
                 break
         return run.seen
+
+    def _pointless(
+        self, after: Mapping[World, Observations], owners: Mapping[int, tuple[str, Edit]]
+    ) -> Iterator[Fault]:
+        """Yield the edits that only CUDA comes to use, each with all of its function that no other world uses.
+
+        A function that no other world enters is left out: what stands around it, a skipped test's decorator say, is
+        all that has to change there.
+        """
+        found, used = pointless(after)
+        entered = [place for world, seen in after.items() if world.is_portable for place in seen.places()]
+        for fault in found:
+            path, offset = fault.place
+            file = self._old.file(path)
+            spans = [file.span(info.node) for info in file.functions] if file is not None else []
+            start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(0, MOST_EDITS))
+            if any(p == path and start <= at < end for p, at in entered):
+                beside = {n for n, (p, edit) in owners.items() if p == path and start <= edit.start and edit.end <= end}
+                whole = fault.edits | (beside - used if start else frozenset())
+                yield Fault(whole, fault.world, fault.place, fault.words)
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""

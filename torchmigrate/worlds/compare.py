@@ -26,7 +26,7 @@ from torchmigrate.worlds.observations import (
     Place,
     device_of,
 )
-from torchmigrate.worlds.program import Edits
+from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
 from torchmigrate.worlds.values import Const, Device, Unknown, Value
 
@@ -80,6 +80,22 @@ def faults(
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new, original, dying)
+
+
+def pointless(new: Mapping[World, Observations]) -> tuple[list[Fault], Edits]:
+    """Return the edits of devices that CUDA alone comes to use, and those that others use.
+
+    A test that stays CUDA's keeps all other accelerators from them: they would only look as if the code were portable.
+    `new` is what the rewritten project does, by world.
+    """
+    used = NONE.union(*(seen.all_edits() for world, seen in new.items() if world.is_portable))
+    found = []
+    for world, seen in new.items():
+        if world.kind == "cuda":
+            for place, value in seen.of(DEVICE):
+                if alone := value.edits - used:
+                    found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
+    return found, used
 
 
 def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -287,13 +303,18 @@ def _branches(
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
-        if original.all_end(place[0], dying):
+        if original.all_end(place[0], dying) or (dying and _gains_only(before, value)):
             continue
         words = old.told.get((BRANCH, place), "")
         refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
         if world.name == "cpu" and refusal and not _OF_CPU.search(words):
             continue
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
+
+
+def _gains_only(before: Value, now: Value) -> bool:
+    """Return whether a value gained atoms that no edit made: they come from a program that no longer dies."""
+    return all(atom in now for atom in before) and not any(e for a, e in now.atoms.items() if a not in before)
 
 
 def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:

@@ -63,6 +63,14 @@ class Observations:
     def get(self, kind: str, place: Place) -> Value | None:
         return self.found.get((kind, place))
 
+    def all_edits(self) -> Edits:
+        """Return the edits that any place depends on."""
+        return NONE.union(*self.paths.values(), *(value.edits for value in self.found.values()))
+
+    def places(self) -> set[Place]:
+        """Return all places at which something was seen."""
+        return {place for _, place in self.found}
+
     def edits(self, kind: str, place: Place) -> Edits:
         """Return the edits that this place depends on."""
         key = kind, place
