@@ -236,7 +236,12 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         """Return the offset of code in the region that stays bound to CUDA, or None."""
         found = [start for span in (region.guard, *region.covered) for start, _ in keeps.find(*span)]
         at = min(found, default=uses.find(region))
-        return bound(region.flag) if at is None and region.flag else at
+        if (kernel := uses.kernel(region)) is not None:
+            region.of_kernel, at = True, kernel
+        if at is None and region.flag:
+            at = bound(region.flag)
+            region.of_kernel = region.flag.of_kernel
+        return at
 
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
@@ -253,7 +258,7 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
     """Yield the spans that must stay, with the reasons; code under a flag once for all the flag's assignments."""
     flags: set[GuardRegion] = set()
     for region in (r for r in regions if r.reason):
-        alone = region.refusal and not region.skips  # a test that stays skipped need not change
+        alone = region.refusal and not region.of_kernel
         spans = [region.statement or region.guard] if alone else [region.guard, *region.covered]
         if region.flag and region.flag not in flags and not alone:
             flags.add(region.flag)

@@ -31,6 +31,7 @@ class GuardRegion:
     reason: str = ""
     branch: bool = False  # the test is that of an `if` or `while`, and has no other use
     skips: bool = False  # a test, or all of a file, is skipped if the test fails
+    of_kernel: bool = False  # what is skipped calls a library or a kernel for NVIDIA's devices, and stays as it is
     refusal: bool = False  # the program ends if the test fails; the code after it may change while the test stays
 
     @property

@@ -86,9 +86,12 @@ class Uses:
     def find(self, region: GuardRegion) -> int | None:
         """Return the offset of the first such use in a region, but not in code after a refusal; else None."""
         asked = (self._bound,) if region.refusal else (self._bound, self._names)
-        if region.skips:
-            asked = self._bound, self._kernels
         found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
+        return min(found, default=None)
+
+    def kernel(self, region: GuardRegion) -> int | None:
+        """Return the offset of the first call in a skipped test of what runs on NVIDIA's devices alone, or None."""
+        found = (start for span in region.covered for start, _ in self._kernels.find(*span)) if region.skips else ()
         return min(found, default=None)
 
     @property

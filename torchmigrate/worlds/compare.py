@@ -158,8 +158,13 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
         if edits and (before is None or _plain(before) != _plain(value)):
             name = new.told[FOREIGN, place]
             taken = takes(name)
-            what = f"takes {_listed(set(taken))} only" if taken else "has devices of its own"
-            yield Fault(edits, world, place, f"this device is handed to {name.partition('.')[0]}, which {what}")
+            library = name.partition(".")[0]
+            if value or taken:
+                what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
+                words = f"this device is handed to {library}, which {what}"
+            else:
+                words = f"this code, which calls {library}, ran on CUDA alone, and would run on {world.title}"
+            yield Fault(edits, world, place, words)
 
 
 def _handed(world: World, old: Observations, new: Observations, used: frozenset[int]) -> Iterator[Fault]:
