@@ -648,7 +648,7 @@ def test_a_notebook(editor: Editor, project: Path) -> None:
 
 def test_a_notebook_that_holds_the_helper_itself(editor: Editor, project: Path) -> None:
     """No cell can be added by edits of texts, so the functions go into a neighbour."""
-    first, last = notebook(editor, project / "alone.ipynb", "!git clone x\nimport torch", "x = torch.ones(1).cuda()")
+    _, last = notebook(editor, project / "alone.ipynb", "!git clone x\nimport torch", "x = torch.ones(1).cuda()")
     after = editor.apply(editor.resolved(editor.actions(last, 0)[FIX]))
     assert {*after} == {last} and after[last].endswith("\n\n\nx = torch.ones(1, device=accel.device())")
     assert after[last].startswith("import os\n") and "\nclass accel:\n" in after[last]

@@ -126,6 +126,7 @@ _COMMANDS = (
     verify.verify,
     verify.backends,
     config.config,
+    config.helper,
     fleet.fleet,
     apply.undo,
     apply.server,
