@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped
-from torchmigrate.engine.worker import Progress, Read
-from torchmigrate.project import discovery, helper_file
+from torchmigrate.project import discovery
 from torchmigrate.project.discovery import EVERYTHING, Selection
-from torchmigrate.project.import_graph import Import, read_imports
-from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
-from torchmigrate.rules.model import Ruleset
+from torchmigrate.rules.model import Prefilter, Ruleset, prefilter
+from torchmigrate.source.encoding import HELPER_MARK
+from torchmigrate.textcheck.rules import TextRules, text_rules
 
 if TYPE_CHECKING:
+    from torchmigrate.engine.worker import Progress, Read
     from torchmigrate.project.context import ProjectContext
 
 
@@ -44,8 +44,11 @@ class Tended(NamedTuple):
     holders: list[Read]
 
 
-def _names_helper(item: Import) -> bool:
-    return not {item.name, item.module.rpartition(".")[2]}.isdisjoint(helper_file.NAMES)
+def _imports_helper(path: str, raw: bytes) -> bool:
+    from torchmigrate.project import helper_file, import_graph  # most files do not hold the word
+
+    names = ({item.name, item.module.rpartition(".")[2]} for item in import_graph.read_imports(path, raw))
+    return any(not each.isdisjoint(helper_file.NAMES) for each in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +56,24 @@ class Input:
     """The rules of a run, and the files that it finds."""
 
     ruleset: Ruleset
-    rules: DispatchTable
+    rules: Prefilter
+    texts: TextRules
     found: Sequence[discovery.DiscoveredFile]
 
 
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
     """Load the rules and find the files, but read none. Raises PackError or UserError."""
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
-    rules = dispatch_table(ruleset)
-    return Input(ruleset, rules, only.completed(discovery.discover(paths, settings, rules.texts), rules.texts))
+    texts = text_rules(ruleset)
+    found = only.completed(discovery.discover(paths, settings, texts), texts)
+    return Input(ruleset, prefilter(ruleset), texts, found)
 
 
 def plan_helpers(paths: Sequence[Path], settings: Settings) -> Plan:
     """Return a plan that writes copies of the helper alone, and names them all; raises PackError or UserError."""
     found = prepare(paths, settings).found
     none = Ruleset({})
-    return plan(paths, settings, 1, "apply", given=Input(none, dispatch_table(none), found))
+    return plan(paths, settings, 1, "apply", given=Input(none, prefilter(none), text_rules(none), found))
 
 
 def plan(
@@ -88,8 +93,8 @@ def plan(
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]
-    results, todo, maybe, tended = _read([item for item in mine if not item.text], rules, only.texts)
-    about_texts, others = rules.texts.read([item for item in mine if item.text], settings, only.texts)
+    results, todo, maybe, tended = _read([item for item in mine if not item.text], given, only.texts)
+    about_texts, others = given.texts.read([item for item in mine if item.text], settings, only.texts)
     seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
     results += about_texts
     if only.paths is not None or mode == "survey":
@@ -128,7 +133,7 @@ def plan(
 
 
 def _read(
-    found: Sequence[discovery.DiscoveredFile], rules: DispatchTable, texts: Mapping[str, bytes]
+    found: Sequence[discovery.DiscoveredFile], given: Input, texts: Mapping[str, bytes]
 ) -> tuple[list[FileResult], list[Read], list[Read], Tended]:
     """Return the results of files that are not analysed, the files with work, those that may have some, and others."""
     tended = Tended([], [], [])
@@ -141,14 +146,14 @@ def _read(
         elif item.skipped_reason is not None:
             results.append(Skipped(item.path, item.skipped_reason))
         else:
-            _sort(item.path, texts.get(str(item.path)), rules, results, todo, maybe, tended)
+            _sort(item.path, texts.get(str(item.path)), given, results, todo, maybe, tended)
     return results, todo, maybe, tended
 
 
 def _sort(
     path: Path,
     raw: bytes | None,
-    rules: DispatchTable,
+    given: Input,
     results: list[FileResult],
     todo: list[Read],
     maybe: list[Read],
@@ -164,16 +169,16 @@ def _sort(
         except OSError as error:
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return
-    if raw.startswith(helper_file.MARKER):
+    if raw.startswith(HELPER_MARK):
         tended.copies.append(str(path))
         return
-    if helper_file.MARKER in raw:
+    if HELPER_MARK in raw:
         tended.holders.append((str(path), raw))
-    elif b"accel" in raw and any(_names_helper(item) for item in read_imports(str(path), raw)):
+    elif b"accel" in raw and _imports_helper(str(path), raw):
         tended.users.append((str(path), raw))
-    if rules.has_work(raw) or (path.suffix == ".ipynb" and rules.texts.concerns_notebook(str(path), raw)):
+    if given.rules.has_work(raw) or (path.suffix == ".ipynb" and given.texts.concerns_notebook(str(path), raw)):
         todo.append((str(path), raw))
-    elif rules.may_have_work(raw):
+    elif given.rules.may_have_work(raw):
         maybe.append((str(path), raw))
 
 

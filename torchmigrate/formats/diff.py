@@ -8,7 +8,6 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from difflib import SequenceMatcher
 from pathlib import PurePath
 
 from torchmigrate.diagnostics.finding import Changed, Finding
@@ -106,6 +105,8 @@ def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
     head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
     middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(None, b"", b"", autojunk=False)
     matcher.opcodes = list(_joined(_opcodes(*middle)))  # type: ignore[attr-defined]
     for group in matcher.get_grouped_opcodes(_CONTEXT):
@@ -117,6 +118,8 @@ def _opcodes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
 
     difflib alone takes time that grows with the square of the text.
     """
+    from difflib import SequenceMatcher
+
     i = j = 0
     anchors = _anchors(old, new) if len(old) + len(new) > _SHORT else []
     for a, b in [*anchors, (len(old), len(new))]:

@@ -17,9 +17,11 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.blocks import own_blocks
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
+_TRIES = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
 
@@ -61,10 +63,23 @@ def _may_be_code(text: str) -> bool:
 
 
 def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
-    """Return the names that an import takes from torch.cuda and the like, if its block has other statements."""
-    up = module.parent(statement)
-    place = isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
-    return [alias for alias in statement.names if place and _is_ours(statement, alias)]
+    """Return the names that an import takes from torch.cuda and the like, if its block holds more than imports.
+
+    An import in a `try` statement may ask whether the name is there, so it stays.
+    """
+    ours = [alias for alias in statement.names if _is_ours(statement, alias)]
+    up = module.parent(statement) if ours else None
+    if up is None or not any(statement in block and not all(map(_is_import, block)) for block in own_blocks(up)):
+        return []
+    while up is not None and not isinstance(up, (ast.Module, *FUNCTIONS)):
+        if isinstance(up, _TRIES):
+            return []
+        up = module.parent(up)
+    return ours
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
 
 
 def _is_ours(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
 
 
-MARKER = HELPER_MARK
 NAMES = ("accel", "torch_accel", "torchmigrate_accel")
 PACKAGED = "torchmigrate.runtime"
 
@@ -52,9 +51,9 @@ def _module_name(path: str) -> str:
 def is_ours(path: Path, text: bytes | None = None) -> bool:
     """Return whether torchmigrate wrote this helper; `text` is its overlay, if it has one."""
     if text is not None:
-        return text.startswith(MARKER)
+        return text.startswith(HELPER_MARK)
     try:
-        return file_io.head(path, len(MARKER)) == MARKER
+        return file_io.head(path, len(HELPER_MARK)) == HELPER_MARK
     except OSError:
         return False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -117,6 +116,8 @@ class Git:
         client = self._client()
         settings, fixed = (_NETWORK_SETTINGS, self._network()) if self.network else (_SETTINGS, _ENVIRONMENT)
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        import tempfile
+
         import git
 
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
