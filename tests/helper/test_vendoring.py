@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import planned, write_plan, write_tree
@@ -286,6 +287,29 @@ def test_an_edited_function_stays_and_is_told(tmp_path: Path) -> None:
     )
     text = write_plan(root)["pkg/accel.py"].decode()
     assert "print('mine')" in text and "def empty_cache" in text
+
+
+def test_the_command_shows_and_updates_copies_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
+    root = migrated(tmp_path)
+    monkeypatch.chdir(root)
+    write_tree(root, {"more.py": "import torch\ntorch.cuda.empty_cache()\n"})
+    shown = cli("helper")
+    assert shown.status == 0 and shown.out.startswith("accel.py: version 2, is up to date\n  functions: device\n")
+    assert "pkg/accel.py: version 2, is up to date\n" in shown.out and "  called by: pkg/a.py, pkg/b.py\n" in shown.out
+    text = (root / "accel.py").read_text()
+    (root / "accel.py").unlink()
+    edited = (root / "tools/accel.py").read_text().replace("home: Any =", "# mine\n    home: Any = 1 and")
+    (root / "tools/accel.py").write_text(edited)
+    (root / "pkg/b.py").write_text("from . import accel\n" + "accel.device_count()\n")
+    shown = cli("helper").out
+    assert "accel.py: is missing\n  called by: main.py\n" in shown
+    assert "pkg/accel.py: version 2, is old, or lacks functions\n" in shown
+    assert "  edited by hand, and left so: _is_here\n" in shown
+    assert cli("helper", "--update").out == "wrote accel.py\nwrote pkg/accel.py\n"
+    assert (root / "accel.py").read_text() == text and "def device_count" in (root / "pkg/accel.py").read_text()
+    assert (root / "more.py").read_text() == "import torch\ntorch.cuda.empty_cache()\n"
+    assert cli("helper", "--update").out == "All copies are up to date.\n"
+    assert "0BSD" in cli("helper", "--explain").out
 
 
 def test_what_only_has_the_name_is_not_restored(tmp_path: Path) -> None:

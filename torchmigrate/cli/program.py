@@ -41,7 +41,7 @@ _PURPOSES = {
     "Migrate": ("start", "check", "apply", "undo", "fleet"),
     "Prove": ("verify", "backends", "report"),
     "Look up": ("explain", "rules", "catalog"),
-    "Set up": ("config", "server"),
+    "Set up": ("config", "helper", "server"),
 }
 # what other tools call it, and what does that here
 _OPTIONS_ELSEWHERE = {
@@ -206,6 +206,7 @@ _COMMANDS = (
     verify.verify,
     verify.backends,
     config.config,
+    config.helper,
     fleet.fleet,
     apply.undo,
     apply.server,

@@ -33,6 +33,7 @@ class Plan:
     others: frozenset[str] = frozenset()
     facts: ProjectContext | None = None  # None if no file had work
     checked: tuple[int, int] = (0, 0)  # edits that the worlds check looked at, and edits that it held back
+    copies: tuple[tuple[str, bytes, tuple[str, ...]], ...] = ()  # copies of the helper: path, text, who imports each
 
 
 class Tended(NamedTuple):
@@ -66,6 +67,13 @@ def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTH
     texts = text_rules(ruleset)
     found = only.completed(discovery.discover(paths, settings, texts), texts)
     return Input(ruleset, prefilter(ruleset), texts, found)
+
+
+def plan_helpers(paths: Sequence[Path], settings: Settings) -> Plan:
+    """Return a plan that writes copies of the helper alone, and names them all; raises PackError or UserError."""
+    found = prepare(paths, settings).found
+    none = Ruleset({})
+    return plan(paths, settings, 1, "apply", given=Input(none, prefilter(none), text_rules(none), found))
 
 
 def plan(
@@ -120,7 +128,8 @@ def plan(
     notes += vendored.notes()
     if settings.style == "native":
         notes += _note_remaining_calls(results, facts)
-    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts, checked)
+    copies = tuple(vendored.copies(tended.holders))
+    return Plan(sorted(results, key=lambda r: str(r.path)), seen, notes, others, facts, checked, copies)
 
 
 def _read(

@@ -211,6 +211,13 @@ class Vendored:
         helper = self.facts.helper
         return place.path if place.statement == f"import {helper}" else beside(path, helper).path
 
+    def copies(self, holders: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes, tuple[str, ...]]]:
+        """Yield each copy of the helper, b"" for one that is gone, and the files that import it; then each class."""
+        for path in sorted(self.needed):
+            raw = self.facts.index.read(path) if path in self.facts.index.files else b""
+            yield path, raw, tuple(sorted(self._users(path)))
+        yield from ((path, _shown(path, raw), ()) for path, raw in holders)
+
     def outstanding(self, results: Iterable[FileResult]) -> list[FileResult]:
         """Return the results of a run that only checks: a finding for each copy that `apply` would write."""
         tended = {r.path: _finding(r) for r in results if isinstance(r, Changed)}  # classes alone, as nothing else is
@@ -248,6 +255,14 @@ class Vendored:
     def _users(self, helper: str) -> set[str]:
         known = (use.importer for use in self.facts.index.importers.get(helper, ()))
         return {*map(str, self.needed[helper]), *(user for user in known if self._restored.get(user, helper) == helper)}
+
+
+def _shown(path: str, raw: bytes) -> bytes:
+    """Return the code of a file that holds the helper as a class: of a notebook, that of the class's cell."""
+    if not path.endswith(".ipynb"):
+        return encoding.decode(raw).shown
+    texts = (cell.text.encode() for cell in notebook.split(raw).cells)
+    return next((text for text in texts if helper_class(text)), b"")
 
 
 def holds_class(raw: bytes) -> bool:

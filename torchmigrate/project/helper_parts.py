@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.source.encoding import HELPER_MARK as HELPER_MARK
+from torchmigrate.source.encoding import helper_class
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import walk
 
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
@@ -167,8 +169,7 @@ def as_class(uses: Uses, owner: str, was: str = "") -> str:
     `was` is the class that the file has: its functions stay, and what a person edited there.
     """
     body = _class_body(was).encode()
-    make = functools.partial(_members, owner=owner)
-    new = updated(body, uses, make) if was else make(merged([uses]), ())
+    new = updated(body, uses, owner) if was else _members(uses, (), owner)
     if new is None or (was and is_same(body, new)):
         return was
     indented = textwrap.indent(new.decode(), "    ").rstrip()
@@ -238,6 +239,14 @@ def _class_body(text: str) -> str:
 def edited_members(text: str) -> list[str]:
     """Return the names that a person has defined, or defined anew, in the class that holds the helper."""
     return edited(_class_body(text).encode())
+
+
+def described(code: bytes) -> tuple[str, list[str], list[str]]:
+    """Return the version of the helper in a file, its public functions, and the names that a person edited."""
+    held = helper_class(code)
+    body = _class_body(code[held[1] : held[2]].decode()).encode() if held else code
+    found = re.match(r"# torchmigrate-runtime ([^\s:]+)", body.decode(errors="replace"))
+    return found[1] if found else "", public(body), [] if is_untouched(body) else edited(body)
 
 
 def imports_for(text: str) -> dict[str, str]:
@@ -381,13 +390,14 @@ def _others(raw: bytes) -> Iterator[ast.stmt]:
             yield statement
 
 
-def updated(raw: bytes, uses: Uses, make: Callable[[Uses, Iterable[str]], bytes] = vendored) -> bytes | None:
+def updated(raw: bytes, uses: Uses, owner: str = "") -> bytes | None:
     """Return a vendored helper with these functions, those that it has, and what a person wrote there as it is.
 
-    None if that cannot be told apart: the file is not Python, or an edited one of the first version. `make` writes the
-    functions and private parts that it is given.
+    None if that cannot be told apart: the file is not Python, or an edited one of the first version. `raw` is the
+    body of the class `owner` if that is given.
     """
     wanted = merged([held(raw), uses])
+    make: Callable[..., bytes] = functools.partial(_members, owner=owner) if owner else vendored
     if is_untouched(raw):
         return make(wanted, ())
     text = unix_lines(raw).decode(errors="replace")
@@ -398,7 +408,8 @@ def updated(raw: bytes, uses: Uses, make: Callable[[Uses, Iterable[str]], bytes]
     lines = text.splitlines(keepends=True)
     kept = [s for s in ast.parse(text).body if next(_defined((s,)), "") in theirs] + [*_others(raw)]
     also = {name for s in kept for name in _global_names(_segment(lines, s))}
-    also |= {n.attr for s in kept for n in ast.walk(s) if isinstance(n, ast.Attribute)}
+    inside = (n for s in kept for n in ast.walk(s) if isinstance(n, ast.Attribute))
+    also |= {n.attr for n in inside if owner and chain_of(n.value) == owner}
     new = make(
         {**dict.fromkeys(also & {*everything()}, False), **wanted},
         {name for name in also if name.startswith("_")} - theirs,

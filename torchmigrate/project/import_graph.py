@@ -88,16 +88,20 @@ class ImportIndex:
         found: dict[str, tuple[list[Import], list[bytes]]] = {}
         for path in sorted(self.files):
             try:
-                raw = self.read(path)
+                raw = self._whole(path)
             except OSError:
                 raw = b""
-            found[path] = list(read_imports(path, raw)), [word for word in WORDS if word in raw]
+            code = helper_hidden(raw)[0]  # in its place stands an import of no file
+            found[path] = list(read_imports(path, raw)), [word for word in WORDS if word in code]
         return found
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a file, or its overlay, without a helper that it holds. Raises OSError."""
+        return helper_hidden(self._whole(path))[0]
+
+    def _whole(self, path: str) -> bytes:
         text = self.texts.get(path)
-        return helper_hidden(file_io.read(path) if text is None else text)[0]
+        return file_io.read(path) if text is None else text
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:

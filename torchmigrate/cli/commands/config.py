@@ -1,17 +1,22 @@
-"""The command `config`: show the settings of a command line and their origins, or a schema for editors."""
+"""The commands `config` (settings and their origins, or a schema for editors) and `helper` (copies of the helper)."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from torchmigrate.cli import parameters as options
+
+if TYPE_CHECKING:
+    from torchmigrate.engine.planner import Plan
 
 
 class ConfigFormat(str, Enum):
@@ -86,3 +91,90 @@ def _render(paths: list[Path], given: dict[str, object], output_format: ConfigFo
     is_terminal = to_stdout and sys.stdout.isatty() and colours(sys.stdout)
     width = shutil.get_terminal_size().columns if is_terminal else None
     return "\n".join(report.text(found, Path(os.path.realpath(os.curdir)), width)) + "\n"
+
+
+def helper(
+    paths: options.Paths = None,
+    update: Annotated[bool, Option("--update", help="Write copies that are missing, old or incomplete.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Say what it is, and how to take it out again.")] = False,
+    runtime: options.RuntimeOption = None,
+    allow_dirty: options.AllowDirty = False,
+    config: options.Config = None,
+    isolated: options.Isolated = False,
+) -> int:
+    """Show the copies of the helper and who calls them, and update them.
+
+    \b
+    Examples:
+      torchmigrate helper              the copies in this project
+      torchmigrate helper --update     bring them up to date, rewrite nothing else
+      torchmigrate helper --explain    what accel.py is
+    """
+    if explain:
+        print(_EXPLAINED)
+        return 0
+    from torchmigrate.cli.migration import run
+    from torchmigrate.cli.parameters import Format
+    from torchmigrate.cli.selection import Request
+    from torchmigrate.config.resolve import pack_errors, settings_for
+    from torchmigrate.diagnostics.finding import Changed, Failed
+    from torchmigrate.engine import planner
+
+    none: dict[str, None] = dict.fromkeys(("select", "ignore", "exclude", "torch", "backends"))
+    given: dict[str, Any] = {**none, "config": config, "isolated": isolated, "runtime": runtime}
+    places = paths or [Path()]
+    with pack_errors():
+        found = planner.plan_helpers(places, settings_for(places, **given))
+    here = Path(os.path.realpath(os.curdir))
+    changes = [result for result in found.results if isinstance(result, Changed)]
+    failed = [result for result in found.results if isinstance(result, Failed)]
+    request = Request("apply", tuple(places), Format.TEXT, None, 1, False, False, False, False, allow_dirty)
+    if update:
+        failed += [result for result in run.write(changes, request) if isinstance(result, Failed)]
+        print("\n".join(f"wrote {os.path.relpath(c.path, here)}" for c in changes) or "All copies are up to date.")
+    else:
+        print("\n".join(_of_copies(found, here)) or "There is no helper: no file needs one yet, or none was migrated.")
+    for result in failed:
+        print(f"error: {os.path.relpath(result.path, here)}: {result.error}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+_EXPLAINED = """\
+accel.py answers torch.cuda's questions for whatever accelerator is here, or none. `torchmigrate apply` writes it.
+It holds the functions that the project's files call, and what these need: torch and the standard library only.
+On CUDA each function is torch.cuda's own. On other devices it is the backend's, or what its docstring says.
+
+It is under the licence 0BSD: you may use, change and copy it, and need not name anybody.
+Its header has its version, its functions, and digests that tell which functions you edited. Those stay yours.
+
+A second `torchmigrate apply` updates it; so does `torchmigrate helper --update`, which rewrites nothing else.
+A notebook that stands alone, and a script under `--runtime inline`, holds the functions itself as a class `accel`.
+
+To take it out again before you commit: `torchmigrate undo`. Later: write torch's own calls in place of `accel.`
+(`torchmigrate apply --style native` does that in new rewrites from torch 2.9 on), then delete the file.
+`torchmigrate apply --runtime package` imports it from torchmigrate; `helper = "mypkg.device"` calls your own module."""
+
+
+def _of_copies(found: Plan, here: Path) -> Iterator[str]:
+    """Yield what is known of each copy of the helper: its state, its functions, and the files that call them."""
+    from torchmigrate.diagnostics.finding import Changed
+    from torchmigrate.project import helper_parts
+
+    changed = {str(result.path): result for result in found.results if isinstance(result, Changed)}
+    for path, raw, users in found.copies:
+        name, result = os.path.relpath(path, here), changed.get(path)
+        is_class = not raw.startswith(helper_parts.HELPER_MARK) and bool(raw)
+        version, functions, edited = helper_parts.described(raw)
+        state = "is up to date" if result is None else "is missing" if not raw else "is old, or lacks functions"
+        holds = " (holds it as a class)" if is_class else ""
+        yield f"{name}{holds}: {f'version {version}, ' if version else ''}{state}"
+        yield from (
+            textwrap.wrap(f"functions: {', '.join(functions)}", 100, initial_indent="  ", subsequent_indent="    ")
+            if functions
+            else ()
+        )
+        if edited:
+            yield f"  edited by hand, and left so: {', '.join(edited)}"
+        if not is_class:
+            called = ", ".join(os.path.relpath(user, here) for user in users) or "no file"
+            yield from textwrap.wrap(f"called by: {called}", 100, initial_indent="  ", subsequent_indent="    ")

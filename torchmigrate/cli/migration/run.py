@@ -54,13 +54,13 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
         from torchmigrate.cli.migration import commit
 
         commits = commit.prepare(plan, target, settings, command == "dry-run")
-    results = _write(plan.results, request, commits) if command == "apply" else plan.results
+    results = write(plan.results, request, commits) if command == "apply" else plan.results
     if request.add_ignores:
         from torchmigrate.cli.migration import baseline
 
         here = Path(os.path.realpath(os.curdir))
         report = Report(plan.results, plan.files_seen, command, here, settings.backends, plan.others)
-        results = baseline.add_ignores(report, request, _write)
+        results = baseline.add_ignores(report, request, write)
     status = tell(replace(plan, results=list(results)), request, settings, only)
     if commits:
         request.say(*commits.describe())
@@ -76,7 +76,7 @@ def _target(request: Request) -> Target | None:
     return commit.target(request.paths, request.branch, request.allow_dirty)
 
 
-def _write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
+def write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Write the planned changes; return the results, with a Failed for each file that could not be written."""
     from torchmigrate.apply import journal, writer
     from torchmigrate.base import lock
