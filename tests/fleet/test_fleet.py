@@ -22,7 +22,7 @@ from conftest import ROOT, Ran, git
 
 from torchmigrate import __version__
 from torchmigrate.base.text import UserError
-from torchmigrate.fleet import listing
+from torchmigrate.fleet import listing, processes
 from torchmigrate.fleet.processes import PATIENCE, Workers, start_line
 from torchmigrate.fleet.task import Outcome, Store, Task
 from torchmigrate.verify import backends
@@ -538,6 +538,22 @@ def test_a_time_limit_and_another_version(here: Path, tmp_path: Path) -> None:
     assert late["reason"] == "took more than 0.05 seconds, and was ended"
     assert other is not None
     assert "the run is of 0.0" in other["reason"]
+
+
+def test_files_into_which_git_still_writes_are_deleted(tmp_path: Path) -> None:
+    """An interrupted worker deletes its files although a program that it started goes on making some."""
+    folder = tmp_path / "torchmigrate-fleet-x"
+    (folder / "tree").mkdir(parents=True)
+    write = "import itertools, sys\nfor n in itertools.count():\n    open(f'{sys.argv[1]}/{n}', 'w').close()\n"
+    writer = subprocess.Popen([sys.executable, "-c", write, str(folder / "tree")], stderr=subprocess.DEVNULL)
+    try:
+        while not any((folder / "tree").iterdir()):
+            time.sleep(0.01)
+        processes.clear([folder])
+        assert not folder.exists()
+    finally:
+        writer.kill()
+        writer.wait()
 
 
 # ---- a dask cluster

@@ -266,7 +266,7 @@ AddIgnores = Annotated[bool, Option("--add-ignores", help="Write a comment that 
 WriteBaseline = Annotated[bool, Option("--write-baseline", help="Put today's findings into the --baseline FILE.")]
 StdinFilename = Annotated[Path | None, Option(metavar="P", help="The file that `-` stands in for. It need not exist.")]
 Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]
-RuntimeOption = Annotated[Runtime | None, Option(metavar="R", help="vendor: copy the helper in; package: import it.")]
+RuntimeOption = Annotated[Runtime | None, Option(metavar="R", help="vendor: copy the helper in; package; inline.")]
 StyleOption = Annotated[Style | None, Option(metavar="S", help="helper; native: torch.accelerator (torch >= 2.9).")]
 DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff, write nothing. Exit 1 if any.")]
 UnsafeFixes = Annotated[

@@ -12,9 +12,10 @@ from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped
 from torchmigrate.project import discovery
-from torchmigrate.project.discovery import EVERYTHING, MARKER, Selection
+from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Prefilter, Ruleset, prefilter
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.textcheck.rules import TextRules, text_rules
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ class Plan:
 
 
 class Tended(NamedTuple):
-    """Copies of the helper, and files that may import one."""
+    """Copies of the helper, files that may import one, and files that hold it as a class."""
 
     copies: list[str]
     users: list[Read]
+    holders: list[Read]
 
 
 def _imports_helper(path: str, raw: bytes) -> bool:
@@ -92,8 +94,8 @@ def plan(
     seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
     results += about_texts
     if only.paths is not None or mode == "survey":
-        tended = Tended([], [])  # a file on its own
-    if not todo and not maybe and not tended.copies and not tended.users:
+        tended = Tended([], [], [])  # a file on its own
+    if not todo and not maybe and not any(tended):
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
     from torchmigrate.engine import checking  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
@@ -101,7 +103,10 @@ def plan(
 
     inside = context.whole_project(paths, found, settings)
     around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)
-    texts = [*(context.code(path, raw) for path, raw in dict.fromkeys([*todo, *tended.users])), *around]
+    texts = [
+        *(context.code(path, raw) for path, raw in dict.fromkeys([*todo, *tended.users, *tended.holders])),
+        *around,
+    ]
     facts, notes = context.build_context(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
         context.refuse_old_torch(facts.torch, notes)
@@ -113,6 +118,7 @@ def plan(
     vendored = Vendored(facts)
     results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
     vendored.tend(tended.copies, tended.users)
+    results = vendored.tend_classes(results, tended.holders)
     results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)
     notes += vendored.edited()
     notes += vendored.notes()
@@ -125,7 +131,7 @@ def _read(
     found: Sequence[discovery.DiscoveredFile], given: Input, texts: Mapping[str, bytes]
 ) -> tuple[list[FileResult], list[Read], list[Read], Tended]:
     """Return the results of files that are not analysed, the files with work, those that may have some, and others."""
-    tended = Tended([], [])
+    tended = Tended([], [], [])
     results: list[FileResult] = []
     todo: list[Read] = []
     maybe: list[Read] = []
@@ -158,10 +164,12 @@ def _sort(
         except OSError as error:
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return
-    if raw.startswith(MARKER):
+    if raw.startswith(HELPER_MARK):
         tended.copies.append(str(path))
         return
-    if b"accel" in raw and _imports_helper(str(path), raw):
+    if HELPER_MARK in raw:
+        tended.holders.append((str(path), raw))
+    elif b"accel" in raw and _imports_helper(str(path), raw):
         tended.users.append((str(path), raw))
     if given.rules.has_work(raw) or (path.suffix == ".ipynb" and given.texts.concerns_notebook(str(path), raw)):
         todo.append((str(path), raw))

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -26,6 +27,7 @@ from torchmigrate.fleet.task import Task, failure
 
 LENGTH = struct.Struct(">Q")
 PATIENCE = 25.0  # seconds for a process to stop its work and delete its files
+_CLEARING = 5.0  # of these, for what still writes into files that are deleted
 Given = tuple[Path, bytes]
 
 
@@ -45,8 +47,22 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt, OSError):  # the parent no longer reads
         _serve(given, now, sink)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for scratch in now:
-        shutil.rmtree(scratch, ignore_errors=True)  # the parent may be gone, so delete the files here
+    clear(now)
+
+
+def clear(folders: Iterable[Path]) -> None:
+    """Delete the folders of interrupted work, as the parent may be gone; call it where SIGTERM is ignored.
+
+    What this process started (git, as a rule) may still write there, so it is ended first and then waited for.
+    """
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGTERM)
+    until = time.monotonic() + _CLEARING
+    for folder in tuple(folders):
+        shutil.rmtree(folder, ignore_errors=True)
+        while folder.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _serve(given: queue.SimpleQueue[Given], now: list[Path], sink: BinaryIO) -> None:
@@ -76,7 +92,8 @@ def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) 
         now.append(Path(os.fsdecode(place)))
         given.put((now[-1], data))
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(PATIENCE)
+    time.sleep(PATIENCE - _CLEARING)
+    clear(now)  # the main thread has not come to it
     os._exit(0)
 
 

@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from torchmigrate.diagnostics.finding import Changed, Finding
 from torchmigrate.source import json_text
+from torchmigrate.source.encoding import HELPER_MARK
 
 _CONTEXT = 3
 _SHORT = 400  # lines of both texts together that difflib matches in milliseconds
@@ -204,7 +205,11 @@ def _meetings(old: Sequence[bytes], new: Sequence[bytes], i: int, j: int) -> Ite
 
 
 def _cellwise(change: Changed, name: str) -> Iterator[bytes]:
-    pairs = zip(_cells(change.before), _cells(change.after), strict=True)
+    old, new = _cells(change.before), _cells(change.after)
+    for at, text in enumerate(new):
+        if len(old) < len(new) and HELPER_MARK in text:  # the helper's own cell
+            old.insert(at, b"")
+    pairs = zip(old, new, strict=True)
     for number, (before, after) in enumerate(pairs, 1):
         if before != after:
             yield f"# {name}:cell {number} (for reading; `apply` rewrites the notebook)\n".encode()

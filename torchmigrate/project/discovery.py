@@ -13,7 +13,6 @@ from torchmigrate.base.globs import Globs, Names
 from torchmigrate.config.settings import Settings
 from torchmigrate.vcs import git_tree
 
-MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 SUFFIXES = (".py", ".pyi", ".ipynb")
 # Build output, which a walk skips unless the user names it. With git, .gitignore decides.
 _WALK_SKIPS = frozenset(("build", "dist", "_build"))

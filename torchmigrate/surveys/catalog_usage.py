@@ -23,6 +23,7 @@ from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.receiver import Kind, receiver_kind
 from torchmigrate.source import encoding, notebook
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.surveys.catalog_rows import Catalog, Row
 from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope
@@ -102,7 +103,7 @@ class _Surveyor(Worker):
         return done
 
     def _process(self, path: Path, job: Job) -> Done:
-        if job.raw.startswith(discovery.MARKER):
+        if job.raw.startswith(HELPER_MARK):
             return Done(Unchanged(path))
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
         if book and book.language:
