@@ -111,6 +111,15 @@ ELSEWHERE = (
     ),
     ("cli/commands/github_action.py", "UserError(messages)", "cli/test_github_action.py", "test_an_input_is_data"),
     ("cli/commands/fleet.py", "goes on with the others", "fleet/test_fleet.py", "goes on with the others"),
+    ("cli/commands/fleet.py", "--push has nothing to push", "fleet/test_fleet.py", "--push has nothing to push"),
+    (
+        "cli/commands/fleet.py",
+        "not pushed: {error.message}",
+        "fleet/test_fleet.py",
+        "error: url: not pushed: git push: ",
+    ),
+    ("fleet/tree.py", "has no branch", "", "a guard: somebody else writes to the folder"),
+    ("cli/commands/verify.py", "run it under WSL", "cli/test_verify.py", "does not run on Windows"),
     ("cli/commands/fleet.py", "fleet needs git", "fleet/test_fleet.py", "fleet needs git"),
     ("cli/commands/fleet.py", "while the run went on", "", "a guard: somebody else writes to the folder"),
     (

@@ -64,6 +64,10 @@ class Input:
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
     """Load the rules and find the files, but read none. Raises PackError or UserError."""
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
+    if settings.rule_paths:  # a fixer that does not exist is an error, whatever the files hold; ours are tested
+        from torchmigrate.rewriting.visitor import dispatch_table
+
+        dispatch_table(ruleset)
     texts = text_rules(ruleset)
     found = only.completed(discovery.discover(paths, settings, texts), texts)
     return Input(ruleset, prefilter(ruleset), texts, found)

@@ -54,7 +54,7 @@ def fleet(
     commit: Annotated[bool, Option("--commit", help="One commit for each pack, not one in all.")] = False,
     branch: Annotated[str, Option(metavar="NAME", help="The branch in each bundle.")] = "torchmigrate",
     push: Annotated[
-        Push | None, Option(metavar="WHEN", help="dry-run: ask each URL whether it takes the branch; now: push.")
+        Push | None, Option(metavar="WHEN", help="dry-run: ask whether URLs take the branch; now: push.")
     ] = None,
     score: Annotated[bool, Option("--score/--no-score", help="Count what is portable, before and after.")] = True,
     unsafe_fixes: options.UnsafeFixes = None,
