@@ -45,7 +45,7 @@ SLOW = (
     "cli/test_dry_run.py",
     "cli/test_environments.py",
     "cli/test_github_action.py",
-    "cli/test_help.py",
+    "cli/test_program.py",
     "cli/test_hostile_project.py",
     "cli/test_interactive.py",
     "cli/test_messages.py",

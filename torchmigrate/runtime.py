@@ -512,14 +512,27 @@ def scaler_type() -> str:
     return "cuda" if _version < {"cpu": (2, 3), "mps": (2, 8)}.get(kind, (0,)) else kind
 
 
+_BaseScaler: Any = getattr(getattr(torch, "amp", None), "GradScaler", object)  # from torch 2.3 on
+
+
+class _Scaler(_BaseScaler):  # type: ignore[misc]
+    """torch.amp.GradScaler that also resumes where it was disabled, which saves {}."""
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Load a state; leave all as it is for an empty one."""
+        if state_dict:
+            super().load_state_dict(state_dict)
+
+
 def grad_scaler(*args: Any, **options: Any) -> Any:
     """Return torch.amp.GradScaler; disabled where an old torch has none for the device."""
     kind = scaler_type()
     wanted = args[4] if len(args) > 4 else options.get("enabled", True)
     options["enabled"] = wanted and kind == _here().type
-    if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):  # from torch 2.3 on
-        return torch.amp.GradScaler(kind, *args[:4], **options)
-    return torch.cuda.amp.GradScaler(*args[:4], **options)
+    if _BaseScaler is object:  # before torch 2.3
+        return torch.cuda.amp.GradScaler(*args[:4], **options)
+    scaler: Any = torch.amp.GradScaler if kind == "cuda" else _Scaler
+    return scaler(kind, *args[:4], **options)
 
 
 def _amp_decorator(name: str, function: Any, options: Any) -> Any:

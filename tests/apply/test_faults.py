@@ -15,7 +15,7 @@ import typer
 from conftest import git, write_tree
 from faults import FULL, KILLED, REFUSED, Points, in_child, say
 
-from torchmigrate.cli import app
+from torchmigrate.cli import app, program
 from torchmigrate.rules import packs
 from torchmigrate.vcs import git_tree
 
@@ -79,8 +79,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "load", cache(lambda paths=(), cases=True, load=packs.load: load(paths, cases)))
     monkeypatch.setattr(git_tree, "repository", cache(git_tree.repository))
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    command = typer.main.get_command(app.app)
-    monkeypatch.setattr(app, "app", lambda given, **options: command.main(given, **options))
+    command = typer.main.get_command(program.app)
+    monkeypatch.setattr(program, "app", lambda given, **options: command.main(given, **options))
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "t")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "t@example.org")

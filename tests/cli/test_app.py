@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import fake_engine
 import pytest
@@ -15,6 +16,8 @@ from conftest import ROOT, Ran, git, python
 
 from torchmigrate import __version__
 from torchmigrate.apply import writer
+from torchmigrate.cli import app, parameters, program
+from torchmigrate.cli.migration import run
 from torchmigrate.torch_api import names
 
 Cli = Callable[..., Ran]
@@ -395,6 +398,35 @@ def test_starting_up_imports_nothing_heavy() -> None:
     heavy = '("libcst", "git", "torch", "rich", "tomllib", "yaml", "multiprocessing")'
     done = python(f"import torchmigrate.cli.app, sys; print([m for m in {heavy} if m in sys.modules])")
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", ["check", "apply"])
+def test_plain_options_mean_to_us_what_they_mean_to_typer(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, object]] = []
+    monkeypatch.setattr(run, "run", lambda mode, **options: calls.append({"mode": mode, **options}) or 0)
+    function = app._PLAIN[command]
+    options = parameters._options(function)
+    values = ["src", "4", "0", "07", "json", "JSON", "always", "device,memory", ">=2.1", "native", "", "-", "-x"]
+    names = [*options, "--", "--help", "-h", "-qv", "-j4", "--sel", "--nope", "x=y", *values]
+    lines = [[name, *value] for name in options for value in ([], *([each] for each in values))]
+    lines += [[f"{name}={value}"] for name in options for value in values]
+    lines += [Random(16 + seed).choices(names, k=1 + seed % 6) for seed in range(200)]
+    read = [(words, given) for words in lines if (given := parameters.plain(function, words)) is not None]
+    assert {word for words, _ in read for word in words} >= {*options}
+    for words, given in read:
+        calls.clear()
+        function(**given)
+        assert program.run([command, *words]) == 0
+        assert calls == [calls[0]] * 2, words
+
+
+def test_a_plain_line_needs_no_typer(here: Path) -> None:
+    (here / "a.py").write_text("import torch\nx = torch.ones(2).cuda()\n")
+    for words in (["check", "-q"], ["apply", "-n", "--select", "device"], ["check", "--output-format=json", "-j", "2"]):
+        code = f"import sys; from torchmigrate.cli import app; app.run({words}); print([*sys.modules], file=sys.stderr)"
+        done = python(code)
+        assert "'torchmigrate.cli.app'" in done.stderr
+        assert "'typer'" not in done.stderr, words
 
 
 @pytest.mark.slow

@@ -754,7 +754,7 @@ def test_the_settings_name_no_backend_of_their_own(here: Path, cli: Cli) -> None
 
 
 def test_the_threat_model_speaks_of_every_command() -> None:
-    from torchmigrate.cli.app import app
+    from torchmigrate.cli.program import app
 
     rows = [line for line in (ROOT / "SECURITY.md").read_text("utf-8").splitlines() if line.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`([a-z]+)[` ]", row.split("|")[1])}

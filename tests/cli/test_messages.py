@@ -28,7 +28,7 @@ from torchmigrate.base.file_io import NotWritten
 from torchmigrate.base.text import UserError
 from torchmigrate.cli import app
 from torchmigrate.rules import packs
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError
 from torchmigrate.source.encoding import UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
 from torchmigrate.surveys import catalog_rows

@@ -16,6 +16,7 @@ from conftest import ROOT, Ran, git, texts_after, write_tree
 Cli = Callable[..., Ran]
 IMPORT = "import torch\nx = torch.ones(2)"
 MOVE = "y = x.cuda()"
+BOUND = "import torch\nimport accel\nx = torch.ones(2)"
 
 
 def notebook(*cells: str, language: str = "python", **metadata: object) -> str:
@@ -172,19 +173,19 @@ def test_it_lies_beside_the_notebook(tmp_path: Path, files: dict[str, str]) -> N
     write_tree(tmp_path, {**files, "pkg/nb/a.ipynb": notebook(first, IMPORT, MOVE), "b.ipynb": notebook(IMPORT, MOVE)})
     found = texts_after(tmp_path)
     assert {"pkg/nb/accel.py", "accel.py"} <= found.keys()
-    assert cells(found["pkg/nb/a.ipynb"])[1] == "import accel\n" + IMPORT
+    assert cells(found["pkg/nb/a.ipynb"])[1] == BOUND
     assert "import accel\n" in cells(found["b.ipynb"])[0]
 
 
 @pytest.mark.parametrize("move", ["%cd ..", "import os; os.chdir('..')", "cd .."])
 def test_it_is_found_where_the_kernel_goes_elsewhere_first(tmp_path: Path, move: str) -> None:
-    """The import stays with torch's: torch may be installed in between."""
-    found = after(tmp_path, f"# here, cd ..\n{move}\n", "!pip install torch", IMPORT, MOVE)
+    """The import stays with torch's: what runs in between may set it up."""
+    found = after(tmp_path, f"# here, cd ..\n{move}\n", "!nvidia-smi", IMPORT, MOVE)
     path = "import os, sys\nsys.path.append(os.getcwd())  # accel.py lies here\n"
     assert found[0] == f"# here, cd ..\n{path}{move}\n"
-    assert found[2:] == ["import accel\n" + IMPORT, "y = x.to(accel.device())"]
+    assert found[2:] == [BOUND, "y = x.to(accel.device())"]
     later = f"x = 1\n{move}".removeprefix("x = 1\nimport os; ")
-    assert after(tmp_path, IMPORT, later, MOVE) == ["import accel\n" + IMPORT, later, "y = x.to(accel.device())"]
+    assert after(tmp_path, IMPORT, later, MOVE) == [BOUND, later, "y = x.to(accel.device())"]
 
 
 def test_findings_below_added_lines_stand_at_their_places(here: Path, cli: Cli) -> None:
@@ -196,7 +197,7 @@ def test_findings_below_added_lines_stand_at_their_places(here: Path, cli: Cli) 
 
 def test_a_name_of_the_notebooks_own_is_not_taken(tmp_path: Path) -> None:
     found = after(tmp_path, IMPORT, "accel = 9.81", MOVE)
-    assert found == ["import torch_accel\n" + IMPORT, "accel = 9.81", "y = x.to(torch_accel.device())"]
+    assert found == [BOUND.replace("accel", "torch_accel"), "accel = 9.81", "y = x.to(torch_accel.device())"]
 
 
 @pytest.mark.parametrize("head", ["%%capture", "%%time", "%%capture out\n%%time", "\n%%time"])
@@ -209,7 +210,7 @@ def test_nothing_goes_above_a_cell_magic(tmp_path: Path, head: str) -> None:
 
 def test_a_cell_that_keeps_its_names_gets_no_import(tmp_path: Path) -> None:
     found = after(tmp_path, IMPORT, "%%timeit\nimport math\nmath.sin(1)", MOVE)
-    assert found[:2] == ["import accel\n" + IMPORT, "%%timeit\nimport math\nmath.sin(1)"]
+    assert found[:2] == [BOUND, "%%timeit\nimport math\nmath.sin(1)"]
 
 
 def test_a_projects_own_helper_is_imported_once_it_can_be_found(tmp_path: Path) -> None:
@@ -221,14 +222,72 @@ def test_a_projects_own_helper_is_imported_once_it_can_be_found(tmp_path: Path) 
     assert found == [first, "x = torch.ones(2)", "from mypkg import device\ny = x.to(device.device())"]
 
 
-@pytest.mark.parametrize("host", [{"colab": {"name": "a"}}, {"kaggle": {}}])
-def test_where_only_the_notebook_travels_this_is_said(here: Path, cli: Cli, host: dict[str, object]) -> None:
-    write_tree(here, {"a.ipynb": notebook(IMPORT, MOVE, **host), "b.ipynb": notebook(IMPORT, MOVE)})
-    assert "note: a.ipynb runs on Colab or Kaggle, too, where accel.py is not: upload it" in cli("apply", "-n").err
-    assert "Colab" not in cli("apply", "-n", "--runtime", "package").err
-    write_tree(here, {"b.ipynb": notebook("from google.colab import drive", IMPORT, MOVE)})
-    assert "note: a.ipynb and 1 more notebook run on Colab" in cli("apply").err
-    assert "Colab" not in cli("check").err
+BADGE = "[![Open](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/x)"
+ALONE = {
+    "Colab's metadata": notebook(IMPORT, MOVE, colab={"name": "a"}),
+    "Kaggle's metadata": notebook(IMPORT, MOVE, kaggle={}),
+    "Colab's package": notebook("from google.colab import drive", IMPORT, MOVE),
+    "a badge": notebook(f"# {BADGE}", IMPORT, MOVE),
+    "a clone": notebook("!git clone -q https://host/project\n%cd project", "from pkg import net", IMPORT, MOVE),
+    "packages": notebook("%pip install -q torch", IMPORT, MOVE),
+    "packages by Python": notebook("!python -m pip install torch", IMPORT, MOVE),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_notebook_that_stands_alone_holds_the_functions_in_a_cell_of_their_own(
+    name: str, here: Path, cli: Cli
+) -> None:
+    write_tree(here, {"a.ipynb": ALONE[name], "pkg/__init__.py": "", "pkg/net.py": ""})
+    before = cells(ALONE[name])
+    assert "a.ipynb:cell " in cli("apply", "-n", "-v").out
+    assert cli("apply").last.startswith("Rewrote 1 of ")
+    text = (here / "a.ipynb").read_text()
+    *first, own, move = cells(text)
+    assert first == before[:-1] and move == "y = x.to(accel.device())"
+    assert own.startswith("import os\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n")
+    assert not (here / "accel.py").exists()
+    assert cli("check").status == 0 and cli("apply").last.startswith("Nothing to rewrite")
+    json.loads(text)
+    cli("undo")
+    assert (here / "a.ipynb").read_text() == ALONE[name]
+
+
+def test_one_that_imports_its_neighbours_or_takes_the_package_does_not(here: Path, cli: Cli) -> None:
+    """Packages are installed for notebooks beside a project's files, too."""
+    write_tree(here, {"a.ipynb": notebook("!pip install torch", IMPORT + "\nimport utils", MOVE), "utils.py": ""})
+    assert cli("apply", "-n").err.count("add accel.py") == 1
+    write_tree(here, {"a.ipynb": ALONE["a badge"]})
+    assert "class accel" not in cli("apply", "-n", "--runtime", "package").out
+
+
+def test_the_functions_in_a_cell_are_updated_and_an_edited_one_stays(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": ALONE["a badge"]})
+    cli("apply")
+    book = json.loads((here / "a.ipynb").read_text())
+    book["cells"][-1]["source"] = ["accel.manual_seed(0)\n", "torch.cuda.synchronize()"]
+    own = "".join(book["cells"][-2]["source"]).replace(
+        "return accel._device", "print('mine')\n        return accel._device"
+    )
+    book["cells"][-2]["source"] = own.splitlines(keepends=True)
+    (here / "a.ipynb").write_text(json.dumps(book))
+    assert "a.ipynb:cell 4" in cli("check", "--output-format", "concise").out
+    assert cli("apply").status == 0
+    own, last = cells((here / "a.ipynb").read_text())[-2:]
+    assert "def synchronize" in own and "def manual_seed(" in own and "print('mine')" in own
+    assert last == "accel.manual_seed(0)\naccel.synchronize()"
+    assert cli("check").status == 0 and cli("apply").last.startswith("Nothing to rewrite")
+    book["cells"][-2]["source"] = own.replace("Return whether torch finds a device", "Find").splitlines(keepends=True)
+    book["cells"][-1]["source"] = "accel.empty_cache()"
+    (here / "a.ipynb").write_text(json.dumps(book))
+    assert "lacks functions, or is of another version" in cli("check").out
+    assert cli("apply").status == 0 and "def empty_cache" in (here / "a.ipynb").read_text()
+
+
+def test_what_is_installed_in_the_cell_of_the_import_is_there_first(tmp_path: Path) -> None:
+    (cell,) = after(tmp_path, "!pip install torch\nimport torch\nx = torch.ones(2).cuda()")
+    places = [cell.index(part) for part in ("!pip", "import torch", "class accel:", "x = torch.ones(2, device=accel")]
+    assert places == sorted(places)
 
 
 # ---- a dry run

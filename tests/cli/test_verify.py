@@ -116,6 +116,14 @@ def kinds(ran: Ran) -> dict[str, str]:
     return {f"{row['project']}@{row['backend']}": row["verdict"] for row in json.loads(ran.out)["runs"]}
 
 
+def test_windows_is_told_where_it_runs(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    ran = cli("verify", ".", "--", "python", "train.py")
+    assert ran.status == 2
+    assert ran.err.startswith("error: `verify` does not run on Windows")
+    assert "under WSL" in ran.err
+
+
 def test_all_backends_pass(project: Path, cli: Cli) -> None:
     ran = cli(*VERIFY, *RUN)
     assert ran.status == 0

@@ -15,7 +15,7 @@ import pytest
 import typer
 from conftest import ROOT, Ran
 
-from torchmigrate.cli import app as command_line
+from torchmigrate.cli import program as command_line
 from torchmigrate.config import config_file
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, build, git, python
+
+from torchmigrate.rules import packs
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -157,3 +160,24 @@ def test_the_helper_is_what_needs_torch() -> None:
 def test_types_are_declared() -> None:
     assert (ROOT / "torchmigrate" / "py.typed").is_file()
     assert "Typing :: Typed" in PROJECT["classifiers"]
+
+
+def test_the_compiled_rules_of_the_wheel_are_its_toml_files(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path)
+    assert (tmp_path / "torchmigrate" / "data" / packs.COMPILED).read_bytes() == packs.compile_builtin()
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from torchmigrate.rules import packs
+fast, used = packs.load(cases=False), "torchmigrate.rules.reader" not in sys.modules
+packs._compiled = lambda files: {}
+print(used, fast == packs.load(cases=False), len(fast.rules) > 50)
+"""
+    assert python(code, str(tmp_path)).stdout == "True True True\n"
+    changed = next((tmp_path / "torchmigrate" / "data" / "rules" / "device").glob("*.toml"))
+    changed.write_bytes(changed.read_bytes().replace(b"summary", b"# edited\nsummary", 1))
+    assert python(code, str(tmp_path)).stdout == "False True True\n"
+    damaged = tmp_path / "torchmigrate" / "data" / packs.COMPILED
+    for data in (b"", b"\x00", marshal.dumps((1, 2, 3), 2), damaged.read_bytes()[:5000]):
+        damaged.write_bytes(data)
+        assert python(code, str(tmp_path)).stdout == "False True True\n"

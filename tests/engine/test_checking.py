@@ -51,3 +51,218 @@ def test_what_holds_an_edit_is_named(tmp_path: Path) -> None:
     assert isinstance(result, Unchanged)
     told = [f.message for f in result.findings if f.status is Status.LEFT]
     assert any("line 4: this device is handed to ctranslate2, which takes auto or cpu or cuda only" in t for t in told)
+
+
+FLAG = "import torch\nfast = torch.cuda.is_available(){more}\n"
+PLACE = """import torch
+from flags import fast
+def place(model):
+    return model.to("cuda:0") if fast else model
+place(torch.nn.Linear(1, 1))
+"""
+
+
+@pytest.mark.parametrize("more", ["", " and torch.cuda.get_device_capability() >= (8, 0)"])
+def test_a_device_behind_a_test_of_another_file_goes_with_the_test(tmp_path: Path, more: str) -> None:
+    """Where the test has to stay, rewriting the device alone would only look portable."""
+    found = planned(write_tree(tmp_path, {"main.py": PLACE, "flags.py": FLAG.format(more=more)}))
+    assert isinstance(found["flags.py"], Unchanged) is bool(more)
+    assert isinstance(found["main.py"], Unchanged) is bool(more)
+    told = [f.message for f in found["main.py"].findings if f.status is Status.LEFT]
+    assert any("line 4: a test that stays lets only CUDA come here" in t for t in told) is bool(more)
+
+
+BASIC = """import torch
+class Basic:
+    def __init__(self, args):
+        self.args = args
+        self.device = self.place()
+    def place(self):
+        if self.args.use_gpu:
+            return torch.device("cuda:{}".format(self.args.gpu))
+        return torch.device("cpu")
+"""
+GUARDED = """import argparse, torch
+from basic import Basic
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_gpu", type=bool, default=True)
+parser.add_argument("--gpu", type=int, default=0)
+args = parser.parse_args()
+args.use_gpu = True if torch.cuda.is_available() and args.use_gpu else False
+Basic(args)
+"""
+UNGUARDED = GUARDED.replace(
+    "args.use_gpu = True if torch.cuda.is_available() and args.use_gpu else False",
+    "torch.cuda.set_device(0)\nargs.use_gpu = True",
+)
+
+
+def test_a_program_that_dies_without_cuda_does_not_hold_another_back(tmp_path: Path) -> None:
+    """The unguarded program comes to choose the accelerator; the guarded one still chooses the CPU where it did."""
+    found = planned(write_tree(tmp_path, {"basic.py": BASIC, "run.py": GUARDED, "demo.py": UNGUARDED}))
+    run = found["run.py"]
+    assert isinstance(run, Changed)
+    assert b"True if accel.is_available() and args.use_gpu else False" in run.after
+    assert all(isinstance(each, Changed) for each in found.values())
+
+
+QUEUE = """import torch
+class Queue:
+    def __init__(self): self.rows = {}
+    def put(self, device, item): self.rows.setdefault(device, []).append(item)
+    def get(self, device): return self.rows[device].pop()
+def supports(device): return device.type == "cuda"
+def build(device): return torch.nn.Linear(2, 2).to(device)
+"""
+ASKING = """import torch
+from work import Queue, build, supports
+def test_queue(pool):
+    queue = Queue()
+    queue.put("cuda:1", 3)
+    assert queue.get(device="cuda:1") == 3
+    pool.start(device="cuda:0")
+    pool.set([torch.device("cuda:0"), torch.device("cuda:1")])
+    assert supports(torch.device("cuda"))
+"""
+MOVING = """import torch
+from work import build
+def test_build():
+    model = build(device="cuda:0")
+    assert model(torch.zeros(2).to("cuda:0")) is not None
+"""
+
+
+def test_devices_that_a_test_names_and_torch_never_gets_stay(tmp_path: Path) -> None:
+    files = {"work.py": QUEUE, "test_queue.py": ASKING, "test_build.py": MOVING, "main.py": ""}
+    files["main.py"] = (
+        "import torch\ndef run(pool, other):\n    pool.start(device='cuda:1')\n    torch.zeros(2, device='cuda:1')\n"
+    )
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["test_queue.py"], Unchanged)
+    built, main = found["test_build.py"], found["main.py"]
+    assert isinstance(built, Changed)
+    assert b'"cuda' not in built.after
+    assert isinstance(main, Changed)
+    assert b"pool.start(device='cuda:1')\n" in main.after
+    assert b"torch.zeros(2, device=accel.device(1))" in main.after
+    assert any("`start`, which is not seen to hand it to torch" in f.message for f in main.findings)
+
+
+def test_settings_of_a_model_do_not_hold_its_data_parallel_back(tmp_path: Path) -> None:
+    text = """import torch
+hyp = {"lr": 1.0}
+def train(model, hyp):
+    model.to("cuda")
+    if torch.cuda.device_count() > 1:
+        model = torch.nn.DataParallel(model)
+    model.hyp = hyp
+    return torch.tensor([model.hyp["gain"]])
+train(torch.nn.Linear(2, 2), hyp)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"accel.data_parallel(model)" in result.after
+
+
+RANKED = """import os
+import torch
+import torch.distributed as dist
+RANK = int(os.getenv("RANK", "-1"))
+def select_device(name):
+    if name != "cpu" and torch.cuda.is_available():
+        return torch.device("cuda:0")
+    elif name == "mps" and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+def main(name):
+    device = select_device(name)
+    if RANK != -1:
+        assert torch.cuda.device_count() > RANK, "too few devices for CUDA's DDP"
+        torch.cuda.set_device(RANK)
+        device = torch.device("cuda", RANK)
+        dist.init_process_group(backend="nccl" if dist.is_nccl_available() else "gloo")
+    torch.nn.Linear(2, 2).to(device)
+main("")
+"""
+
+
+def test_what_is_said_of_one_rank_is_rewritten_whole_or_not_at_all(tmp_path: Path) -> None:
+    plain = RANKED.replace("    device = select_device(name)\n", "").replace(
+        '"nccl" if dist.is_nccl_available() else "gloo"', '"nccl"'
+    )
+    plain = plain[: plain.index("def select")] + plain[plain.index("def main") :].replace("if RANK != -1", "if True")
+    found = planned(write_tree(tmp_path, {"kept.py": RANKED, "whole.py": plain}))
+    kept, whole = found["kept.py"], found["whole.py"]
+    assert isinstance(kept, Unchanged)
+    left = [f.message for f in kept.findings if f.status is Status.LEFT]
+    assert any("says the same of `RANK`, and stays bound to CUDA" in message for message in left), left
+    assert isinstance(whole, Changed)
+    assert b"torch.cuda" not in whole.after
+    assert b'"cuda"' not in whole.after
+    assert b"nccl" not in whole.after
+
+
+def test_a_branch_that_imports_a_library_of_cuda_keeps_its_device(tmp_path: Path) -> None:
+    text = """import torch
+def load(path, kind):
+    if kind == "engine":
+        import tensorrt as trt
+        device = torch.device("cuda:0")
+    else:
+        import numpy as np
+        device = torch.device("cuda:0")
+    return torch.load(path, device)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b'import tensorrt as trt\n        device = torch.device("cuda:0")\n' in result.after
+    assert b"import numpy as np\n        device = accel.device(0)\n" in result.after
+
+
+def test_memory_that_is_calculated_with_what_stays_stays(tmp_path: Path) -> None:
+    text = """import torch
+def fits(device, gb=1 << 30):
+    properties = torch.cuda.get_device_properties(device)
+    total = properties.total_memory / gb
+    taken = torch.cuda.memory_reserved(device) / gb
+    if total - taken > 2:
+        return True
+def tell(device, gb=1 << 30):
+    print(torch.cuda.memory_reserved(device) / gb)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"taken = torch.cuda.memory_reserved(device)" in result.after
+    assert b"print(accel.memory_reserved(device) / gb)" in result.after
+
+
+def test_a_skipped_test_of_a_cuda_kernel_stays_skipped(tmp_path: Path) -> None:
+    test = """import pytest
+import torch
+from {0} import scale
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_scale():
+    x = torch.ones(8, device="cuda")
+    assert scale(x).sum() == 16
+"""
+    files = {
+        "kernels.py": "import torch\nimport triton\n\ndef scale(x):\n    return x * 2\n",
+        "optional.py": "try:\n    import triton\nexcept ImportError:\n    pass\ndef scale(x):\n    return x * 2\n",
+        "test_kernels.py": test.format("kernels"),
+        "test_optional.py": test.format("optional"),
+    }
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["test_kernels.py"], Unchanged)
+    assert any("stays bound to CUDA (line 7)" in f.message for f in found["test_kernels.py"].findings)
+    optional = found["test_optional.py"]
+    assert isinstance(optional, Changed)
+    assert b"cuda" not in optional.after
+
+
+def test_a_project_with_backends_of_other_machines_compares_with_nccl_itself(tmp_path: Path) -> None:
+    timeout = 'import torch.distributed as dist\ndef seconds(backend):\n    return 1800 if backend != "nccl" else 600\n'
+    files = {"timeout.py": timeout, "state.py": 'import torch.distributed as dist\ndist.init_process_group("nccl")\n'}
+    alone = planned(write_tree(tmp_path / "alone", files))
+    assert isinstance(alone["timeout.py"], Changed)
+    files["other.py"] = 'def name(kind):\n    return "xccl" if kind == "xpu" else "nccl"\n'
+    assert isinstance(planned(write_tree(tmp_path / "both", files))["timeout.py"], Unchanged)

@@ -247,6 +247,54 @@ def test_urls_revisions_folders_and_bare_repositories(here: Path, cli: Cli) -> N
     assert (here / "out/sha/changes.patch").read_bytes() == (here / "out/tag/changes.patch").read_bytes()
 
 
+def test_a_report_leads_to_results_and_counts_rules(here: Path, cli: Cli) -> None:
+    repository(here / "a", {"train.py": code()})
+    repository(here / "b", {"train.py": code() + b"y = y.cuda()\n"})
+    cli("fleet", listed(here, "a", "b odd-name"), "-o", "out", "--no-score")
+    page = (here / "out/report.html").read_text(encoding="utf-8")
+    links = re.findall(r'<a href="([^"]*)">', page)
+    assert {"a/changes.patch", "odd-name/findings.json", "a/log.txt"} <= {*links}
+    assert all((here / "out" / link).is_file() for link in links)
+    table = (here / "out/report.md").read_text(encoding="utf-8")
+    assert "[patch](a/changes.patch)" in table
+    rules = json.loads((here / "out/report.json").read_bytes())["rules"]
+    found = [summary["rules"] for summary in summaries(here / "out").values()]
+    assert rules
+    for rule, counted in rules.items():
+        having = [each[rule] for each in found if rule in each]
+        assert counted == {"places": sum(having), "repositories": len(having)}
+        assert f"| `{rule}` | {counted['places']} | {counted['repositories']} |" in table
+
+
+def test_a_branch_is_pushed_after_a_dry_run(here: Path, cli: Cli) -> None:
+    repository(here / "a", {"train.py": code()})
+    git(here, "clone", "-q", "--bare", "a", "b.git")
+    head = git(here / "a", "rev-parse", "HEAD").strip()
+    words = ("fleet", listed(here, f"file://{here}/b.git url", "a path"), "-o", "out", "--no-score", "--branch", "port")
+    ran = cli(*words, "--push", "dry-run")
+    assert ran.status != 2
+    assert "url: would push port to " in ran.err
+    assert "path: not pushed, as your list has a path" in ran.err
+    assert git(here / "b.git", "branch", "--list", "port") == ""
+    assert "device/" in (here / "out/url/body.md").read_text(encoding="utf-8")
+    assert "url: pushed port to " in cli(*words, "--push", "now").err
+    assert git(here / "b.git", "rev-parse", "port^").strip() == head
+    # what somebody else has put there is not replaced
+    git(
+        here / "b.git",
+        "branch",
+        "-f",
+        "port",
+        git(here / "b.git", "commit-tree", "-m", "x", f"{head}^{{tree}}").strip(),
+    )
+    theirs = git(here / "b.git", "rev-parse", "port").strip()
+    ran = cli(*words, "--push", "now")
+    assert ran.status == 2
+    assert "error: url: not pushed: git push: " in ran.err
+    assert git(here / "b.git", "rev-parse", "port").strip() == theirs
+    assert "--push has nothing to push" in cli(*words, "--check", "--push", "now").err
+
+
 def test_no_program_of_a_repository_runs(here: Path, cli: Cli) -> None:
     top = repository(here / "a", {"train.py": code(), ".gitattributes": b"*.py filter=evil diff=evil\n"})
     trap = f"touch {here}/ran; cat"
@@ -688,7 +736,7 @@ def commands() -> Sequence[str]:
 def test_the_commands_of_the_page(here: Path, cli: Cli) -> None:
     repository(here / "nanogpt", {"train.py": code()})
     listed(here, "nanogpt")
-    assert len(commands()) == 6
+    assert len(commands()) == 7
     for line in commands():
         words = shlex.split(line)
         if words[0] == "git":

@@ -23,8 +23,7 @@ from torchmigrate.engine.case_runner import migrate
 from torchmigrate.rewriting.rewrite import RewriteError
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
-from torchmigrate.rules.model import Ruleset
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError, Ruleset
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import UnreadableSource, decode
 from torchmigrate.source.notebook import UnreadableNotebook

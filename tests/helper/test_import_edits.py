@@ -229,6 +229,15 @@ DROP = {
     "a backslash": ("from torch.cuda.amp import common, \\\n    autocast\n", "from torch.cuda.amp import common\n"),
     "another statement after it": ("from torch.cuda import amp; import os\n", "import os\n"),
     "in a function": ("def f():\n    from torch.cuda import amp\n    return 1\n", "def f():\n    return 1\n"),
+    "in an arm": ("if x:\n    from torch.cuda import amp\n    y = 1\n", "if x:\n    y = 1\n"),
+    "in the other arm": (
+        "if x:\n    y = 1\nelse:\n    from torch.cuda import amp\n    y = 2\n",
+        "if x:\n    y = 1\nelse:\n    y = 2\n",
+    ),
+    "two in an arm": (
+        "if x:\n    from torch.cuda.amp import autocast\n    from torch.cuda.amp import GradScaler\n    y = 1\n",
+        "if x:\n    y = 1\n",
+    ),
 }
 
 
@@ -259,6 +268,9 @@ KEEP = {
     "import of a submodule": "import torch.cuda.amp\n",
     "in a try": "try:\n    from torch.cuda import amp\nexcept ImportError:\n    pass\n",
     "under an if": "if x:\n    from torch.cuda import amp\n",
+    "in a try with more": "try:\n    from torch.cuda import amp\n    y = 1\nexcept ImportError:\n    pass\n",
+    "deep in a try": "try:\n    if x:\n        from torch.cuda import amp\n        y = 1\nexcept KeyError:\n    pass\n",
+    "imports alone in an arm": "if x:\n    from torch.cuda.amp import autocast\n    from torch.cuda import amp\n",
     "alone in its function": "def f():\n    from torch.cuda import amp\n",
     "in __all__": "from torch.cuda.amp import autocast\n__all__ = ['autocast']\n",
     "never used": "from torch.cuda import nvtx\n",

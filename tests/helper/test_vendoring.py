@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -102,6 +103,88 @@ def test_modules_with_names_of_build_scripts_do(tmp_path: Path) -> None:
     assert {"setup.py", "conf.py", "build_tools/cuda.py"} <= {*write_plan(tmp_path)}
 
 
+# ---- in the file itself
+SCRIPT = """\"\"\"A script.\"\"\"
+import sys
+
+import torch
+
+
+def main():
+    torch.cuda.synchronize()
+    print(torch.ones(2).cuda().device, file=sys.stderr)
+    torch.cuda.CUDAGraph()
+
+
+main()
+"""
+
+
+def inlined(root: Path, mode: str = "apply") -> dict[str, object]:
+    plan = planner.plan([root], Settings(root=root, runtime="inline"), 1, mode)
+    changed = [r for r in plan.results if isinstance(r, Changed)]
+    for result in changed if mode == "apply" else ():
+        result.path.write_bytes(result.after)
+    return {result.path.relative_to(root).as_posix(): result for result in plan.results}
+
+
+def told(root: Path) -> list[str]:
+    results = inlined(root, "check").values()
+    return [f.message for r in results for f in getattr(r, "findings", ()) if f.rule == "helper"]
+
+
+def test_a_single_file_script_holds_the_functions_itself(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"run.py": SCRIPT, "a.py": "import torch, b\ntorch.cuda.synchronize()\n", "b.py": FLAGS})
+    results = inlined(tmp_path)
+    text = (tmp_path / "run.py").read_text()
+    head = '"""A script."""\nimport os\nimport sys\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n    """'
+    assert text.startswith(head) and "import accel" not in text and text.count("\n\n\ndef main():\n    accel.sync") == 1
+    assert {*results} == {"run.py", "a.py", "b.py", "accel.py"}, "those that import each other share a copy"
+    lines = text.splitlines()
+    (_,) = (f for f in results["run.py"].findings if "CUDAGraph" in lines[f.line - 1])
+    compile(text, "run.py", "exec")
+    assert not [r for r in inlined(tmp_path).values() if isinstance(r, Changed)]
+    assert not [
+        f for r in inlined(tmp_path, "check").values() for f in getattr(r, "findings", ()) if f.rule == "helper"
+    ]
+
+
+def test_the_functions_in_a_script_are_updated_also_where_nothing_else_is_to_rewrite(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"run.py": SCRIPT})
+    inlined(tmp_path)
+    text = (tmp_path / "run.py").read_text()
+    (tmp_path / "run.py").write_text(text.replace("main()\n", "accel.device(1)\nmain()\n"))
+    assert told(tmp_path) == ["the helper lacks functions, or is of another version: `torchmigrate apply` writes it"]
+    inlined(tmp_path)
+    after = (tmp_path / "run.py").read_text()
+    assert (
+        "def device(index_or_device" in after and after.count("import warnings\n") == 1 and "def synchronize" in after
+    )
+    assert after.count("class accel:") == 1 and after.endswith("accel.device(1)\nmain()\n")
+    compile(after, "run.py", "exec")
+    crlf = after.replace("\n", "\r\n").replace("accel.device(1)", "accel.device(1); torch.cuda.empty_cache()")
+    (tmp_path / "run.py").write_bytes(crlf.encode())
+    inlined(tmp_path)
+    assert "def empty_cache" in (tmp_path / "run.py").read_bytes().decode()
+    assert not [r for r in inlined(tmp_path).values() if isinstance(r, Changed)]
+
+
+@pytest.mark.parametrize("name", helper_parts.everything())
+def test_the_members_of_the_class_know_each_other(name: str) -> None:
+    text = helper_parts.as_class({name: False}, "accel")
+    tree = ast.parse(text)
+    (owner,) = tree.body
+    assert isinstance(owner, ast.ClassDef)
+    members = {*helper_parts._defined(owner.body)}
+    assert name in members
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "accel"]
+    assert {n.attr for n in named} <= members
+    bare = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id.startswith("_")} - {"_", "__file__"}
+    assert bare <= members | {"_BaseScaler"}
+    assert not [n for n in ast.walk(tree) if isinstance(n, ast.Global)]
+    assert helper_parts.as_class({}, "accel", text) == text
+
+
 # ---- kept alive
 PACKAGE = {
     "main.py": "import torch\nfrom pkg.a import f\nf(torch.ones(1).cuda())\n",
@@ -150,15 +233,19 @@ def test_the_only_copy_is_restored(tmp_path: Path) -> None:
     assert write_plan(tmp_path) == {"accel.py": text}
 
 
+def signed(text: str) -> str:
+    """A helper whose header has the digests of its text, as another version of torchmigrate would have written it."""
+    lines = text.splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if line.startswith("# digest"))
+    header = helper_parts._header("".join(lines[:2]), (), helper_parts._digests(text))
+    return "".join([*lines[:at], header.splitlines(keepends=True)[-1], *lines[at + 1 :]])
+
+
 def test_copies_of_another_version_are_updated_all_at_once(tmp_path: Path) -> None:
     root = migrated(tmp_path)
     texts = {copy: (root / copy).read_bytes() for copy in COPIES}
     for copy, text in texts.items():
-        digests = helper_parts._digests(text.decode())
-        old = text.decode().replace("for want of", "").replace('"cpu"', '"CPU"')
-        now = helper_parts._digests(old)
-        for name in digests:
-            old = old.replace(digests[name], now[name])
+        old = signed(text.decode().replace('"cpu"', '"CPU"'))
         assert old.encode() != text and helper_parts.is_untouched(old.encode())
         (root / copy).write_text(old)
     said = "the helper lacks functions, or is of another version: `torchmigrate apply` writes it"

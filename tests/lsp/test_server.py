@@ -639,11 +639,19 @@ def test_a_notebook(editor: Editor, project: Path) -> None:
     after = editor.apply(editor.resolved(offered[FIX]))
     assert after.pop((project / "accel.py").as_uri()).startswith("# torchmigrate-runtime")
     assert after == {
-        first: "%matplotlib inline\nimport accel\nimport torch",
+        first: "%matplotlib inline\nimport torch\nimport accel",
         last: "%%time\nx = torch.ones(1, device=accel.device())",
     }
     ignored = editor.apply(editor.resolved(offered[IGNORE]))
     assert ignored == {last: "%%time\n# torchmigrate: ignore[device/tensor-cuda]\nx = torch.ones(1).cuda()"}
+
+
+def test_a_notebook_that_holds_the_helper_itself(editor: Editor, project: Path) -> None:
+    """No cell can be added by edits of texts, so the functions go into a neighbour."""
+    _, last = notebook(editor, project / "alone.ipynb", "!git clone x\nimport torch", "x = torch.ones(1).cuda()")
+    after = editor.apply(editor.resolved(editor.actions(last, 0)[FIX]))
+    assert {*after} == {last} and after[last].endswith("\n\n\nx = torch.ones(1, device=accel.device())")
+    assert after[last].startswith("import os\n") and "\nclass accel:\n" in after[last]
 
 
 def test_a_notebook_changes(editor: Editor, project: Path) -> None:

@@ -11,7 +11,8 @@ from conftest import module, planned, texts_after, write_plan, write_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Unchanged
 from torchmigrate.project.context import ProjectContext, cuda_classes
-from torchmigrate.project.helper_file import MARKER, helper_name, runtime_source
+from torchmigrate.project.discovery import MARKER
+from torchmigrate.project.helper_file import helper_name, runtime_source
 from torchmigrate.project.helper_parts import is_untouched, vendored
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.torch_api.names import version_of

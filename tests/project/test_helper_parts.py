@@ -137,6 +137,45 @@ def test_the_first_version_is_ours_and_held_nothing_that_must_stay() -> None:
     assert held(old) == {}
 
 
+def bracketed(text: bytes) -> bytes:
+    """A helper with the header that the first of version 2 had: six digits for each definition, and no total."""
+    names = ", ".join(helper_parts.public(text))
+    digests = " ".join(digest[:6] for digest in helper_parts._digests(text).values())
+    first = helper_parts._header(f"# torchmigrate-runtime 2 [{digests}]\n", [names], {})
+    spdx = text[text.index(b"# SPDX") : text.index(b"# digest")]
+    return first[: first.index("\n# digest") + 1].encode() + spdx + text[text.index(b"import") :]
+
+
+def test_the_header_with_brackets_is_known() -> None:
+    text = vendored(FEW)
+    old = bracketed(text)
+    assert old.startswith(b"# torchmigrate-runtime 2 [") and b"# digest" not in old
+    assert is_untouched(old) and is_current(old) and helper_parts.edited(old) == []
+    assert helper_parts.updated(old, {}) == text
+    own = old.replace(b"return None if", b"return 1 if")
+    assert own != old and helper_parts.edited(own) == ["map_location"] and not is_untouched(own)
+    new = helper_parts.updated(own, {"empty_cache": True}) or b""
+    assert b"return 1 if" in new and b"def empty_cache" in new and new.count(b"# digest") == 1 and b"2 [" not in new
+    assert helper_parts.edited(new) == ["map_location"]
+
+
+def test_the_header_is_short() -> None:
+    lines = vendored(FEW).decode().splitlines()
+    assert [line.split()[1] for line in lines[:3]] == ["torchmigrate-runtime", "SPDX-License-Identifier:", "digest"]
+    assert max(map(len, lines[:3])) <= 100 and not lines[3].startswith("#")
+
+
+def test_an_edit_that_short_digests_hide_keeps_all() -> None:
+    """Two characters may be the same by chance: then the digest of all still tells that something was edited."""
+    text = vendored(FEW)
+    own = text.replace(b"return None if", b"return 1 if")
+    was, now = (helper_parts._short(helper_parts._digests(each)["map_location"]) for each in (text, own))
+    assert own.count(was.encode()) == 1
+    hidden = own.replace(was.encode(), now.encode())
+    assert not is_untouched(hidden) and "map_location" in helper_parts.edited(hidden)
+    assert b"return 1 if" in (helper_parts.updated(hidden, {"pin": False}) or b"")
+
+
 def test_the_page_and_the_whole_name_the_same_functions() -> None:
     page = (ROOT / "docs" / "helper.md").read_text(encoding="utf-8")
     assert {name for name in NAMES if f"`{name}`" in page or f"accel.{name}" in page} == {*NAMES}
@@ -167,8 +206,9 @@ def test_what_a_person_edited_stays_and_the_others_are_updated() -> None:
     assert not is_untouched(old) and is_same(helper_parts.updated(old, uses) or b"", old)
     outdated = old.replace(b'return None if _here().type == "cuda"', b'return 1 if _here().type == "cuda"')
     assert outdated != old
-    written = helper_parts._digests(outdated)["map_location"].encode()
-    outdated = outdated.replace(helper_parts._digests(old)["map_location"].encode(), written)  # of another version
+    was, now = (helper_parts._short(helper_parts._digests(text)["map_location"]) for text in (old, outdated))
+    assert outdated.count(was.encode()) == 1
+    outdated = outdated.replace(was.encode(), now.encode())  # of another version
     more = helper_parts.updated(outdated, {"empty_cache": True, "autocast": False})
     assert more is not None
     text = more.decode()

@@ -73,6 +73,29 @@ def test_the_fixture_and_what_IPython_adds(here: Path, kernels: None, cli: Any) 
     assert (here / "made.py").read_text() == "x.cuda(\n"
 
 
+def test_one_that_is_opened_where_only_it_is_runs_there(here: Path, tmp_path: Path, kernels: None, cli: Any) -> None:
+    """As on Colab: an empty folder, and nothing installed but torch."""
+    badge = "# https://colab.research.google.com/github/someone/project/blob/main/a.ipynb"
+    cells = [
+        f"{badge}\n!echo installing",
+        "import torch\nfrom torch import nn",
+        "torch.cuda.manual_seed_all(0)\nmodel = nn.Linear(2, 1).cuda()\nscaler = torch.cuda.amp.GradScaler()",
+        "x = torch.ones(4, 2).cuda()\nwith torch.cuda.amp.autocast():\n    loss = model(x).sum()",
+        "scaler.scale(loss).backward()",
+        "torch.cuda.synchronize()\nprint(loss.device, torch.cuda.max_memory_allocated(), scaler.get_scale())",
+    ]
+    (here / "a.ipynb").write_text(code(*cells), encoding="utf-8")
+    ran: Ran = cli("apply", ".")
+    assert ran.status == 0, ran.err
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "a.ipynb").write_bytes((here / "a.ipynb").read_bytes())
+    assert [path.name for path in here.rglob("*.py")] == []
+    printed = executed(empty / "a.ipynb")
+    assert len(printed) == 7 and printed[-1] == "cpu 0 65536.0\n"
+    nbformat.validate(nbformat.read(here / "a.ipynb", as_version=4))
+
+
 IPYTHON = [
     "%matplotlib inline\nx = 1",
     "!pip install a \\\n   b 'it''s'\nx = 1",

@@ -9,9 +9,8 @@ import pytest
 from conftest import write_tree
 
 from torchmigrate.diagnostics.finding import Safety
-from torchmigrate.rules.model import Rule, Ruleset, literals_of, pattern_key
+from torchmigrate.rules.model import PackError, Rule, Ruleset, literals_of, pattern_key
 from torchmigrate.rules.packs import builtin, load, load_rule
-from torchmigrate.rules.reader import PackError
 
 HEAD = 'summary = "a"\nsafety = "safe"\nwhy = "b"\n'
 REWRITE = '[[rewrite]]\nmatch = "torch.cuda.f($$a)"\nwith = "accel.f($$a)"\n'

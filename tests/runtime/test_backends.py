@@ -294,6 +294,7 @@ def test_old_torch_has_only_the_scaler_and_the_decorators_of_cuda(monkeypatch):
     made = types.SimpleNamespace(GradScaler=lambda *args, **options: (args, options), custom_bwd=lambda f: ("old", f))
     monkeypatch.setattr(accel, "_version", torch.torch_version.TorchVersion("2.2.2"))
     monkeypatch.setattr(torch, "amp", types.SimpleNamespace())
+    monkeypatch.setattr(accel, "_BaseScaler", object)
     monkeypatch.setattr(torch.cuda, "amp", made)
     assert accel.grad_scaler(2.0) == ((2.0,), {"enabled": False})
     assert accel.custom_bwd(len) == ("old", len)

@@ -269,6 +269,18 @@ def test_the_scaler_is_enabled_and_changes_no_loss():
     assert other.state_dict() == scaler.state_dict()
 
 
+def test_a_checkpoint_of_a_disabled_scaler_is_resumed():
+    """The CPU's had one before the migration, and `{}` in its checkpoints; an enabled one of torch's refuses that."""
+    assert torch.amp.GradScaler("cpu", enabled=False).state_dict() == {}
+    with pytest.raises(RuntimeError, match="disabled instance"):
+        torch.amp.GradScaler("cpu").load_state_dict({})
+    scaler = accel.grad_scaler(1024.0)
+    scaler.load_state_dict({})
+    assert isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled() and scaler.get_scale() == 1024.0
+    scaler.load_state_dict({**scaler.state_dict(), "scale": 8.0})
+    assert scaler.get_scale() == 8.0
+
+
 def test_an_old_torch_has_no_scaler_for_the_cpu(monkeypatch):
     monkeypatch.setattr(accel, "_version", torch.torch_version.TorchVersion("2.2.2"))
     assert accel.scaler_type() == "cuda"

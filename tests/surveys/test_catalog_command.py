@@ -12,7 +12,7 @@ from conftest import Ran, python, write_tree
 
 from torchmigrate.formats import catalog
 from torchmigrate.rules import packs
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError
 from torchmigrate.surveys import catalog_rows
 from torchmigrate.surveys.catalog_rows import BACKENDS, VERDICTS, Row
 

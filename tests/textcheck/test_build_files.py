@@ -20,8 +20,7 @@ from torchmigrate.diagnostics.finding import Failed, Finding, Skipped, Status, U
 from torchmigrate.engine.case_runner import SHAPES, check_case
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
-from torchmigrate.rules.model import Rule, Ruleset
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError, Rule, Ruleset
 from torchmigrate.source.text_file import TextFile, decode
 from torchmigrate.textcheck.matcher import _also_on_lines
 from torchmigrate.textcheck.rules import LIMIT

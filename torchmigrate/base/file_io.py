@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import sys
 import time
@@ -191,6 +190,8 @@ class _Folder:
             time.sleep(0.001)
 
     def free_name(self) -> str:
+        import secrets  # a run that writes nothing needs no name
+
         return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
 
     def unlink(self, name: str) -> None:

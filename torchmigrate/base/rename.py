@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import functools
 import os
@@ -57,6 +56,8 @@ def _rename(old: str, new: str, directory: int | None, flag: int) -> bool:
     at = _AT_FDCWD if directory is None else directory
     if call(at, os.fsencode(old), at, os.fsencode(new), flag) == 0:
         return True
+    import ctypes
+
     number = ctypes.get_errno()
     if number in _UNKNOWN:
         return False
@@ -67,6 +68,8 @@ def _rename(old: str, new: str, directory: int | None, flag: int) -> bool:
 def _system_call() -> Callable[..., int] | None:
     name = {"linux": "renameat2", "darwin": "renameatx_np"}.get(sys.platform)
     try:
+        import ctypes
+
         call = getattr(ctypes.CDLL(None, use_errno=True), name) if name else None
     except (OSError, AttributeError):  # a C library without it
         return None

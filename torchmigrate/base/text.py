@@ -79,3 +79,12 @@ def _escape_character(found: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (surrogateescape)
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+
+
+def style(text: str, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+    """Return the text with the escape sequences for a colour and a weight, and one that ends them."""
+    codes = [*([30 + _COLOURS.index(fg)] if fg else []), *([1] if bold else []), *([2] if dim else [])]
+    return "".join(f"\x1b[{code}m" for code in codes) + f"{text}\x1b[0m"

@@ -6,18 +6,15 @@ import contextlib
 import os
 import re
 import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TextIO
-
-import typer
+from typing import Any, TextIO
 
 from torchmigrate import __version__
 from torchmigrate.base.text import Interrupted, UserError, did_you_mean
-from torchmigrate.cli.commands import apply, config, fleet, lookup, report, verify
-from torchmigrate.cli.help import Command, Commands, option_elsewhere
+from torchmigrate.cli import parameters
+from torchmigrate.cli.commands import apply
 
 _REPORT = (
     f"this is a bug in torchmigrate {__version__}: please report these lines,"
@@ -48,6 +45,8 @@ def explain_error(error: Exception) -> UserError:
 
 def _places(error: Exception) -> Iterable[str]:
     """Return where an error was raised, preceded by the last place in our code if that is elsewhere."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(__file__).parent.parent)]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*inside[-1:], *frames[-1:])]
@@ -55,6 +54,8 @@ def _places(error: Exception) -> Iterable[str]:
 
 
 def _explain_usage(error: Exception) -> UserError:
+    from torchmigrate.cli.program import option_elsewhere
+
     context = getattr(error, "ctx", None)
     help = f"see `{context.command_path if context else 'torchmigrate'} --help`"
     if name := getattr(error, "option_name", ""):
@@ -80,79 +81,6 @@ def _plain(text: str) -> str:
     text = text.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
     text = re.sub(r"Input should be (.*?)(, unable to parse string as an? \w+)?$", r"must be \1", text)
     return re.sub(r"^[A-Z](?=[a-z])", lambda found: found[0].lower(), text)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"torchmigrate {__version__}")
-        raise typer.Exit
-
-
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Edit a CUDA-only PyTorch project so that it runs on MPS, XPU, NPU, ROCm or the CPU.
-
-    \b
-    Examples:
-      torchmigrate start              what ties this project to CUDA, what next
-      torchmigrate check              what ties this directory to CUDA
-      torchmigrate apply --dry-run    what would be rewritten
-      torchmigrate apply              rewrite; `torchmigrate undo` takes it back
-    """
-    if context.invoked_subcommand is None:
-        if sys.stdin.isatty() and sys.stdout.isatty() and _is_project(Path()):  # nobody reads a pipe's guide
-            raise typer.Exit(report.start())
-        typer.echo(context.get_help())
-
-
-def _is_project(folder: Path) -> bool:
-    """Return whether this is a folder of Python code, and not a home that holds all of them."""
-    is_home = os.path.realpath(folder) == os.path.realpath(Path.home())
-    return not is_home and (any(folder.glob("*.py")) or (folder / ".git").exists())
-
-
-_COMMANDS = (
-    apply.apply,
-    apply.check,
-    report.start,
-    report.report,
-    lookup.rules,
-    lookup.explain,
-    lookup.catalog,
-    verify.verify,
-    verify.backends,
-    config.config,
-    fleet.fleet,
-    apply.undo,
-    apply.server,
-)
-
-
-def _program(commands: Sequence[Callable[..., int]]) -> typer.Typer:
-    # no rich at start-up: it takes as long as typer itself
-    program = typer.Typer(
-        cls=Commands,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    program.callback(invoke_without_command=True)(_root)
-    for command in commands:
-        program.command(cls=Command)(command)
-    return program
-
-
-app = _program(_COMMANDS)
-
-
-def _program_for(arguments: Sequence[str]) -> typer.Typer:
-    """Return a program with only the command that is named, if one is: typer takes milliseconds for each."""
-    named = [command for command in _COMMANDS if arguments[:1] == [command.__name__]]
-    return _program(named) if named else app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -202,6 +130,24 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+_PLAIN: Mapping[str, Callable[..., int]] = {"check": apply.check, "apply": apply.apply}
+
+
+def _run_plain(arguments: Sequence[str]) -> int | None:
+    """Run a `check` or `apply` that needs no typer, which takes longer than a clean file; None for any other line."""
+    command = _PLAIN.get(arguments[0]) if arguments else None
+    if command is None or "_TORCHMIGRATE_COMPLETE" in os.environ:
+        return None
+    given = parameters.plain(command, arguments[1:])
+    if given is None:
+        return None
+    try:
+        return command(**given)
+    except EOFError:
+        print(file=sys.stderr)
+        raise KeyboardInterrupt from None
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     _prepare_streams()
@@ -212,15 +158,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
-        status = _program_for(given)(given, standalone_mode=False, prog_name="torchmigrate")
+        status = _run_plain(given)
+        if status is None:
+            from torchmigrate.cli import program
+
+            status = program.run(given)
         sys.stdout.flush()
-        if status == Interrupted.status:  # typer ends this way on Ctrl-C
-            raise KeyboardInterrupt
-        return int(status or 0)
+        return status
     except UserError as error:
         print(error, file=sys.stderr)
         return error.status
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         print(Interrupted("nothing was written"), file=sys.stderr)
         return Interrupted.status
     except BrokenPipeError:  # e.g. `| head`

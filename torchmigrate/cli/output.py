@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from torchmigrate.base.text import UserError, counted, visible, visible_lines
-from torchmigrate.formats import diff
 from torchmigrate.formats.model import Report, place
 
 if TYPE_CHECKING:
@@ -148,6 +147,8 @@ def _findings(report: Report, request: Request, colour: bool) -> Iterable[str]:
 
 def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: bool) -> Iterator[bytes]:
     """Yield the diff of all files; on a terminal, notebooks for reading only, and a new helper as one line."""
+    from torchmigrate.formats import diff
+
     base = report.here
     if not all(change.path.is_relative_to(base) for change in report.changed):
         base = root

@@ -3,14 +3,98 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from torchmigrate.config.settings import Runtime, Style
+
+
+class Argument:
+    """What typer is told of an argument. Typer itself takes longer to import than a clean file to check."""
+
+    def __init__(self, *names: str, **settings: Any) -> None:
+        self.names, self.settings = names, settings
+
+
+class Option(Argument):
+    """What typer is told of an option: its names (by default `--` and the parameter's), its help, its limits."""
+
+
+def tell_typer(command: Callable[..., int]) -> None:
+    """Annotate a command's parameters with typer's own arguments and options, in place of ours."""
+    import typer
+
+    hints = get_type_hints(command, include_extras=True)
+    for name, hint in hints.items():
+        told = get_args(hint)[-1] if get_origin(hint) is Annotated else None
+        if isinstance(told, Argument):
+            kind = typer.Option if isinstance(told, Option) else typer.Argument
+            hints[name] = Annotated[get_args(hint)[0], kind(*told.names, **told.settings)]
+    command.__annotations__ = hints
+
+
+def plain(command: Callable[..., int], words: Sequence[str]) -> dict[str, Any] | None:
+    """Return what plain words mean to a command, as typer would; None for all that typer has something to say of.
+
+    Plain are options that the command has, in full, with values that need no message, and paths.
+    """
+    options, given = _options(command), dict[str, Any]()
+    rest = iter(words)
+    for word in rest:
+        if word == "-" or (word and not word.startswith("-")):
+            given.setdefault("paths", []).append(Path(word))
+            continue
+        name, equals, value = word.partition("=")
+        if name not in options or (equals and not name.startswith("--")):
+            return None
+        parameter, kind, least, set_to = options[name]
+        if set_to is not None:
+            if equals:
+                return None
+            given[parameter] = set_to
+            continue
+        read = _value(value if equals else next(rest, ""), kind, least)
+        if read is None:
+            return None
+        given[parameter] = [*given.get(parameter, ()), *read] if kind == list[str] else read[0]
+    return given
+
+
+_Option = tuple[str, Any, int | None, bool | None]  # a parameter, its type, the least number, what a flag sets
+
+
+def _options(command: Callable[..., int]) -> dict[str, _Option]:
+    """Return the options of a command by name, as its parameters tell them."""
+    found: dict[str, _Option] = {}
+    for parameter, hint in get_type_hints(command, include_extras=True).items():
+        told = get_args(hint)[-1] if get_origin(hint) is Annotated else None
+        if not isinstance(told, Option):
+            continue
+        union = get_args(hint)[0]
+        [kind] = [each for each in get_args(union) if each is not NoneType] if NoneType in get_args(union) else [union]
+        for names in told.names or (f"--{parameter.replace('_', '-')}",):
+            on, _, off = names.partition("/")
+            found[on] = (parameter, kind, told.settings.get("min"), True if kind is bool else None)
+            if off:
+                found[off] = (parameter, kind, None, False)
+    return found
+
+
+def _value(text: str, kind: Any, least: int | None) -> list[Any] | None:
+    """Return the value of an option in a list of one, or None if it is for typer to read or to refuse."""
+    if not text or text.startswith("-"):
+        return None
+    if kind is int:
+        return (
+            [int(text)] if text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= (least or 0) else None
+        )
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [each for each in kind if each.value == text] or None
+    return [Path(text)] if kind is Path else [text]
+
 
 Offer = list[tuple[str, str]]  # values, each with the text that fish and zsh show beside it
 
@@ -182,7 +266,7 @@ AddIgnores = Annotated[bool, Option("--add-ignores", help="Write a comment that 
 WriteBaseline = Annotated[bool, Option("--write-baseline", help="Put today's findings into the --baseline FILE.")]
 StdinFilename = Annotated[Path | None, Option(metavar="P", help="The file that `-` stands in for. It need not exist.")]
 Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]
-RuntimeOption = Annotated[Runtime | None, Option(metavar="R", help="vendor: copy the helper in; package: import it.")]
+RuntimeOption = Annotated[Runtime | None, Option(metavar="R", help="vendor: copy the helper in; package; inline.")]
 StyleOption = Annotated[Style | None, Option(metavar="S", help="helper; native: torch.accelerator (torch >= 2.9).")]
 DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff, write nothing. Exit 1 if any.")]
 UnsafeFixes = Annotated[

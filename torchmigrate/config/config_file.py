@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 from torchmigrate.base import file_io, limits
 from torchmigrate.base.text import UserError, did_you_mean
-from torchmigrate.config.keys import KEYS, check
 from torchmigrate.config.settings import Settings
 
 TABLE = ("tool", "torchmigrate")
@@ -63,6 +61,8 @@ def override(settings: Settings, **flags: object) -> Settings:
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return settings
+    from torchmigrate.config.keys import KEYS, check
+
     for name, value in given.items():
         if (key := name.replace("_", "-")) in KEYS:
             try:
@@ -89,6 +89,8 @@ def read(file: Path, chosen: bool = False) -> dict[str, Any]:
 
 def _parse(file: Path) -> tuple[str, Any]:
     """Return a configuration file's text and data. Raises UserError."""
+    import tomllib
+
     without = "mend it, or pass --isolated to do without it"
     text = ""
     try:
@@ -123,6 +125,8 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
         raise UserError(what, "write [tool.torchmigrate] above its keys")
     if not data:
         return {}
+    from torchmigrate.config.keys import KEYS, check  # a file without settings needs none
+
     values = {}
     for key, value in data.items():
         if key not in KEYS:
@@ -139,6 +143,8 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
 
 
 def _hint_for_key(key: str, value: object) -> str:
+    from torchmigrate.config.keys import KEYS
+
     if key == "torchmigrate" and isinstance(value, dict):
         return "in a file of its own, the settings stand at the top, in no table"
     return did_you_mean(key.replace("_", "-"), KEYS) or "known: " + ", ".join(KEYS)
@@ -207,6 +213,8 @@ def lines(text: str) -> Mapping[Keys, int]:
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
     """Yield (line, data, whether it is a header) of each header and each `key = value`, which may span lines."""
+    import tomllib
+
     start, held, spent = 0, "", 0
     for number, line in enumerate(text.split("\n"), 1):
         if not held:

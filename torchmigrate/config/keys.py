@@ -99,8 +99,9 @@ KEYS: Mapping[str, Key] = {
         (">=2.1",),
     ),
     "runtime": Key(
-        one_of("vendor", "package"),
-        "Where the helper comes from: a copy in the project, or `torchmigrate.runtime`.",
+        one_of("vendor", "package", "inline"),
+        "Where the helper comes from: a copy in the project, `torchmigrate.runtime`, or a class in each single-file "
+        "script.",
         '"vendor"',
         ("vendor",),
     ),

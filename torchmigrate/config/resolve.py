@@ -6,16 +6,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.config.keys import check
 from torchmigrate.config.settings import Runtime, Style
 from torchmigrate.rules import packs
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -88,6 +86,8 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 def excluding(glob: str) -> str:
     """Return a glob of `--exclude` unchanged; raises UserError if it can exclude nothing."""
+    from torchmigrate.config.keys import check
+
     try:
         check("extend-exclude", [glob])
     except ValueError as error:
@@ -142,4 +142,6 @@ def known(ruleset: Ruleset, names: Sequence[str], where: str = "") -> None:
 
 def read(name: str) -> bytes:
     """Return the text of a JSON schema: `config`, `pyproject`, `rule` or `catalog`."""
+    from importlib import resources  # few commands want a schema
+
     return resources.files("torchmigrate").joinpath("data", "schemas", f"{name}.json").read_bytes()

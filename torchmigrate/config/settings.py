@@ -59,6 +59,7 @@ class Runtime(str, Enum):
 
     VENDOR = "vendor"
     PACKAGE = "package"
+    INLINE = "inline"
 
 
 class Style(str, Enum):

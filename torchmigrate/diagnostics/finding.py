@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -183,6 +182,8 @@ class SourceLines:
     @cached_property
     def _cell_lines(self) -> list[list[str]]:
         try:
+            import json  # for notebooks alone
+
             return [split_lines("".join(cell["source"])) for cell in json.loads(self._bytes)["cells"]]
         except (ValueError, KeyError, TypeError):
             return []

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped
-from torchmigrate.engine.worker import Progress, Read
-from torchmigrate.project import discovery, helper_file
+from torchmigrate.project import discovery
 from torchmigrate.project.discovery import EVERYTHING, Selection
-from torchmigrate.project.import_graph import Import, read_imports
-from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
-from torchmigrate.rules.model import Ruleset
+from torchmigrate.rules.model import Prefilter, Ruleset, prefilter
+from torchmigrate.source.encoding import HELPER_MARK
+from torchmigrate.textcheck.rules import TextRules, text_rules
 
 if TYPE_CHECKING:
+    from torchmigrate.engine.worker import Progress, Read
     from torchmigrate.project.context import ProjectContext
 
 
@@ -36,14 +36,18 @@ class Plan:
 
 
 class Tended(NamedTuple):
-    """Copies of the helper, and files that may import one."""
+    """Copies of the helper, files that may import one, and files that hold it as a class."""
 
     copies: list[str]
     users: list[Read]
+    holders: list[Read]
 
 
-def _names_helper(item: Import) -> bool:
-    return not {item.name, item.module.rpartition(".")[2]}.isdisjoint(helper_file.NAMES)
+def _imports_helper(path: str, raw: bytes) -> bool:
+    from torchmigrate.project import helper_file, import_graph  # most files do not hold the word
+
+    names = ({item.name, item.module.rpartition(".")[2]} for item in import_graph.read_imports(path, raw))
+    return any(not each.isdisjoint(helper_file.NAMES) for each in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,17 @@ class Input:
     """The rules of a run, and the files that it finds."""
 
     ruleset: Ruleset
-    rules: DispatchTable
+    rules: Prefilter
+    texts: TextRules
     found: Sequence[discovery.DiscoveredFile]
 
 
 def prepare(paths: Sequence[Path], settings: Settings, only: Selection = EVERYTHING) -> Input:
     """Load the rules and find the files, but read none. Raises PackError or UserError."""
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
-    rules = dispatch_table(ruleset)
-    return Input(ruleset, rules, only.completed(discovery.discover(paths, settings, rules.texts), rules.texts))
+    texts = text_rules(ruleset)
+    found = only.completed(discovery.discover(paths, settings, texts), texts)
+    return Input(ruleset, prefilter(ruleset), texts, found)
 
 
 def plan(
@@ -79,13 +85,13 @@ def plan(
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]
-    results, todo, maybe, tended = _read([item for item in mine if not item.text], rules, only.texts)
-    about_texts, others = rules.texts.read([item for item in mine if item.text], settings, only.texts)
+    results, todo, maybe, tended = _read([item for item in mine if not item.text], given, only.texts)
+    about_texts, others = given.texts.read([item for item in mine if item.text], settings, only.texts)
     seen = sum(not item.text for item in mine) + sum(isinstance(r, (Skipped, Failed)) for r in about_texts)
     results += about_texts
     if only.paths is not None or mode == "survey":
-        tended = Tended([], [])  # a file on its own
-    if not todo and not maybe and not tended.copies and not tended.users:
+        tended = Tended([], [], [])  # a file on its own
+    if not todo and not maybe and not any(tended):
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
     from torchmigrate.engine import checking  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
@@ -93,7 +99,10 @@ def plan(
 
     inside = context.whole_project(paths, found, settings)
     around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)
-    texts = [*(context.code(path, raw) for path, raw in dict.fromkeys([*todo, *tended.users])), *around]
+    texts = [
+        *(context.code(path, raw) for path, raw in dict.fromkeys([*todo, *tended.users, *tended.holders])),
+        *around,
+    ]
     facts, notes = context.build_context(paths, inside, texts, settings, only.texts)
     if settings.style == "native" and mode != "check":
         context.refuse_old_torch(facts.torch, notes)
@@ -105,6 +114,7 @@ def plan(
     vendored = Vendored(facts)
     results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
     vendored.tend(tended.copies, tended.users)
+    results = vendored.tend_classes(results, tended.holders)
     results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)
     notes += vendored.edited()
     notes += vendored.notes()
@@ -114,10 +124,10 @@ def plan(
 
 
 def _read(
-    found: Sequence[discovery.DiscoveredFile], rules: DispatchTable, texts: Mapping[str, bytes]
+    found: Sequence[discovery.DiscoveredFile], given: Input, texts: Mapping[str, bytes]
 ) -> tuple[list[FileResult], list[Read], list[Read], Tended]:
     """Return the results of files that are not analysed, the files with work, those that may have some, and others."""
-    tended = Tended([], [])
+    tended = Tended([], [], [])
     results: list[FileResult] = []
     todo: list[Read] = []
     maybe: list[Read] = []
@@ -127,14 +137,14 @@ def _read(
         elif item.skipped_reason is not None:
             results.append(Skipped(item.path, item.skipped_reason))
         else:
-            _sort(item.path, texts.get(str(item.path)), rules, results, todo, maybe, tended)
+            _sort(item.path, texts.get(str(item.path)), given, results, todo, maybe, tended)
     return results, todo, maybe, tended
 
 
 def _sort(
     path: Path,
     raw: bytes | None,
-    rules: DispatchTable,
+    given: Input,
     results: list[FileResult],
     todo: list[Read],
     maybe: list[Read],
@@ -150,14 +160,16 @@ def _sort(
         except OSError as error:
             results.append(Failed(path, f"cannot be read: {error.strerror or error}"))
             return
-    if raw.startswith(helper_file.MARKER):
+    if raw.startswith(HELPER_MARK):
         tended.copies.append(str(path))
         return
-    if b"accel" in raw and any(_names_helper(item) for item in read_imports(str(path), raw)):
+    if HELPER_MARK in raw:
+        tended.holders.append((str(path), raw))
+    elif b"accel" in raw and _imports_helper(str(path), raw):
         tended.users.append((str(path), raw))
-    if rules.has_work(raw) or (path.suffix == ".ipynb" and rules.texts.concerns_notebook(str(path), raw)):
+    if given.rules.has_work(raw) or (path.suffix == ".ipynb" and given.texts.concerns_notebook(str(path), raw)):
         todo.append((str(path), raw))
-    elif rules.may_have_work(raw):
+    elif given.rules.may_have_work(raw):
         maybe.append((str(path), raw))
 
 

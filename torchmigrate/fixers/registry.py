@@ -17,9 +17,8 @@ from pathlib import Path
 from torchmigrate.base.text import did_you_mean
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.rules.model import Rule, pattern_key
+from torchmigrate.rules.model import PackError, Rule, pattern_key
 from torchmigrate.rules.packs import builtin
-from torchmigrate.rules.reader import PackError
 
 _HERE = Path(__file__).parent
 _BUILTIN = builtin()

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from typing import Any
+from urllib.parse import quote
 
 from torchmigrate import __version__
 from torchmigrate.base.text import counted
 from torchmigrate.fleet.task import FAILED, Summary
 from torchmigrate.formats.markdown import cell, code, plain
-from torchmigrate.formats.portability.html import Markup, element, prose
+from torchmigrate.formats.portability.html import Markup, element, join, prose
 from torchmigrate.surveys.portability import clean, percent
 
 HEADS = ("Repository", "Files", "Edits", "Fixable", "Unsafe", "Needs you", "Sites", "Portable", "Seconds", "Status")
@@ -23,7 +24,7 @@ LEGEND = (
     "`--unsafe-fixes` would, and what a person has to decide. `Sites` are places that tie the code to a device, and "
     "`Portable` is the share of them that runs on every backend, before and after; see docs/report.md."
 )
-_TEXT = {0, 9}  # indices of columns that are not numbers
+_TEXT = {0, 9, 10}  # indices of columns that are not numbers
 _BROKEN = (FAILED, "incomplete")
 _ORDER = ("migrated", "findings", "clean", "empty", "incomplete", FAILED)
 
@@ -89,6 +90,25 @@ def _portable(score: Mapping[str, Any] | None) -> str:
     return " → ".join(shares)
 
 
+_LINKS = {"changes.patch": "patch", "findings.json": "findings", "log.txt": "log"}
+
+
+def _links(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the files of a repository that a report leads to: a word and a path beside the report for each."""
+    there = summary.get("outputs", ())
+    return [(word, f"{quote(summary['name'])}/{file}") for file, word in _LINKS.items() if file in there]
+
+
+def _by_rule(fleet: Fleet) -> list[tuple[str, int, int]]:
+    """Return each rule with its places and the repositories that have some, the most frequent first."""
+    places, having = Counter[str](), Counter[str]()
+    for summary in fleet.summaries:
+        rules = summary.get("rules", {})
+        places.update(rules)
+        having.update(rules.keys())
+    return [(rule, places[rule], having[rule]) for rule in sorted(places, key=lambda rule: (-places[rule], rule))]
+
+
 def _seconds(summary: Mapping[str, Any]) -> str:
     seconds = summary.get("run", {}).get("seconds")
     return "" if seconds is None else f"{seconds:.1f}"
@@ -136,14 +156,24 @@ def markdown(fleet: Fleet) -> str:
     rows.append([f"**{value}**" if value else "" for value in _total(fleet)])
     table = [f"| {' | '.join(HEADS)} |", "|" + "".join("---|" if i in _TEXT else "---:|" for i in range(len(HEADS)))]
     table += [f"| {' | '.join(map(cell, cells))} |" for cells in rows]
+    links = [
+        f"- {code(s['name'])}: {', '.join(f'[{word}]({path})' for word, path in _links(s))}"
+        for s in fleet.summaries
+        if _links(s)
+    ]
+    by_rule = [f"| {code(rule)} | {places:,} | {having:,} |" for rule, places, having in _by_rule(fleet)]
+    if by_rule:
+        by_rule = ["| Rule | Places | Repositories |", "|---|---:|---:|", *by_rule]
     said = [f"- {code(name)}: {plain(why)}" for name, why in _reasons(fleet)]
     parts = ["## Fleet report", fleet.sentence(), "\n".join(table), LEGEND]
+    parts += ["### By rule", "\n".join(by_rule)] if by_rule else []
+    parts += ["### Files", "\n".join(links)] if links else []
     parts += ["### Notes", "\n".join(said)] if said else []
     return "\n\n".join([*parts, f"torchmigrate {__version__}"]) + "\n"
 
 
 def as_json(fleet: Fleet) -> str:
-    """Return JSON: `{version, command, statuses, totals, repositories}`; a repository is its summary.json."""
+    """Return JSON: `{version, command, statuses, totals, rules, repositories}`; a repository is its summary.json."""
     totals = {key: fleet.total(key) for key in ("files", "changed", "edits", "findings", "fixable", "unsafe")}
     totals |= {key: fleet.total(key) for key in ("dropped", "needs_you", "suppressed", "skipped", "errors")}
     data = {
@@ -151,6 +181,7 @@ def as_json(fleet: Fleet) -> str:
         "command": fleet.command,
         "statuses": {word: fleet.statuses[word] for word in _ORDER},
         "totals": totals,
+        "rules": {rule: {"places": places, "repositories": having} for rule, places, having in _by_rule(fleet)},
         "repositories": list(fleet.summaries),
     }
     return json.dumps(data, indent=2) + "\n"
@@ -168,8 +199,16 @@ def html(fleet: Fleet) -> str:
         element("style", Markup(style)),
     )
     said = [element("li", element("code", name), f": {why}") for name, why in _reasons(fleet)]
+    by_rule = [
+        element("tr", element("td", rule), *(element("td", f"{each:,}", class_="number") for each in numbers))
+        for rule, *numbers in _by_rule(fleet)
+    ]
+    heads = ("Rule", "Places", "Repositories")
+    row_of_heads = element("tr", *(element("th", h, class_="number" if i else None) for i, h in enumerate(heads)))
+    counted_ = element("table", element("thead", row_of_heads), element("tbody", *by_rule))
+    rules = element("section", element("h2", "By rule"), element("div", counted_, class_="scroll")) if by_rule else None
     notes = element("section", element("h2", "Notes"), element("ul", *said)) if said else None
-    main = element("main", element("section", element("div", _table(fleet), class_="scroll")), notes)
+    main = element("main", element("section", element("div", _table(fleet), class_="scroll")), rules, notes)
     top = element("header", element("h1", "Fleet report"), element("p", fleet.sentence(), class_="verdict"))
     foot = element("footer", element("p", prose(LEGEND)), element("p", f"torchmigrate {__version__}"))
     return f"<!doctype html>\n{element('html', head, element('body', top, main, foot), lang='en')}\n"
@@ -180,10 +219,15 @@ def _table(fleet: Fleet) -> Markup:
         kinds = (None if i in _TEXT else "number" for i in range(len(cells)))
         return element("tr", *(element(tag, clean(c), class_=kind) for c, kind in zip(cells, kinds, strict=True)))
 
-    rows = [line("td", row(summary)) for summary in fleet.summaries]
+    def linked(summary: Summary) -> Markup:
+        links = [element("a", word, href=path) for word, path in _links(summary)]
+        cells = line("td", row(summary)).removesuffix("</tr>")
+        return Markup(f"{cells}{element('td', join(*links, between=' '))}</tr>")
+
+    rows = [linked(summary) for summary in fleet.summaries]
     return element(
         "table",
-        element("thead", line("th", HEADS)),
+        element("thead", line("th", [*HEADS, "Results"])),
         element("tbody", *rows),
-        element("tfoot", line("th", _total(fleet))),
+        element("tfoot", line("th", [*_total(fleet), ""])),
     )

@@ -117,7 +117,7 @@ def _ourselves() -> str:
     return digest.hexdigest()
 
 
-FILES = ("changes.patch", "changes.bundle", "findings.json", "verify.json", "log.txt")
+FILES = ("changes.patch", "changes.bundle", "findings.json", "verify.json", "body.md", "log.txt")
 _MARK = ".torchmigrate-fleet"
 _SCRATCH = ".scratch"
 

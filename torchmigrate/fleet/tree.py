@@ -135,3 +135,21 @@ def _network(directory: Path, *arguments: str) -> bytes:
         return Git(directory, network=True)(*arguments)
     except GitError as error:
         raise UserError(f"git {arguments[0]}: {masked(str(error))}") from None
+
+
+def push(url: str, commit: str, bundle: Path, branch: str, scratch: Path, dry_run: bool) -> None:
+    """Push the branch of a bundle on top of `commit` to a URL, or ask there whether it would be taken.
+
+    Nothing that is there is replaced. Raises UserError.
+    """
+    with tempfile.TemporaryDirectory(prefix="push-", dir=scratch) as apart:
+        repository = scratch_repository(Path(apart), "tree")
+        options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        _network(repository.top, "fetch", *options, "--", url, commit)
+        listed = git(repository, "bundle", "unbundle", os.fspath(bundle)).decode(errors="replace").split("\n")
+        refs = {name: last for last, _, name in (line.partition(" ") for line in listed)}
+        last = refs.get(f"refs/heads/{branch}")
+        if last is None:
+            raise UserError(f"{bundle} has no branch `{branch}`", "run it again with --force")
+        words = ("--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", *["--dry-run"] * dry_run)
+        _network(repository.top, "push", *words, "--", url, f"{last}:refs/heads/{branch}")

@@ -21,8 +21,9 @@ from torchmigrate.fleet import patch, tree
 from torchmigrate.fleet.task import Outcome, Summary, Task, digest_of, failure
 from torchmigrate.fleet.tree import Origin, Tree
 from torchmigrate.formats import json as findings_json
+from torchmigrate.formats import markdown
 from torchmigrate.formats.model import Report
-from torchmigrate.rules.reader import PackError
+from torchmigrate.rules.model import PackError
 from torchmigrate.surveys import portability
 from torchmigrate.surveys.portability import Apart, Stage, Survey
 
@@ -101,6 +102,9 @@ def _migrate(
     verified = verify(task, taken.root, settings) if task.verify else None
     if task.mode == "apply":
         files |= patch.carried(plan, taken, task, settings, scratch)
+        if report.changed:
+            body = markdown.render(report, taken.root, given.ruleset.rules)
+            files["body.md"] = body.encode(errors="backslashreplace")
     notes = [note for note in (origin.note, *plan.notes) if note]
     summary = _summary(task, origin, report, notes) | {"digest": digest, "score": scored}
     if verified is not None:

@@ -8,11 +8,11 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from difflib import SequenceMatcher
 from pathlib import PurePath
 
 from torchmigrate.diagnostics.finding import Changed, Finding
 from torchmigrate.source import json_text
+from torchmigrate.source.encoding import HELPER_MARK
 
 _CONTEXT = 3
 _SHORT = 400  # lines of both texts together that difflib matches in milliseconds
@@ -105,6 +105,8 @@ def _groups(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[list[Opcode]
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
     head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
     middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(None, b"", b"", autojunk=False)
     matcher.opcodes = list(_joined(_opcodes(*middle)))  # type: ignore[attr-defined]
     for group in matcher.get_grouped_opcodes(_CONTEXT):
@@ -116,6 +118,8 @@ def _opcodes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Opcode]:
 
     difflib alone takes time that grows with the square of the text.
     """
+    from difflib import SequenceMatcher
+
     i = j = 0
     anchors = _anchors(old, new) if len(old) + len(new) > _SHORT else []
     for a, b in [*anchors, (len(old), len(new))]:
@@ -201,7 +205,11 @@ def _meetings(old: Sequence[bytes], new: Sequence[bytes], i: int, j: int) -> Ite
 
 
 def _cellwise(change: Changed, name: str) -> Iterator[bytes]:
-    pairs = zip(_cells(change.before), _cells(change.after), strict=True)
+    old, new = _cells(change.before), _cells(change.after)
+    for at, text in enumerate(new):
+        if len(old) < len(new) and HELPER_MARK in text:  # the helper's own cell
+            old.insert(at, b"")
+    pairs = zip(old, new, strict=True)
     for number, (before, after) in enumerate(pairs, 1):
         if before != after:
             yield f"# {name}:cell {number} (for reading; `apply` rewrites the notebook)\n".encode()

@@ -7,9 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from typer import style
-
-from torchmigrate.base.text import visible, visible_lines
+from torchmigrate.base.text import style, visible, visible_lines
 from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines
 from torchmigrate.formats.model import Report, kind, place
 
@@ -26,7 +24,7 @@ class _Paint:
     colour: bool
 
     def __call__(self, text: str, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-        return style(text, fg=fg, bold=bold or None, dim=dim or None) if self.colour else text
+        return style(text, fg=fg, bold=bold, dim=dim) if self.colour else text
 
 
 def lines(report: Report, colour: bool = False, width: int | None = None, every: bool = False) -> Iterator[str]:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from torchmigrate.helper import sorted_imports
+from torchmigrate.project import helper_parts
+from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
+from torchmigrate.syntax.blocks import own_blocks
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
+_TRIES = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
 
@@ -57,10 +63,23 @@ def _may_be_code(text: str) -> bool:
 
 
 def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
-    """Return the names that an import takes from torch.cuda and the like, if its block has other statements."""
-    up = module.parent(statement)
-    place = isinstance(up, (ast.Module, *FUNCTIONS)) and len(up.body) > 1
-    return [alias for alias in statement.names if place and _is_ours(statement, alias)]
+    """Return the names that an import takes from torch.cuda and the like, if its block holds more than imports.
+
+    An import in a `try` statement may ask whether the name is there, so it stays.
+    """
+    ours = [alias for alias in statement.names if _is_ours(statement, alias)]
+    up = module.parent(statement) if ours else None
+    if up is None or not any(statement in block and not all(map(_is_import, block)) for block in own_blocks(up)):
+        return []
+    while up is not None and not isinstance(up, (ast.Module, *FUNCTIONS)):
+        if isinstance(up, _TRIES):
+            return []
+        up = module.parent(up)
+    return ours
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
 
 
 def _is_ours(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
@@ -123,12 +142,9 @@ def imports_helper(module: SemanticModel) -> bool:
     return helper_bound(module) is not None
 
 
-def insertion(
-    module: SemanticModel, statements: list[str], first_use: int, before: bool = False, after: ast.stmt | None = None
-) -> Edit:
+def insertion(module: SemanticModel, statements: list[str], first_use: int, after: ast.stmt | None = None) -> Edit:
     """Insert imports after the last top-level import before `first_use`, else before the first statement.
 
-    `before`: at the head of that import's line, for a notebook, whose cells mostly end without a newline.
     `after`: after this statement instead.
     """
     source = module.source
@@ -138,7 +154,7 @@ def insertion(
         lines = (s.rpartition("\n")[2].lstrip() for s in statements)  # of a `try`, what a script needs
         return Edit(at, at, "".join(f"{line}; " for line in lines))
     shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
-    if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
+    if place is None or (shared and isinstance(place, (ast.Import, ast.ImportFrom))):
         first = place or module.tree.body[0]
         at = source.offset(first_line(first), 0)
         return Edit(at, at, text)
@@ -270,12 +286,40 @@ def with_import(module: SemanticModel, statement: str, torch: bool = False, root
     return (edit,)
 
 
+def with_class(path: Path, text: Source, code: str, facts: ProjectContext) -> bytes:
+    """Return the text of a file that holds the helper as a class, with the imports that the class needs."""
+    module = SemanticModel(path, text, facts)
+    first_use = first_import_time_use(module, spelled(module)["accel"])
+    last = _anchor(module.tree, module, first_use)
+    edit = insertion(module, ["", "", *code.rstrip("\n").split("\n")], first_use)
+    at = edit.end
+    below = text.utf8[at:].lstrip(b" \t")
+    gap = 2 - (len(below) - len(below.lstrip(b"\r\n"))) // len(text.newline)
+    if last is not None and below.strip():
+        edit = Edit(edit.start, edit.end, edit.text + text.newline * max(gap, 0))
+    return with_imports(path, replace(text, utf8=compose(text.utf8, [edit])), code, facts)
+
+
+def with_imports(path: Path, text: Source, code: str, facts: ProjectContext) -> bytes:
+    """Return the text of a file with the imports that the class which it holds needs, and that it lacks."""
+    for name, statement in helper_parts.imports_for(code).items():
+        module = SemanticModel(path, text, facts)
+        if name in module.scopes.module.names:
+            continue
+        held = next(s for s in module.tree.body if isinstance(s, ast.ClassDef) and s.name == facts.helper)
+        first_use = module.span(held)[0]
+        last = _anchor(module.tree, module, first_use)
+        edit = sorted_imports.in_order(module, statement, last, "") or insertion(module, [statement], first_use)
+        text = replace(text, utf8=compose(text.utf8, [edit]))
+    return text.utf8
+
+
 def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | None:
     """Return the edits that import the helper where the file imports torch, if the file needs no torch to be imported.
 
     The helper imports torch: at the head of such a file it would be needed at once. None: the file's head will do.
     """
-    imports = [s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)) and _of_torch(s)]
+    imports = [s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)) and of_torch(s)]
     lazy = [s for s in imports if not isinstance(module.parent(s), ast.Module) and not _for_types(module, s)]
     if not lazy or any(isinstance(module.parent(s), ast.Module) for s in imports):
         return None
@@ -311,7 +355,7 @@ def _is_deferred(node: ast.Name, function: Function) -> bool:
     return (node.lineno, node.col_offset) >= (inside.lineno, inside.col_offset)
 
 
-def _of_torch(statement: ast.Import | ast.ImportFrom) -> bool:
+def of_torch(statement: ast.Import | ast.ImportFrom) -> bool:
     """Return whether an import needs torch: its own modules, and torchvision, torchaudio and the like."""
     if isinstance(statement, ast.ImportFrom):
         return not statement.level and (statement.module or "").startswith("torch")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit
+from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Import, ImportIndex, Use
 from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
+from torchmigrate.source.notebook import Notebook
 from torchmigrate.syntax.resolver import chain_of
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
@@ -253,6 +255,42 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
         return Placement(f"{path.parent.as_posix()}/{facts.helper}.py", f"import {facts.helper}")
     return vendored_place(facts.index, str(path), facts.helper)
+
+
+# in a notebook: signs that it is opened where only it is, and what its first cells run there
+_HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
+_FETCHES = {("git", "clone"), ("pip", "install"), ("python", "-m", "pip", "install")}
+
+
+def holds_helper(module: SemanticModel) -> bool:
+    """Return whether a file is to hold the helper itself: a script without any other file, if that is asked for."""
+    facts, path = module.facts, str(module.path)
+    if facts.own or facts.settings.runtime != "inline" or facts.index.importers.get(path):
+        return False
+    tops = (s for s in module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom)))
+    return any(of_torch(s) for s in tops) and not _imports_project(facts.index, path)
+
+
+def stands_alone(facts: ProjectContext, path: Path, raw: bytes, book: Notebook) -> bool:
+    """Return whether a notebook is to hold the helper itself, as it is opened where no file lies beside it."""
+    if facts.own or facts.settings.runtime == "package":
+        return False
+    if facts.settings.runtime == "inline" or _HOSTED.search(raw):
+        return True
+    fetched = {words for line in book.magics() if (words := _fetched(line))}
+    return ("git", "clone") in fetched or bool(fetched and not _imports_project(facts.index, str(path)))
+
+
+def _fetched(line: str) -> tuple[str, ...]:
+    """Return the first words of a shell line if they fetch something."""
+    words = tuple(line.lstrip("!% \t").split())
+    return next((known for known in _FETCHES if words[: len(known)] == known), ())
+
+
+def _imports_project(index: ImportIndex, path: str) -> bool:
+    """Return whether a file imports another one of the project."""
+    found = index.imports.get(path, ())
+    return any(index.find(path, i.level, i.module, i.name) or index.find(path, i.level, i.module, "") for i in found)
 
 
 def placed(module: SemanticModel) -> Placement:

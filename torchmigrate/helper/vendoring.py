@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
@@ -22,8 +23,8 @@ from torchmigrate.diagnostics.finding import (
     Unchanged,
     shifted,
 )
-from torchmigrate.helper.import_edits import with_import
-from torchmigrate.helper.placement import Placement, beside, placed, placement
+from torchmigrate.helper.import_edits import imports_helper, with_class, with_import, with_imports
+from torchmigrate.helper.placement import Placement, beside, holds_helper, placed, placement, stands_alone
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
@@ -31,8 +32,9 @@ from torchmigrate.project.helper_parts import Uses
 from torchmigrate.project.import_graph import read_imports
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import imported_by, spelled
+from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, compose
-from torchmigrate.source.encoding import Source
+from torchmigrate.source.encoding import HELPER_MARK, Source, helper_class
 from torchmigrate.syntax.resolver import chain_of
 
 
@@ -43,9 +45,6 @@ class Unbound:
     text: Source
     helper: bool
     torch: bool
-
-
-_HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
 
 
 _NAMED = 3  # functions that an edited helper lacks
@@ -62,9 +61,13 @@ class Vendored:
 
     def keep(self, result: FileResult) -> FileResult:
         """Return a result that needs no import any more, as a rewritten notebook; note where its helper must lie."""
+        if isinstance(result, Changed) and holds_class(result.after):
+            after = self._with_class_updated(result.path, result.after)
+            return replace(result, after=after) if after else result
         if self.facts.own is None and _is_bound_notebook(result, self.facts.helper):
             self._need(placement(self.facts, result.path).path, result.path)
-            self.hosted += [result.path] if self.needed and _HOSTED.search(result.after) else []
+            alone = stands_alone(self.facts, result.path, result.after, notebook.split(result.after))
+            self.hosted += [result.path] if self.needed and alone else []
         return result
 
     def bind(self, result: FileResult, lacks: Unbound) -> FileResult:
@@ -72,16 +75,59 @@ class Vendored:
         assert isinstance(result, Changed)
         text = lacks.text
         module = SemanticModel(result.path, text, self.facts)
+        if lacks.helper and holds_helper(module) and not imports_helper(module):
+            return self._with_class(result, text, module)
         place = placed(module) if lacks.helper else Placement("", "")
         edits = with_import(module, place.statement, lacks.torch, place.root)
-        self._need(self._present(str(result.path), text.utf8) or place.path, result.path)
+        if not text.hidden[0]:
+            self._need(self._present(str(result.path), text.utf8) or place.path, result.path)
         if not edits:
-            return result
+            return self.keep(result)
         after = text.encode(compose(text.utf8, edits))
         findings: Iterable[Finding] = result.findings
         for edit in reversed(edits):
             findings = tuple(shifted(findings, edit, text.position(edit.start)[0]))
-        return Changed(result.path, result.before, after, result.applied, tuple(findings))
+        return self.keep(Changed(result.path, result.before, after, result.applied, tuple(findings)))
+
+    def _with_class(self, result: Changed, text: Source, module: SemanticModel) -> Changed:
+        """Add the helper as a class to a rewritten script, with the imports that it needs."""
+        code = helper_parts.as_class(helper_parts.used_by(text.utf8, self.facts.helper), self.facts.helper)
+        after = with_class(result.path, text, code, self.facts)
+        ends = zip(reversed(text.utf8), reversed(after), strict=False)
+        same = [*itertools.takewhile(lambda pair: pair[0] == pair[1], ends)]
+        lines, size = after.count(b"\n") - text.utf8.count(b"\n"), len(after) - len(text.utf8)
+        at = len(text.utf8) - len(same)
+        findings = shifted(result.findings, Edit(at, at, "\n" * lines + " " * (size - lines)), 0)
+        return Changed(result.path, result.before, text.encode(after), result.applied, tuple(findings))
+
+    def _with_class_updated(self, path: Path, raw: bytes) -> bytes | None:
+        """Return a file with the helper, a class in it, as this version writes it; None if nothing changes."""
+        if not holds_class(raw) or self.facts.own:
+            return None
+        if path.suffix != ".ipynb":
+            text = encoding.decode(raw)
+            code = self._class_for(text.hidden[1].decode(), text.utf8)
+            if code is None:
+                return None
+            text = replace(text, utf8=text.utf8.replace(text.hidden[0], code.encode().rstrip(), 1), hidden=(b"", b""))
+            return text.encode(with_imports(path, text, code, self.facts))
+        book = notebook.split(raw)
+        for cell in book.cells:
+            if found := helper_class(cell.text.encode()):
+                utf8 = cell.text.encode()
+                code = self._class_for(utf8[found[1] : found[2]].decode(), book.source.utf8)
+                if code is None:
+                    return None
+                text = Source(utf8[: found[1]] + code.encode().rstrip() + utf8[found[2] :])
+                return book.with_text(cell, with_imports(path, text, code, self.facts).decode())
+        return None
+
+    def _class_for(self, was: str, code: bytes) -> str | None:
+        """Return the class for the functions that code calls, or None if it is as it should be."""
+        if not was:
+            return None
+        new = helper_parts.as_class(helper_parts.used_by(code, self.facts.helper), self.facts.helper, was)
+        return None if new.rstrip() == was.rstrip() else new
 
     def notes(self) -> Iterator[str]:
         """Yield what the user has to do beside this."""
@@ -122,6 +168,15 @@ class Vendored:
                 self._restored[path] = place
                 self._need(place, Path(path))
 
+    def tend_classes(self, results: Sequence[FileResult], holders: Iterable[tuple[str, bytes]]) -> list[FileResult]:
+        """Return the results with the files whose helper, a class in them, is of another version or lacks functions."""
+        by_path = {result.path: result for result in results}
+        for path, raw in holders:
+            known = by_path.get(Path(path), Unchanged(Path(path), ()))
+            if isinstance(known, Unchanged) and (after := self._with_class_updated(known.path, raw)):
+                by_path[known.path] = Changed(known.path, raw, after, (), known.findings)
+        return [*by_path.values()]
+
     def _gone(self, path: str, raw: bytes) -> str:
         """Return where the helper was that a file imports and calls; "" if it is there, or is none of ours."""
         index, helper = self.facts.index, self.facts.helper
@@ -158,7 +213,8 @@ class Vendored:
 
     def outstanding(self, results: Iterable[FileResult]) -> list[FileResult]:
         """Return the results of a run that only checks: a finding for each copy that `apply` would write."""
-        return [*results, *(_finding(each) for each in self.completed(()))]
+        tended = {r.path: _finding(r) for r in results if isinstance(r, Changed)}  # classes alone, as nothing else is
+        return [*(tended.get(r.path, r) for r in results), *(_finding(each) for each in self.completed(()))]
 
     def edited(self) -> Iterator[str]:
         """Yield a note for each copy in which a person has written."""
@@ -194,6 +250,11 @@ class Vendored:
         return {*map(str, self.needed[helper]), *(user for user in known if self._restored.get(user, helper) == helper)}
 
 
+def holds_class(raw: bytes) -> bool:
+    """Return whether a file holds the helper as a class."""
+    return HELPER_MARK in raw and not raw.startswith(HELPER_MARK)
+
+
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:
     helper = lost.get(result.path)
     if helper is None or not isinstance(result, Changed):
@@ -226,7 +287,7 @@ def _finding(result: FileResult) -> FileResult:
     what = "is missing, and files import it" if result.new else "lacks functions, or is of another version"
     message = f"the helper {what}: `torchmigrate apply` writes it"
     found = Finding("helper", Safety.DISPLAY, 0, 0, message, line=1, column=1, end_line=1, end_column=1)
-    return Unchanged(result.path, (found,), result.before)
+    return Unchanged(result.path, (*result.findings, found), result.before)
 
 
 def _is_bound_notebook(result: FileResult, helper: str) -> TypeGuard[Changed]:

@@ -15,9 +15,8 @@ from pygls import uris
 
 from torchmigrate.lsp.positions import Text
 from torchmigrate.project.discovery import SUFFIXES
-from torchmigrate.project.helper_file import MARKER
 from torchmigrate.source import encoding, notebook
-from torchmigrate.source.encoding import Source
+from torchmigrate.source.encoding import HELPER_MARK, Source
 
 _PYTHON = "python"
 _NOTEBOOK = ".ipynb"
@@ -155,7 +154,7 @@ class Documents:
             self.renew()
 
     def _is_helper(self, uri: str) -> bool:
-        return uri in self._texts and self._texts[uri].text.text.startswith(MARKER.decode())
+        return uri in self._texts and self._texts[uri].text.text.startswith(HELPER_MARK.decode())
 
     @property
     def _helpers(self) -> Mapping[str, bytes]:

@@ -70,10 +70,22 @@ def _of_file(file: File, after: bytes) -> Iterator[_Edits]:
 
 def _texts(file: File, after: bytes) -> Mapping[int | None, str]:
     if None not in file.documents:
-        cells = json.loads(after)["cells"]
-        return {cell: cells[cell - 1]["source"] for cell in file.documents if cell is not None}
+        texts = ["".join(cell["source"]) for cell in json.loads(after)["cells"]]
+        if len(texts) > len(json.loads(file.raw)["cells"]):
+            _merge_helper(texts)
+        return {cell: texts[cell - 1] for cell in file.documents if cell is not None}
     text = encoding.decode(after)
-    return {None: text.bom.decode() + text.text}
+    return {None: (text.bom + text.shown).decode()}
+
+
+def _merge_helper(texts: list[str]) -> None:
+    """Put the helper's own cell into a neighbour: edits of texts make no cell."""
+    at = next(n for n, text in enumerate(texts) if encoding.HELPER_MARK.decode() in text)
+    helper = texts.pop(at)
+    if at < len(texts) and not texts[at].startswith("%%"):
+        texts[at] = f"{helper}\n\n\n{texts[at]}"
+    else:
+        texts[at - 1] += f"\n\n\n{helper}"
 
 
 def _of_helper(change: Changed, encoding: str, client: Client) -> Iterator[_Edits | types.CreateFile]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchmigrate.project.helper_file import MARKER
 from torchmigrate.source import encoding
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, Scopes, build_scopes
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
@@ -162,7 +162,7 @@ class ClassHierarchy:
         if path not in self._files:
             try:
                 raw = self._index.read(path)
-                text = "" if raw.startswith(MARKER) else encoding.decode(raw).text
+                text = "" if raw.startswith(HELPER_MARK) else encoding.decode(raw).text
                 self._files[path] = build_scopes(ast.parse(text), ":=" in text)
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, encoding.UnreadableSource):
                 self._files[path] = None

@@ -16,12 +16,12 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, process_facts
 from torchmigrate.project.class_hierarchy import ClassHierarchy
-from torchmigrate.project.helper_file import MARKER, NAMES, PACKAGED, ProjectHelper
+from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
-from torchmigrate.source.encoding import occurs_in_code
+from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_code
 from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api import names
@@ -73,6 +73,11 @@ class ProjectContext:
     def starts_nccl(self) -> bool:
         """Return whether a file of the project starts nccl, or the helper's backend; this reads all files."""
         return process_facts.project_starts_nccl(self.index)
+
+    @cached_property
+    def has_collectives(self) -> bool:
+        """Return whether the project names backends of other accelerators (xccl) itself; this reads all files."""
+        return process_facts.project_has_collectives(self.index)
 
     @cached_property
     def of_own_helper(self) -> frozenset[str]:
@@ -235,14 +240,14 @@ def code_of_other_files(paths: Iterable[str], has_work: Callable[[bytes], bool])
         except OSError:
             continue
         mentions = b"cuda" in raw or NAMES[0].encode() in raw  # most files do not; this is cheaper than `has_work`
-        if mentions and not raw.startswith(MARKER) and has_work(raw):
+        if mentions and not raw.startswith(HELPER_MARK) and has_work(raw):
             yield code(path, raw)
 
 
 def code(path: str, raw: bytes) -> bytes:
-    """Return the Python code of a file; for a notebook, that of its cells."""
+    """Return the Python code of a file, without a helper that it holds; for a notebook, that of its cells."""
     if not path.endswith(".ipynb"):
-        return raw
+        return helper_hidden(raw)[0]
     try:
         return notebook.split(raw).source.utf8
     except notebook.UnreadableNotebook:

@@ -235,7 +235,7 @@ class Selection:
             return True
         if item.error is not None:
             return item.named and not self.texts
-        return item.skipped_reason is not None and any(p.startswith(f"{path}/") for p in self.paths)
+        return item.skipped_reason is not None and any(p.startswith(path + os.sep) for p in self.paths)
 
     def completed(self, found: Sequence[DiscoveredFile], rules: TextGlobs) -> Sequence[DiscoveredFile]:
         """Return the discovered files, with those of the overlay added or put in place of what was found."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.project import helper_parts
-from torchmigrate.project.helper_parts import MARKER as MARKER
+from torchmigrate.source.encoding import HELPER_MARK
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
@@ -51,9 +51,9 @@ def _module_name(path: str) -> str:
 def is_ours(path: Path, text: bytes | None = None) -> bool:
     """Return whether torchmigrate wrote this helper; `text` is its overlay, if it has one."""
     if text is not None:
-        return text.startswith(MARKER)
+        return text.startswith(HELPER_MARK)
     try:
-        return file_io.head(path, len(MARKER)) == MARKER
+        return file_io.head(path, len(HELPER_MARK)) == HELPER_MARK
     except OSError:
         return False
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import io
 import re
+import string
 import symtable
 import textwrap
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 
-MARKER = b"# torchmigrate-runtime"  # the first bytes of a vendored helper
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
+_MORE = r"(?:#   [^\n]*\n)*"
 _HEADER = re.compile(
-    r"\A# torchmigrate-runtime (\S+) \[([0-9a-f\s#]*)\]:[^\n]*\n(?:# (?!SPDX)[^\n]*\n)*(?:# SPDX[^\n]*\n)?"
+    rf"\A# torchmigrate-runtime \S+(?: \[|:)[^\n]*\n{_MORE}(?:# SPDX[^\n]*\n)?(?:# digest ([^\n]*\n{_MORE}))?"
 )
-_WIDTH = 88
+_BRACKETED = re.compile(r"\A# torchmigrate-runtime \S+ \[([0-9a-f\s#]*)\]:")  # as version 2 was at first
+_WIDTH, _WIDEST = 88, 100
+_DIGITS = string.digits + string.ascii_letters
+_CLASS_DOC = "The functions of torch.cuda that this file calls, for whatever accelerator is here, or none."
+_SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
 # what a function is for calls without arguments: a part of it, which takes its name where nothing needs the rest
 _SHORT = {"device": "_here", "map_location": "_from_anywhere", "synchronize": "_wait"}
 Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and without arguments
@@ -42,7 +47,7 @@ class _Part:
         return any(_is_local(scope, new) and _is_used(scope, old) for scope in _scopes(self.text))
 
 
-@cache
+@functools.cache
 def _whole() -> tuple[str, Mapping[str, _Part], Mapping[str, str]]:
     """Return the helper's header, its parts in order, and its imports by the name that each binds."""
     text = unix_lines(resources.files("torchmigrate").joinpath("runtime.py").read_bytes()).decode()
@@ -132,7 +137,18 @@ def vendored(uses: Uses, also: Iterable[str] = ()) -> bytes:
 
     `also` names private parts that a person's own functions in the file use.
     """
-    header, parts, imports = _whole()
+    header, _, imports = _whole()
+    names, parts, renamed = _chosen(uses, also)
+    used = frozenset().union(*(part.needs for part in parts))
+    top = "".join(text for name, text in imports.items() if name in used and name != "torch")
+    torch = f"\n{imports['torch']}" if "torch" in used else ""
+    text = f"{top}{torch}{_renamed(_joined(parts), renamed)}".lstrip("\n")
+    return (_header(header, names, _digests(text)) + text).encode()
+
+
+def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Mapping[str, str]]:
+    """Return the functions to write, the parts that hold them and what they need, and new names for some."""
+    parts = _whole()[1]
     extra = {*also} & {*parts}
     names = {name for name in uses if name in parts and not name.startswith("_")}
     short = {name: _SHORT[name] for name in names if uses[name] and _SHORT.get(name, name) not in {name, *extra}}
@@ -142,12 +158,92 @@ def vendored(uses: Uses, also: Iterable[str] = ()) -> bytes:
         if any(parts[name].clashes(old, new) for name in needed):
             del renamed[old]
             needed |= _closure({new}, parts)
-    body = _joined([part for part in parts.values() if part.name in needed])
-    used = frozenset().union(*(parts[name].needs for name in needed))
-    top = "".join(text for name, text in imports.items() if name in used and name != "torch")
-    torch = f"\n{imports['torch']}" if "torch" in used else ""
-    text = f"{top}{torch}{_renamed(body, renamed)}".lstrip("\n")
-    return (_header(header, sorted(names, key=[*parts].index), _digests(text).values()) + text).encode()
+    return sorted(names, key=[*parts].index), [part for part in parts.values() if part.name in needed], renamed
+
+
+def as_class(uses: Uses, owner: str, was: str = "") -> str:
+    """Return a class that holds these functions, for a file that stands alone and calls `owner.device()`.
+
+    `was` is the class that the file has: its functions stay, and what a person edited there.
+    """
+    body = _class_body(was).encode()
+    make = functools.partial(_members, owner=owner)
+    new = updated(body, uses, make) if was else make(merged([uses]), ())
+    if new is None or (was and is_same(body, new)):
+        return was
+    indented = textwrap.indent(new.decode(), "    ").rstrip()
+    return f'class {owner}:\n    """{_CLASS_DOC}"""\n\n{indented}\n'
+
+
+def _members(uses: Uses, also: Iterable[str], owner: str) -> bytes:
+    """Return the body of the class, as a text without indent that begins with the helper's header."""
+    names, parts, renamed = _chosen(uses, also)
+    own = {renamed.get(part.name, part.name) for part in parts}
+    text, after_value = "", True
+    for part in parts:
+        text += ("" if after_value and part.is_value else "\n") + _member(_renamed(part.text, renamed), owner, own)
+        after_value = part.is_value
+    return (_header(_whole()[0], names, _digests(text)) + "\n" + text).encode()
+
+
+def _member(text: str, owner: str, own: set[str]) -> str:
+    """Return a definition of the helper as a member of a class, which calls the other members by the class's name."""
+    lines = text.splitlines(keepends=True)
+    (statement,) = ast.parse(text).body
+    for node in sorted(_of_module(statement, own, frozenset(), False), key=lambda n: (n.lineno, n.col_offset))[::-1]:
+        row, at = node.lineno - 1, node.col_offset
+        lines[row] = f"{lines[row][:at]}{owner}.{lines[row][at:]}"
+    dropped = {node.lineno - 1 for node in ast.walk(statement) if isinstance(node, ast.Global)}
+    code = "".join(line for row, line in enumerate(lines) if row not in dropped)
+    return f"@staticmethod\n{code}" if isinstance(statement, ast.FunctionDef) else code
+
+
+def _of_module(node: ast.AST, own: set[str], hidden: frozenset[str], is_inside: bool) -> Iterator[ast.Name]:
+    """Yield the names in functions, and in classes of its own, by which a definition means others of the module."""
+    match node:
+        case ast.Name(name) if is_inside and name in own and name not in hidden:
+            yield node
+        case ast.FunctionDef() | ast.Lambda():
+            body = node.body if isinstance(node.body, list) else [node.body]
+            for part in [*ast.iter_child_nodes(node)]:
+                if part not in body:  # decorators, defaults and annotations
+                    yield from _of_module(part, own, hidden, is_inside)
+            shared = {name for n in ast.walk(node) if isinstance(n, ast.Global) for name in n.names}
+            bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            bound |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+            bound |= {n.name for part in body for n in ast.walk(part) if isinstance(n, ast.FunctionDef)}
+            for part in body:
+                yield from _of_module(part, own, hidden | (bound - shared), True)
+        case ast.ClassDef(body=body):
+            members = {*_defined(body)}
+            for part in body:
+                is_code = isinstance(part, (ast.FunctionDef, ast.ClassDef))
+                yield from _of_module(part, own, hidden if is_code else hidden | members, True)
+        case _:
+            for part in ast.iter_child_nodes(node):
+                yield from _of_module(part, own, hidden, is_inside)
+
+
+def _class_body(text: str) -> str:
+    """Return the body of the class that holds the helper, below its docstring and without indent."""
+    if not text:
+        return ""
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.ClassDef)
+    first = node.body[0]
+    below = first.end_lineno if ast.get_docstring(node) is not None and first.end_lineno else node.lineno
+    return textwrap.dedent("".join(unix_lines(text.encode()).decode().splitlines(keepends=True)[below:])).lstrip("\n")
+
+
+def edited_members(text: str) -> list[str]:
+    """Return the names that a person has defined, or defined anew, in the class that holds the helper."""
+    return edited(_class_body(text).encode())
+
+
+def imports_for(text: str) -> dict[str, str]:
+    """Return the imports that the class which holds the helper needs, by the name that each binds."""
+    used = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
+    return {name: line.strip() for name, line in _whole()[2].items() if name in used}
 
 
 def _closure(names: Iterable[str], parts: Mapping[str, _Part]) -> set[str]:
@@ -180,10 +276,12 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def _header(header: str, names: Iterable[str], digests: Iterable[str]) -> str:
+def _header(header: str, names: Iterable[str], digests: Mapping[str, str]) -> str:
     first, _, rest = header.partition("\n")
-    title = f"{first} [{' '.join(digests)}]: {', '.join(names)}"
-    return "\n".join(textwrap.wrap(title, _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)) + "\n" + rest
+    title = textwrap.wrap(f"{first}: {', '.join(names)}", _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)
+    short = "".join(map(_short, digests.values()))
+    digest = textwrap.wrap(f"# digest {_total(digests.values())}: {short}", _WIDEST, subsequent_indent="#   ")
+    return "\n".join([*title, rest.rstrip("\n"), *digest]) + "\n"
 
 
 def _digests(text: str | bytes) -> dict[str, str]:
@@ -191,8 +289,19 @@ def _digests(text: str | bytes) -> dict[str, str]:
     found = {}
     for statement in ast.parse(text).body:
         if name := next(_defined((statement,)), ""):
-            found[name] = hashlib.sha256(_plain(statement).encode()).hexdigest()[:6]
+            found[name] = hashlib.sha256(_plain(statement).encode()).hexdigest()
     return found
+
+
+def _short(digest: str) -> str:
+    """Return a few characters of a digest."""
+    number = int(digest[:15], 16)
+    return "".join(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in range(_SHORT_DIGEST))
+
+
+def _total(digests: Iterable[str]) -> str:
+    """Return one digest of all definitions, whatever their order."""
+    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:8]
 
 
 def _digest(raw: bytes) -> str:
@@ -213,16 +322,46 @@ def _plain(node: object) -> str:
     return f"{type(node).__name__}({','.join(f'{name}={_plain(value)}' for name, value in fields)})"
 
 
-def _written(raw: bytes) -> frozenset[str]:
-    """Return the digests of what torchmigrate wrote, as the header has them."""
-    found = _HEADER.match(unix_lines(raw).decode(errors="replace"))
-    return frozenset(re.findall("[0-9a-f]{6}", found[2])) if found else frozenset()
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the header says of the definitions that torchmigrate wrote: a digest of all, and a short one of each.
+
+    At first each had six digits, and there was none of all.
+    """
+
+    total: str
+    shorts: Sequence[str]
+
+    def has(self, digest: str) -> bool:
+        """Return whether the header has the short form of a digest."""
+        return (_short(digest) if self.total else digest[:6]) in self.shorts
+
+    def is_all(self, digests: Iterable[str]) -> bool:
+        """Return whether these are the digests of all that was written."""
+        found = [*digests]
+        return self.total == _total(found) if self.total else {each[:6] for each in found} == {*self.shorts}
+
+
+def _written(raw: bytes) -> _Written:
+    text = unix_lines(raw).decode(errors="replace")
+    if found := _BRACKETED.match(text):
+        return _Written("", re.findall("[0-9a-f]{6}", found[1]))
+    header = _HEADER.match(text)
+    total, _, shorts = (header[1] or "" if header else "").partition(":")
+    return _Written(total or "-", re.findall(f"[0-9a-zA-Z]{{{_SHORT_DIGEST}}}", "".join(shorts.split())))
 
 
 def edited(raw: bytes) -> list[str]:
-    """Return the names that a person has defined, or defined anew, in a vendored helper."""
-    own = _written(raw)
-    return [name for name, digest in _digests(raw).items() if digest not in own] if _body(raw) else []
+    """Return the names that a person has defined, or defined anew, in a vendored helper.
+
+    All names where one was edited and its short digest does not tell which.
+    """
+    if not _body(raw):
+        return []
+    own, found = _written(raw), _digests(raw)
+    theirs = [name for name, digest in found.items() if not own.has(digest)]
+    is_hidden = not theirs and len(found) >= len(own.shorts) and not own.is_all(found.values())
+    return [*found] if is_hidden else theirs
 
 
 def is_untouched(raw: bytes) -> bool:
@@ -230,7 +369,7 @@ def is_untouched(raw: bytes) -> bool:
     text = unix_lines(raw)
     if found := _FIRST.match(text):  # a digest of the bytes below the first line
         return found[2].decode() == hashlib.sha256(text.partition(b"\n")[2]).hexdigest()[:32]
-    return bool(_body(text)) and {*_digests(text).values()} == _written(text) and not [*_others(text)]
+    return bool(_body(text)) and _written(text).is_all(_digests(text).values()) and not [*_others(text)]
 
 
 def _others(raw: bytes) -> Iterator[ast.stmt]:
@@ -242,14 +381,15 @@ def _others(raw: bytes) -> Iterator[ast.stmt]:
             yield statement
 
 
-def updated(raw: bytes, uses: Uses) -> bytes | None:
+def updated(raw: bytes, uses: Uses, make: Callable[[Uses, Iterable[str]], bytes] = vendored) -> bytes | None:
     """Return a vendored helper with these functions, those that it has, and what a person wrote there as it is.
 
-    None if that cannot be told apart: the file is not Python, or an edited one of the first version.
+    None if that cannot be told apart: the file is not Python, or an edited one of the first version. `make` writes the
+    functions and private parts that it is given.
     """
     wanted = merged([held(raw), uses])
     if is_untouched(raw):
-        return vendored(wanted)
+        return make(wanted, ())
     text = unix_lines(raw).decode(errors="replace")
     header = _HEADER.match(text)
     if header is None or not _body(raw):
@@ -258,7 +398,8 @@ def updated(raw: bytes, uses: Uses) -> bytes | None:
     lines = text.splitlines(keepends=True)
     kept = [s for s in ast.parse(text).body if next(_defined((s,)), "") in theirs] + [*_others(raw)]
     also = {name for s in kept for name in _global_names(_segment(lines, s))}
-    new = vendored(
+    also |= {n.attr for s in kept for n in ast.walk(s) if isinstance(n, ast.Attribute)}
+    new = make(
         {**dict.fromkeys(also & {*everything()}, False), **wanted},
         {name for name in also if name.startswith("_")} - theirs,
     ).decode()
@@ -301,7 +442,7 @@ def _woven(lines: list[str], new: str, theirs: set[str]) -> str:
     order = [*_whole()[1]]
     digests = {name: digest for name, digest in _digests(body).items() if name not in theirs}
     names = sorted((n for n in _digests(body) if not n.startswith("_") and n in order), key=order.index)
-    return _header(_whole()[0], names, digests.values()) + body
+    return _header(_whole()[0], names, digests) + body
 
 
 def _last_import(chunks: list[tuple[str, str]]) -> int:

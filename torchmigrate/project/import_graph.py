@@ -12,6 +12,7 @@ from pathlib import Path
 
 from torchmigrate.base import file_io
 from torchmigrate.project import packaging
+from torchmigrate.source.encoding import helper_hidden
 
 # words that `process_facts` looks for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -94,9 +95,9 @@ class ImportIndex:
         return found
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file, or its overlay. Raises OSError."""
+        """Return the bytes of a file, or its overlay, without a helper that it holds. Raises OSError."""
         text = self.texts.get(path)
-        return file_io.read(path) if text is None else text
+        return helper_hidden(file_io.read(path) if text is None else text)[0]
 
     @cached_property
     def importers(self) -> dict[str, list[Use]]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from torchmigrate.project.helper_file import MARKER, NAMES
+from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.import_graph import BACKENDS, SETTER, TF32
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
+from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER
 from torchmigrate.torch_api.names import TYPE
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _read(path: str, index: ImportIndex) -> bytes:
         raw = index.read(path) if path.endswith(".py") else b""
     except OSError:
         return b""
-    return b"" if raw.startswith(MARKER) else raw
+    return b"" if raw.startswith(HELPER_MARK) else raw
 
 
 @lru_cache(maxsize=4)
@@ -181,7 +183,7 @@ def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
         raw = index.read(path)
     except OSError:
         return None
-    if raw.startswith(MARKER):
+    if raw.startswith(HELPER_MARK):
         return None
     try:
         scopes = build_scopes(ast.parse(raw))
@@ -212,6 +214,31 @@ def project_starts_nccl(index: ImportIndex) -> bool:
     return any(
         _file_starts_nccl(_read(path, index)) for path in sorted(set[str]().union(*map(index.holding, BACKENDS)))
     )
+
+
+def project_has_collectives(index: ImportIndex) -> bool:
+    """Return whether a file of the project names the backends of other accelerators itself, beside nccl."""
+    return any(map(_names_collectives, (_read(p, index) for p in sorted(index.holding(b"nccl")))))
+
+
+@lru_cache(maxsize=256)
+def _names_collectives(raw: bytes) -> bool:
+    """Return whether code names a backend such as xccl; the list that this tool writes does not count."""
+    if HELPER_MARK in raw or not any(name.encode() in raw for name in COLLECTIVES):
+        return False
+    try:
+        todo: list[ast.AST] = [ast.parse(raw)]
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    while todo:
+        node = todo.pop()
+        match node:
+            case ast.Tuple(elts) if [getattr(e, "value", None) for e in elts] == ["nccl", *OF_HELPER]:
+                continue
+            case ast.Constant(str(text)) if text in COLLECTIVES:
+                return True
+        todo += ast.iter_child_nodes(node)
+    return False
 
 
 def _file_starts_nccl(raw: bytes) -> bool:

@@ -13,14 +13,15 @@ from dataclasses import replace
 from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.semantic import library_use
+from torchmigrate.semantic import decisions, library_use
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Around, Inside, Span
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
+from torchmigrate.torch_api.libraries import CUDA_ONLY
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -59,6 +60,92 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
         for node, name, sibling in _for_cuda(block):
             yield module.span(node), _SIBLING.format(name, sibling)
     yield from _done_for_each(module)
+    yield from _of_one_library(module)
+    yield from _of_one_rank(module, findings)
+    yield from _of_one_sum(module, findings)
+
+
+_ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
+_ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
+_ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
+
+
+def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield the branches that import a library for NVIDIA's devices alone, with no way on where it is missing."""
+    for statement in module.scopes.statements:
+        branch = module.parent(statement)
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, ast.If):
+            names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
+            library = next((n for n in names if n.partition(".")[0] in CUDA_ONLY), None)
+            if library is not None and not getattr(statement, "level", 0):
+                block, _ = module.blocks.place(statement)
+                yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
+
+
+def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield what a function says of the rank that it hands to `torch.cuda.set_device`, if a part of it stays.
+
+    The device that is set, the one that is made, the count that it is held against and the process group's backend are
+    one decision.
+    """
+    asked = Inside(_span(f) for f in findings)
+    for call in _calls_of(module, "torch.cuda.set_device"):
+        rank = chain_of(call.args[0]) if call.args else None
+        owner = module.function(call)
+        if rank is None or not next(iter(asked.find(*module.span(call))), None):
+            continue
+        members = [f for f in findings if _is_of_rank(module, f, rank, owner)]
+        if stays := next((f for f in members if f.blocks and f.status is Status.LEFT), None):
+            reason = _ONE_RANK.format(module.source.position(stays.start)[0], rank)
+            yield from ((_span(f), reason) for f in members)
+
+
+def _is_of_rank(module: SemanticModel, finding: Finding, rank: str, owner: ast.AST | None) -> bool:
+    """Whether a finding is about the device of a rank: its expression, or the comparison around it, reads the rank."""
+    node = _expression(module, finding)
+    if node is None or module.function(node) is not owner:
+        return False
+    up = module.parent(node)
+    if isinstance(up, ast.keyword):
+        up = module.parent(up)
+    whole = up if isinstance(up, ast.Compare) else node
+    starts = isinstance(up, ast.Call) and last_name(up.func) == "init_process_group"
+    return starts or any(chain_of(inner) == rank for inner in ast.walk(whole))
+
+
+def _of_one_sum(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the questions to `torch.cuda` whose answers are calculated with one that stays bound to CUDA."""
+    told: list[tuple[Finding, ast.Call]] = []
+    for finding in findings if any(f.fix is None and f.blocks for f in findings) else ():
+        node = _expression(module, finding)
+        if isinstance(node, ast.Call) and (module.resolve(node.func) or "").startswith("torch.cuda."):
+            told.append((finding, node))
+    stay = [(f, decisions.calculated_from(module, node)) for f, node in told if f.fix is None and f.blocks]
+    for finding, node in told if stay else ():
+        if finding.fix and finding.status is Status.OPEN:
+            own = decisions.calculated_from(module, node)
+            if other := next((f for f, sums in stay if own & sums), None):
+                yield _span(finding), _ONE_SUM.format(module.source.position(other.start)[0])
+
+
+def _expression(module: SemanticModel, finding: Finding) -> ast.AST | None:
+    """Return the outermost expression that a finding is about; for a function that is called, the call."""
+    node = _expressions(module).get(_span(finding))
+    up = module.parent(node) if node else None
+    return up if isinstance(up, ast.Call) and up.func is node else node
+
+
+@query
+def _expressions(module: SemanticModel) -> dict[Span, ast.AST]:
+    found: dict[Span, ast.AST] = {}
+    for node in module.nodes:
+        if isinstance(node, ast.expr):
+            found.setdefault(module.span(node), node)
+    return found
+
+
+def _calls_of(module: SemanticModel, name: str) -> list[ast.Call]:
+    return [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) == name]
 
 
 def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:
@@ -166,8 +253,9 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
     """Yield the spans that must stay, with the reasons; code under a flag once for all the flag's assignments."""
     flags: set[GuardRegion] = set()
     for region in (r for r in regions if r.reason):
-        spans = [region.statement or region.guard] if region.refusal else [region.guard, *region.covered]
-        if region.flag and region.flag not in flags and not region.refusal:
+        alone = region.refusal and not region.skips  # a test that stays skipped need not change
+        spans = [region.statement or region.guard] if alone else [region.guard, *region.covered]
+        if region.flag and region.flag not in flags and not alone:
             flags.add(region.flag)
             spans += region.flag.covered
         yield from ((span, region.reason) for span in spans)

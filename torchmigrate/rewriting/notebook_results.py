@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.base.text import listed
 from torchmigrate.diagnostics.finding import Changed, Finding, Safety, Status, shifted
 from torchmigrate.helper import import_edits
-from torchmigrate.helper.placement import Placement, placed, placement
+from torchmigrate.helper.placement import Placement, placed, placement, stands_alone
+from torchmigrate.project import helper_parts
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import notebook
@@ -78,7 +79,9 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
     findings = outcome.remaining
     module = SemanticModel(path, book.source, facts)
     first_use = min((e.start for e in edits), default=len(book.source.utf8))
-    for added in sorted(_added(module, book, outcome, first_use)):
+    alone = outcome.needs_helper and not import_edits.imports_helper(module) and stands_alone(facts, path, raw, book)
+    helper = _own_cell(module, book, outcome, first_use) if alone else None
+    for added in sorted(_added(module, book, outcome, first_use, helper)):
         ahead = [e for e in edits if e.start < added.start]
         grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
         moved = Edit(added.start + grown, added.start + grown, added.text)
@@ -86,15 +89,46 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
         findings = tuple(shifted(findings, moved, line))
         edits = sorted([*edits, added])
     after = book.join(edits)
+    if helper and helper.number is not None:
+        offset = next((cell.start for cell in book.cells if cell.number > helper.number), len(book.source.utf8))
+        grown = sum(len(e.text.encode()) - (e.end - e.start) for e in edits if e.start < offset)
+        cell = Edit(offset + grown, offset + grown, helper.text + notebook.SEPARATOR.decode())
+        findings = tuple(shifted(findings, cell, 0))
+        after = notebook.with_cell(after, helper.number, helper.text)
     applied = tuple(in_cells(outcome.applied, book))
     return Changed(path, raw, after, applied, tuple(in_cells(findings, notebook.split(after))))
 
 
-def _added(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int) -> Iterator[Edit]:
+class _Own(NamedTuple):
+    """The helper's code in a notebook: after the cell of this number, or, for None, among the imports."""
+
+    text: str
+    number: int | None
+
+
+def _own_cell(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int) -> _Own:
+    """Return the helper for a notebook that stands alone, and its place: after torch's import, above its use."""
+    name = module.facts.helper
+    code = helper_parts.as_class(helper_parts.used_by(outcome.text, name), name)
+    imports = helper_parts.imports_for(code)
+    lines = [line for bound, line in imports.items() if bound != "torch"]
+    text = "\n".join([*lines, *([""] if lines else []), imports.get("torch", "import torch"), "", "", code.rstrip()])
+    cell = book.cell_at(_imports(module, book, [""], first_use).start)
+    if first_use > cell.end:
+        return _Own(text, cell.number)
+    ahead = any(end <= first_use and start >= cell.head for start, end in cell.masked)
+    return _Own(text, None if ahead else cell.number - 1)
+
+
+def _added(
+    module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int, helper: _Own | None
+) -> Iterator[Edit]:
     """Yield the missing imports, and the helper's folder for `sys.path` if the kernel leaves it before them."""
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
-    if outcome.needs_helper and not import_edits.imports_helper(module):
+    if helper:
+        missing += [f"{helper.text}\n\n"] if helper.number is None else []
+    elif outcome.needs_helper and not import_edits.imports_helper(module):
         facts, path = module.facts, module.path
         place = placed(SemanticModel(path, book.source, facts)) if facts.own else placement(facts, path)
         missing.append(place.statement)
@@ -122,9 +156,9 @@ def _imports(module: SemanticModel, book: Notebook, statements: list[str], first
     """Return the edit that imports before the first use, in a shared cell, once `sys.path` is set."""
     if module.facts.own and _sets_paths(module, first_use):
         return _above(module, first_use, statements)
-    added = import_edits.insertion(module, statements, first_use, before=True)
+    added = import_edits.insertion(module, statements, first_use)
     while (inside := book.cell_at(added.start)).alone and inside is not book.cells[0]:
-        added = import_edits.insertion(module, statements, inside.start - 1, before=True)
+        added = import_edits.insertion(module, statements, inside.start - 1)
     return added
 
 

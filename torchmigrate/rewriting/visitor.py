@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import bisect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers import registry
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.registry import rewrite_by_patterns
-from torchmigrate.rules.model import NODE_KINDS, Rule, Ruleset, literals_of
+from torchmigrate.rules.model import NODE_KINDS, Prefilter, Rule, Ruleset, prefilter, words_in
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, spelled
 from torchmigrate.source.encoding import occurs_in_code
@@ -22,8 +21,6 @@ from torchmigrate.syntax.scope import Scope, bind_target, children, first_line, 
 from torchmigrate.textcheck.rules import NONE, TextRules, text_rules
 from torchmigrate.torch_api.names import SETTINGS, canonical, string_kind
 
-_WORD = re.compile(rb"\w+")
-_SPACED = bytes(code if _WORD.match(bytes((code,))) else 32 for code in range(256))  # all but words
 Handler = Callable[[RuleContext], Iterator[Finding]]
 
 
@@ -33,8 +30,7 @@ class DispatchTable:
 
     by_key: Mapping[str, tuple[tuple[Rule, Handler], ...]]
     wide: tuple[tuple[str, tuple[tuple[Rule, Handler], ...]], ...]
-    literals: tuple[bytes, ...]
-    of_torch: tuple[bytes, ...] = ()  # literals that count only in a file with the word torch
+    prefilter: Prefilter
     active: frozenset[str] = frozenset()  # names of the rules and packs in it
     known: frozenset[str] = frozenset()  # `active`, and the names of rules that are deselected
     texts: TextRules = NONE  # about files that are not Python
@@ -49,26 +45,14 @@ class DispatchTable:
 
     def needles(self, raw: bytes) -> set[bytes]:
         """Return the prefilter literals that the file holds; a line is visited for one, or an imported name."""
-        calls, words = self._calls, _words_in(raw)
+        calls, words = self._calls, words_in(raw)
         blob = b" ".join(words)  # a tenth of the file: most literals are ruled out by it
-        plain = (literal for literal, part in (*self._anywhere, *self._beside_torch) if part in blob)
+        wanted = (*self.prefilter.anywhere, *self.prefilter.beside_torch)
+        plain = (literal for literal, part in wanted if part in blob)
         return {*plain, *(calls[word] for word in calls.keys() & words), b".is_cuda"}
 
-    @cached_property
-    def _anywhere(self) -> list[tuple[bytes, bytes]]:
-        return [(literal, _longest_word(literal)) for literal in self.literals]
-
-    @cached_property
-    def _beside_torch(self) -> list[tuple[bytes, bytes]]:
-        return [(literal, _longest_word(literal)) for literal in self.of_torch]
-
     def has_work(self, raw: bytes) -> bool:
-        if self.literals and self.literals[0] in raw:
-            return True  # `cuda`, for most files with work
-        blob = b" ".join(_words_in(raw))
-        if any(part in blob and literal in raw for literal, part in self._anywhere):
-            return True
-        return b"torch" in blob and any(part in blob and literal in raw for literal, part in self._beside_torch)
+        return self.prefilter.has_work(raw)
 
     def asleep(self, raw: bytes) -> frozenset[str]:
         """Return the rules none of whose prefilter literals occur in this file; their fixes are unsafe there."""
@@ -78,24 +62,11 @@ class DispatchTable:
             name for name, words in self.words.items() if not any(occurs_in_code(raw, word) for word in words)
         )
 
-    def may_have_work(self, raw: bytes) -> bool:
-        """Whether a file has work if it runs with a CUDA tensor type as the default."""
-        return b"Tensor(" in raw and bool(self.by_key.get("torch.Tensor"))
-
     def named(self, name: str) -> tuple[tuple[Rule, Handler], ...]:
         exact = self.by_key.get(name)
         if exact is not None:
             return exact
         return next((handlers for prefix, handlers in self.wide if name.startswith(prefix)), ())
-
-
-def _words_in(raw: bytes) -> set[bytes]:
-    return set(raw.translate(_SPACED).split())
-
-
-def _longest_word(literal: bytes) -> bytes:
-    words: list[bytes] = _WORD.findall(literal)
-    return max(words, key=len)
 
 
 def dispatch_table(ruleset: Ruleset) -> DispatchTable:
@@ -113,15 +84,8 @@ def dispatch_table(ruleset: Ruleset) -> DispatchTable:
     active = frozenset(name for rule in rules for name in (rule.id, rule.pack))
     longest = tuple(sorted(wide, key=lambda item: -len(item[0])))
     return DispatchTable(
-        exact, longest, *_triggers(rules), active, active | ruleset.names, text_rules(ruleset), _words(rules)
+        exact, longest, prefilter(ruleset), active, active | ruleset.names, text_rules(ruleset), _words(rules)
     )
-
-
-def _triggers(rules: Sequence[Rule]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the literals of which a file must hold one, and the literals that count only beside the word torch."""
-    anywhere = literals_of([rule for rule in rules if "cuda" in rule.literals or not rule.names_torch])
-    more = [word for word in literals_of(rules) if not any(known in word for known in anywhere)]
-    return (*anywhere, b"torchmigrate:"), tuple(more)  # a suppression may be wrong in a file without work
 
 
 def _words(rules: Sequence[Rule]) -> dict[str, tuple[bytes, ...]]:

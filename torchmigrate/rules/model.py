@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from torchmigrate.diagnostics.finding import Safety
 
 CAPTURE = re.compile(r"\$\$?(\w+)")
+
+
+class PackError(ValueError):
+    """A rule file cannot be used; the message is `file:line: what`, and a line `help: ...`."""
 
 
 WHERE = {"literal", "integer", "string", "true"}
@@ -42,6 +44,7 @@ class Rewrite:
     native: str | None = None
     torch: str | None = None
     backends: tuple[str, ...] = ()  # if they differ from the rule's
+    key: str = ""  # the dispatch key of `match`, where it is known
 
     @property
     def helper(self) -> str | None:
@@ -148,7 +151,7 @@ class Rule:
 
     def pattern_keys(self) -> Iterator[str]:
         """Yield the keys of the `[[rewrite]]` tables; those of `on` are for the fixer."""
-        yield from (pattern_key(r.match) for r in self.rewrites)
+        yield from (r.key or pattern_key(r.match) for r in self.rewrites)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,8 @@ class Ruleset:
         """Return the names that are neither a rule nor a pack, each with the closest known name or None."""
         known = {r.pack for r in self.rules.values()} | set(self.rules)
         lost = [name for name in dict.fromkeys(names) if name not in known]
+        import difflib  # a hint needs it, and little else
+
         close = {n: next(iter(difflib.get_close_matches(n, sorted(known), 1)), None) for n in lost[:_HINTS]}
         return {name: close.get(name) for name in lost}
 
@@ -197,6 +202,8 @@ _HINTS = 20  # names that are spelled wrong and get a hint, which takes millisec
 @cache
 def pattern_key(match: str) -> str:
     """Return a pattern's dispatch key, `torch.cuda.f` or `.method`; raises ValueError if it has neither."""
+    import ast  # rules that were compiled with the package have their keys
+
     source = CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
     try:
         node: ast.AST = ast.parse(source, mode="eval").body
@@ -227,3 +234,57 @@ def _literal(key: str) -> str | None:
         return None
     parts = key.removesuffix(".*").split(".")
     return "cuda" if "cuda" in parts else parts[-1]
+
+
+_WORD = re.compile(rb"\w+")
+_SPACED = bytes(code if _WORD.match(bytes((code,))) else 32 for code in range(256))  # all but words
+
+
+@dataclass(frozen=True)
+class Prefilter:
+    """Decides from a file's bytes whether rules can have work there, before anything is parsed."""
+
+    literals: tuple[bytes, ...]
+    of_torch: tuple[bytes, ...]  # literals that count only in a file with the word torch
+    tensors: bool  # whether a rule is about `torch.Tensor`
+
+    @cached_property
+    def anywhere(self) -> list[tuple[bytes, bytes]]:
+        """The literals, each with its longest word."""
+        return [(literal, _longest_word(literal)) for literal in self.literals]
+
+    @cached_property
+    def beside_torch(self) -> list[tuple[bytes, bytes]]:
+        """The literals that count beside the word torch, each with its longest word."""
+        return [(literal, _longest_word(literal)) for literal in self.of_torch]
+
+    def has_work(self, raw: bytes) -> bool:
+        if self.literals and self.literals[0] in raw:
+            return True  # `cuda`, for most files with work
+        blob = b" ".join(words_in(raw))
+        if any(part in blob and literal in raw for literal, part in self.anywhere):
+            return True
+        return b"torch" in blob and any(part in blob and literal in raw for literal, part in self.beside_torch)
+
+    def may_have_work(self, raw: bytes) -> bool:
+        """Whether a file has work if it runs with a CUDA tensor type as the default."""
+        return b"Tensor(" in raw and self.tensors
+
+
+def words_in(raw: bytes) -> set[bytes]:
+    return set(raw.translate(_SPACED).split())
+
+
+def _longest_word(literal: bytes) -> bytes:
+    words: list[bytes] = _WORD.findall(literal)
+    return max(words, key=len)
+
+
+def prefilter(ruleset: Ruleset) -> Prefilter:
+    """Return the prefilter of all rules."""
+    rules = list(ruleset.rules.values())
+    anywhere = literals_of([rule for rule in rules if "cuda" in rule.literals or not rule.names_torch])
+    more = tuple(word for word in literals_of(rules) if not any(known in word for known in anywhere))
+    of_tensors = any("torch.Tensor" in rule.keys() for rule in rules)  # noqa: SIM118 (a generator)
+    # a suppression may be wrong in a file without work
+    return Prefilter((*anywhere, b"torchmigrate:"), more, of_tensors)

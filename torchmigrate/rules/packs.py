@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import binascii
+import marshal
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
-from torchmigrate.rules.model import Pack, Rule, Ruleset
-from torchmigrate.rules.reader import PackError, Reader, read_toml
+from torchmigrate.base import file_io
+from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.rules.model import Pack, PackError, Rewrite, Rule, Ruleset, TextPattern, Where
 
 PACK = "pack.toml"  # describes the folder that it lies in
 
@@ -24,8 +28,10 @@ def load(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
     """Load the built-in rules (without `cases`: unvalidated) and those of `rule_paths`; raises PackError."""
     rules: dict[str, Rule] = {}
     for number, root in enumerate(roots(rule_paths)):
-        for path in _files(root):
-            rule = load_rule(path, cases or number > 0)  # built-in rules are validated in tests
+        files = _files(root)
+        known = {} if cases or number else _compiled(files)
+        for path in files:
+            rule = known.get(path) or load_rule(path, cases or number > 0)  # built-in rules are validated in tests
             if rule.id in rules:
                 raise PackError(
                     f"{path}:1: rule {rule.id} exists already ({rules[rule.id].path})\n"
@@ -65,6 +71,8 @@ _CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
     """Read one rule file, without `cases` faster and not validated; raises PackError."""
+    from torchmigrate.rules.reader import Reader, read_toml  # not where the rules were compiled
+
     text, data = read_toml(path, "a rule", None if cases else _CASE)
     return Reader(path, text, cases).rule(data)
 
@@ -75,6 +83,8 @@ def load_pack(folder: Path) -> Pack:
     default = Pack(name, name, f"Apply the rules of {name}")
     if not file.is_file():
         return default
+    from torchmigrate.rules.reader import Reader, read_toml
+
     text, data = read_toml(file, "the description of a pack")
     reader = Reader(file, text)
     reader.check_keys(data, "pack", 1)
@@ -85,3 +95,54 @@ def load_pack(folder: Path) -> Pack:
         subject=data.get("commit", default.subject),
         order=data.get("order", default.order),
     )
+
+
+# ---- rules as the wheel has them, beside their TOML files: values of marshal, which holds no code that runs
+COMPILED = "rules.compiled"
+_TABLES = {"rewrites": Rewrite, "where": Where, "patterns": TextPattern}
+_VERSION = 2  # of marshal's format: each Python reads it
+
+
+def compile_builtin() -> bytes:
+    """Return the built-in rules, without cases, as the wheel holds them; they count only with the same TOML files."""
+    files = _files(builtin())
+    rows = [(path.parent.name, path.name, _row(load_rule(path, cases=False))) for path in files]
+    return marshal.dumps((_digest(files), rows), _VERSION)
+
+
+def _compiled(files: Sequence[Path]) -> dict[Path, Rule]:
+    """Return the compiled rules by file; none in a checkout, or if a file has changed since the wheel was built."""
+    package = Path(__file__).parent.parent
+    root = builtin()
+    if root.parent.parent != package:  # beside the package, in a checkout
+        return {}
+    try:
+        digest, rows = marshal.loads(file_io.read(package / "data" / COMPILED))
+        return {} if digest != _digest(files) else {(path := root / a / b): _rule(path, row) for a, b, row in rows}
+    except (OSError, ValueError, TypeError, EOFError):
+        return {}
+
+
+def _digest(files: Iterable[Path]) -> list[tuple[str, str, int, int]]:
+    """Return what tells other rules from these: each file's name, size and checksum."""
+    texts = ((path, file_io.read(path)) for path in files)
+    return [(path.parent.name, path.name, len(text), binascii.crc32(text)) for path, text in texts]
+
+
+def _row(record: Any) -> dict[str, Any]:
+    """Return the fields of a rule or of one of its tables as plain values."""
+    row = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in ("path", "cases")}
+    if isinstance(record, Rule):
+        row |= {name: tuple(map(_row, row[name])) for name in _TABLES}
+    if "safety" in row:
+        row["safety"] = row["safety"].value
+    return row
+
+
+def _rule(path: Path, row: dict[str, Any]) -> Rule:
+    tables = {name: tuple(_record(kind, each) for each in row[name]) for name, kind in _TABLES.items()}
+    return Rule(**{**row, **tables, "path": path, "cases": (), "safety": Safety(row["safety"])})
+
+
+def _record(kind: Any, row: dict[str, Any]) -> Any:
+    return kind(**{**row, "safety": Safety(row["safety"])}) if "safety" in row else kind(**row)

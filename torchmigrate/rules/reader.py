@@ -33,6 +33,7 @@ from torchmigrate.rules.model import (
     STRING_KINDS,
     WHERE,
     Case,
+    PackError,
     Rewrite,
     Rule,
     TextPattern,
@@ -50,10 +51,6 @@ LARGEST = 1_000_000  # bytes of a file
 _SECONDS = 5.0  # of processor time per file: a key of 50,000 parts takes minutes
 _ID = re.compile(r"[\w-]+/[\w.-]+")
 _DISPLAYED = {"summary", "message", "why", "title", "see", "commit"}
-
-
-class PackError(ValueError):
-    """A rule file cannot be used; the message is `file:line: what`, and a line `help: ...`."""
 
 
 def read_toml(path: Path, what: str, but: re.Pattern[str] | None = None) -> tuple[str, dict[str, Any]]:
@@ -198,7 +195,7 @@ class Reader:
         if not isinstance(match, str):
             raise self.fail(line, "`match` is missing", 'write match = "torch.cuda.f($$args)"')
         try:
-            pattern_key(match)
+            key = pattern_key(match)
         except ValueError as error:
             raise self.fail(
                 self.line("rewrite", index, "match"),
@@ -219,7 +216,7 @@ class Reader:
         own = self.safety(table["safety"], line) if "safety" in table else safety
         message = table.get("message", data.get("message", data["summary"]))
         backends = tuple(table.get("backends", data.get("backends", ())))
-        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends)
+        return Rewrite(match, template, where, own, message, table.get("native"), table.get("torch"), backends, key)
 
     def case(self, table: dict[str, Any], index: int, of_text: bool = False) -> Case:
         """Return one `[[case]]` table (`of_text`: about files that are not Python); raises PackError."""

@@ -51,6 +51,19 @@ def decided_by(module: SemanticModel, value: ast.expr, told: Collection[str] = (
     return None
 
 
+def calculated_from(module: SemanticModel, value: ast.expr) -> set[ast.AST]:
+    """Return the calculations of the file that a value is a part of, through names and functions."""
+    know_parents(module)
+    todo: list[ast.AST] = [value]
+    seen: set[ast.AST] = set()
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            todo += _onward(module, node)
+    return {node for node in seen if isinstance(node, ast.BinOp)}
+
+
 def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
     """Whether the value of a node decides something in the node around it."""
     match up:

@@ -30,6 +30,7 @@ class GuardRegion:
     home: Function | None = None
     reason: str = ""
     branch: bool = False  # the test is that of an `if` or `while`, and has no other use
+    skips: bool = False  # a test, or all of a file, is skipped if the test fails
     refusal: bool = False  # the program ends if the test fails; the code after it may change while the test stays
 
     @property
@@ -98,7 +99,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 break
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node in up.decorator_list:
                 region.covered.append(module.span(up))
-                region.refusal = True  # a skipped test: its code may change while it stays skipped
+                region.skips = region.refusal = True  # a skipped test
                 break
             case ast.Assert() if up.test is node:
                 region.refusal = True
@@ -124,6 +125,7 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
         region.refusal = ends_program(contrary)
         region.covered += _after(module, node)
         if skips_test(contrary):
+            region.skips = True
             region.covered += _prepared(module, node)
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
@@ -215,6 +217,7 @@ def _cover_flag(module: SemanticModel, node: ast.Assign | ast.AnnAssign, region:
         tests.flags[flag, home] = _covered_by(module, flag, home, tests)
     region.flag = tests.flags[flag, home]
     region.reason, region.refusal = region.flag.reason or region.reason, region.flag.refusal
+    region.skips = region.flag.skips
 
 
 def _covered_by(module: SemanticModel, flag: str, home: Scope | None, tests: Tests) -> GuardRegion:
@@ -227,7 +230,7 @@ def _covered_by(module: SemanticModel, flag: str, home: Scope | None, tests: Tes
     # a mark that skips tests: of a function or class, or of all in the file
     marked = [module.tree.body] if flag == "pytestmark" else [[s] for s in tests.decorated.get(flag, ())]
     region.covered += [span for body in marked for span in _whole(module, body)]
-    region.refusal = bool(marked)
+    region.skips = region.refusal = bool(marked)
     for branch, polarity in asked.items():
         if isinstance(branch, ast.IfExp):
             region.covered.append(module.span(branch.body if polarity else branch.orelse))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
+from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.guard_regions import GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.source.edits import Inside
@@ -78,12 +80,68 @@ class Uses:
         self._bound = Inside(map(module.span, _bound_to_cuda(module) if may_be_bound else ()))
         names = _imported_names(module)
         self._names = Inside(map(module.span, _uses_of(module, names) if names else ()))
+        self._module = module
+        self._with_kernels: Inside | None = None
 
     def find(self, region: GuardRegion) -> int | None:
         """Return the offset of the first such use in a region, but not in code after a refusal; else None."""
         asked = (self._bound,) if region.refusal else (self._bound, self._names)
+        if region.skips:
+            asked = self._bound, self._kernels
         found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
         return min(found, default=None)
+
+    @property
+    def _kernels(self) -> Inside:
+        """What a test must not run elsewhere: such libraries, and the project's own modules that begin with them."""
+        if self._with_kernels is None:
+            names = _imported_names(self._module) | _names_of_kernels(self._module)
+            self._with_kernels = Inside(map(self._module.span, _calls_of(self._module, names) if names else ()))
+        return self._with_kernels
+
+
+def _names_of_kernels(module: SemanticModel) -> set[str]:
+    """Return the names that the file imports from modules of the project that import a library for NVIDIA's devices."""
+    index, path = module.facts.index, str(module.path)
+    return {
+        name
+        for scope in module.scopes
+        for name, bindings in scope.names.items()
+        for b in bindings
+        if b.local and (home := index.find(path, *b.local)) and _needs_library(_read(index, home))
+    }
+
+
+def _read(index: ImportIndex, path: str) -> bytes:
+    try:
+        return index.read(path)
+    except OSError:
+        return b""
+
+
+@lru_cache(maxsize=256)
+def _needs_library(raw: bytes) -> bool:
+    """Whether a file imports a library for NVIDIA's devices alone when it is imported, with no way on without it."""
+    if not any(name.encode() in raw for name in CUDA_ONLY):
+        return False
+    try:
+        todo: list[ast.stmt] = list(ast.parse(raw).body)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    while todo:
+        match todo.pop():
+            case ast.Import(names) if any(a.name.partition(".")[0] in CUDA_ONLY for a in names):
+                return True
+            case ast.ImportFrom(str(home), _, 0) if home.partition(".")[0] in CUDA_ONLY:
+                return True
+            case ast.If(_, body, orelse):
+                todo += [*body, *orelse]
+    return False
+
+
+def _calls_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
+    """Yield where the file reads one of these names."""
+    return (n for n in module.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names)
 
 
 def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:

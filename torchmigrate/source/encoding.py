@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
 import codecs
 import io
 import re
 import sys
 import tokenize
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -22,15 +23,31 @@ class UnreadableSource(ValueError):
 
 @dataclass(frozen=True)
 class Source:
-    """The text of one Python file; `utf8` has no byte order mark and keeps the file's line ends."""
+    """The text of one Python file; `utf8` has no byte order mark and keeps the file's line ends.
+
+    `hidden` is the runtime helper that the file holds as a class, and before it the text in its place in `utf8`.
+    """
 
     utf8: bytes
     encoding: str = "utf-8"
     bom: bytes = b""
+    hidden: tuple[bytes, bytes] = (b"", b"")
 
     @cached_property
     def text(self) -> str:
         return self.utf8.decode()
+
+    @property
+    def shown(self) -> bytes:
+        """Return the text with the helper that it holds."""
+        return self.restored(self.utf8)
+
+    def restored(self, utf8: bytes) -> bytes:
+        """Return an edited text with the helper that the file holds; raises UnreadableSource if that was edited."""
+        placeholder, helper = self.hidden
+        if placeholder and utf8.count(placeholder) != 1:
+            raise UnreadableSource("an edit reaches into the helper that the file holds")
+        return utf8.replace(placeholder, helper, 1) if placeholder else utf8
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -65,6 +82,7 @@ class Source:
 
     def encode(self, utf8: bytes) -> bytes:
         """Return the file's bytes for an edited text; raises UnreadableSource for an unencodable character."""
+        utf8 = self.restored(utf8)
         try:
             return self.bom + (utf8 if self.encoding == "utf-8" else utf8.decode().encode(self.encoding))
         except UnicodeEncodeError as error:
@@ -81,8 +99,8 @@ def decode(raw: bytes) -> Source:
         body = raw[len(bom) :]
         if encoding in ("utf-8", "utf-8-sig"):
             body.decode("utf-8")
-            return Source(body, "utf-8", bom)
-        source = Source(body.decode(encoding).encode(), encoding, bom)
+            return _with_helper_hidden(Source(body, "utf-8", bom))
+        source = _with_helper_hidden(Source(body.decode(encoding).encode(), encoding, bom))
     except SyntaxError as error:
         undeclared = str(error.msg).startswith("invalid or missing encoding")  # in the first two lines
         what = "not UTF-8, and declares no encoding; declare it or save as UTF-8"
@@ -97,6 +115,47 @@ def decode(raw: bytes) -> Source:
     if source.encode(source.utf8) != raw:
         raise UnreadableSource(f"its encoding, {encoding}, does not give the same bytes back; save as UTF-8")
     return source
+
+
+HELPER_MARK = b"# torchmigrate-runtime"  # begins a vendored helper, and the class that a file holds in its place
+
+
+def helper_class(utf8: bytes) -> tuple[str, int, int] | None:
+    """Return the name and the span of the class that holds the runtime helper in a file, or None."""
+    if HELPER_MARK not in utf8 or utf8.startswith(HELPER_MARK):
+        return None
+    try:
+        body = ast.parse(utf8).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    source = Source(utf8)
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.decorator_list:
+            start, end = source.offset(node.lineno, 0), source.offset(node.end_lineno or 0, node.end_col_offset or 0)
+            if HELPER_MARK in utf8[start:end]:
+                return node.name, start, end
+    return None
+
+
+def helper_hidden(utf8: bytes) -> tuple[bytes, tuple[int, int] | None]:
+    """Return a file with an import of equal length where it holds the helper as a class, and the span of that."""
+    found = helper_class(utf8)
+    if found is None:
+        return utf8, None
+    name, start, end = found
+    lines = [re.sub(rb"[^\r\n]", b"#", line) for line in utf8[start:end].splitlines(keepends=True)]
+    statement = f"import {name}".encode()  # as long as `class name:`
+    at = len(lines) - 1 if len(lines[-1]) >= len(statement) else 0  # last, so that nothing is added between
+    ends = lines[at][len(lines[at].rstrip(b"\r\n")) :]
+    lines[at] = statement.ljust(len(lines[at]) - len(ends)) + ends
+    return utf8[:start] + b"".join(lines) + utf8[end:], (start, end)
+
+
+def _with_helper_hidden(source: Source) -> Source:
+    utf8, span = helper_hidden(source.utf8)
+    if span is None:
+        return source
+    return replace(source, utf8=utf8, hidden=(utf8[slice(*span)], source.utf8[slice(*span)]))
 
 
 def occurs_in_code(raw: bytes, word: bytes) -> bool:

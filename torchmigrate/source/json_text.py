@@ -49,6 +49,31 @@ def items(text: str, at: int) -> Iterator[int]:
         at = _skip(text, at + 1) if text[at] == "," else at
 
 
+def with_item(text: str, key: str, at: int, item: object) -> str:
+    """Return the JSON text of an object with one more item in its array `key`, laid out as the others."""
+    array = [value for name, value in _members(text, _skip(text, 0)) if name == key][-1]
+    starts = list(items(text, array))
+    ends = [_decode(text, start)[1] for start in starts]
+    joint = text[ends[0] : starts[1]] if starts[1:] else f",{text[array + 1 : starts[0]]}"
+    new = _laid_out(item, text[starts[0] : ends[0]], joint.rpartition("\n")[2])
+    if at >= len(starts):
+        return f"{text[: ends[-1]]}{joint}{new}{text[ends[-1] :]}"
+    return f"{text[: starts[at]]}{new}{joint}{text[starts[at] :]}"
+
+
+def _laid_out(item: object, like: str, indent: str) -> str:
+    """Return the JSON text of an object that is laid out like another one, whose first line is indented so far."""
+    ascii_ = like.isascii()
+    if "\n" not in like:
+        spaced = ('", ' in like or "}, " in like, '": ' in like)
+        separators = (", " if spaced[0] else ",", ": " if spaced[1] else ":")
+        return json.dumps(item, separators=separators, ensure_ascii=ascii_)
+    second = like.split("\n")[1]
+    inner = second[: len(second) - len(second.lstrip())].removeprefix(indent)
+    newline = "\r\n" if "\r\n" in like else "\n"
+    return json.dumps(item, indent=inner or 1, ensure_ascii=ascii_).replace("\n", newline + indent)
+
+
 def line_numbers(text: str, span: tuple[int, int]) -> list[int]:
     """Return for each line of a `source` value the 1-based line of the file on which its JSON string stands."""
     places = [span[0]] if text[span[0]] == '"' else list(items(text, span[0]))

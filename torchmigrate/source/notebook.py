@@ -14,7 +14,7 @@ from typing import Any
 from torchmigrate.source import encoding
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source
-from torchmigrate.source.json_text import source_spans, splice
+from torchmigrate.source.json_text import source_spans, splice, with_item
 
 # A statement stands between two cells, so that nothing in one cell, not even a comment at its end, belongs to the next.
 SEPARATOR = b"\n0\n"
@@ -92,6 +92,18 @@ class Notebook:
             raise UnreadableNotebook("no Python cells")
         return self.cells[max(0, bisect.bisect_right([cell.start for cell in self.cells], offset) - 1)]
 
+    def with_text(self, cell: Cell, text: str) -> bytes:
+        """Return the file's new bytes with another text in a cell."""
+        start, end = cell.span
+        new = splice(self.raw[start:end], [(0, len(cell.text), text)], self._ascii)
+        return self.bom + f"{self.raw[:start]}{new}{self.raw[end:]}".encode()
+
+    def magics(self) -> Iterator[str]:
+        """Yield the lines that IPython reads."""
+        for cell in self.cells:
+            text = cell.text.encode()
+            yield from (text[start - cell.start : end - cell.start].decode() for start, end in cell.masked)
+
     def _in_cell(self, edit: Edit, cell: Cell) -> Edit:
         """Translate an edit to offsets in the cell; raises UnreadableNotebook if it covers a magic or ends outside."""
         start, end, text = edit.start, edit.end, edit.text
@@ -115,6 +127,18 @@ class Notebook:
     def _ascii(self) -> bool:
         """Return whether the notebook was written with `ensure_ascii`."""
         return self.raw.isascii() and re.search(r"\\u(?!00[0-7])", self.raw) is not None
+
+
+def with_cell(raw: bytes, at: int, text: str) -> bytes:
+    """Return a notebook with one more code cell, which becomes number `at` + 1; all others stay as they are."""
+    bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
+    json_text = _decode_utf8(raw[len(bom) :])
+    cells = _parse_json(json_text)["cells"]
+    taken = {cell["id"] for cell in cells if isinstance(cell, dict) and "id" in cell}
+    name = next(name for name in ("accel", *(f"accel-{n}" for n in range(len(taken) + 1))) if name not in taken)
+    cell: dict[str, Any] = {"cell_type": "code", "execution_count": None, **({"id": name} if taken else {})}
+    cell |= {"metadata": {}, "outputs": [], "source": text.splitlines(keepends=True)}
+    return bom + with_item(json_text, "cells", at, cell).encode()
 
 
 def split(raw: bytes) -> Notebook:
@@ -245,6 +269,8 @@ def masked(text: str) -> Masked:
         spans += _magics(raw, head)
         code = _mask_spans(raw, spans)
         ast.parse(code)
+    code, helper = encoding.helper_hidden(code)
+    spans += [helper] if helper else []
     return Masked(code, tuple(spans), below, any(m[1] == b"timeit" for m in heads))
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from torchmigrate.base import file_io
 from torchmigrate.base.text import did_you_mean
 from torchmigrate.rules import packs
-from torchmigrate.rules.reader import PackError, read_toml
+from torchmigrate.rules.model import PackError
+from torchmigrate.rules.reader import read_toml
 from torchmigrate.torch_api.backends import COLUMNS
 from torchmigrate.torch_api.names import ALIASES, canonical
 

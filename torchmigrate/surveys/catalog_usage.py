@@ -13,16 +13,17 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Safety, Skipped, Unchanged, failures
 from torchmigrate.engine.worker import Done, Job, Worker
-from torchmigrate.project import context, discovery, helper_file
+from torchmigrate.project import context, discovery
 from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.rewriting import notebook_results
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
-from torchmigrate.rules.model import Ruleset
+from torchmigrate.rules.model import Prefilter, Ruleset
 from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.receiver import Kind, receiver_kind
 from torchmigrate.source import encoding, notebook
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.surveys.catalog_rows import Catalog, Row
 from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope
@@ -102,7 +103,7 @@ class _Surveyor(Worker):
         return done
 
     def _process(self, path: Path, job: Job) -> Done:
-        if job.raw.startswith(helper_file.MARKER):
+        if job.raw.startswith(HELPER_MARK):
             return Done(Unchanged(path))
         book = notebook.split(job.raw) if path.suffix == ".ipynb" else None
         if book and book.language:
@@ -120,7 +121,7 @@ class Uses(Visitor):
     """A visitor yields all API uses of one module, from every statement and assignment target too."""
 
     def __init__(self, module: SemanticModel, catalog: Catalog) -> None:
-        super().__init__(module, DispatchTable({}, (), ()))
+        super().__init__(module, DispatchTable({}, (), Prefilter((), (), False)))
         self.catalog = catalog
         self.uses_torch = uses_torch(module)
 

@@ -26,6 +26,7 @@ from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.source import encoding, notebook, text_file
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.vcs import git_tree
 
 DEFAULT, FILE, OPTION, INFERRED = "default", "file", "option", "inferred"
@@ -318,7 +319,7 @@ def _read_text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> t
             return "no: not a text file", raw
         hidden = suppressions.find_in_text(text_file.TextFile(path.name, decoded))
         return _skipped_by_comment(raw) if hidden.skip_file else "yes", raw
-    if raw.startswith(helper_file.MARKER):
+    if raw.startswith(HELPER_MARK):
         return "no: a helper that torchmigrate wrote", raw
     text = notebook.split(raw).source if path.suffix == ".ipynb" else encoding.decode(raw)
     tree = ast.parse(text.utf8)

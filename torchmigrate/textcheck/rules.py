@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchmigrate.base import file_io, limits
 from torchmigrate.base.globs import Names
@@ -15,7 +16,9 @@ from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Skippe
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.source.encoding import UTF16
-from torchmigrate.source.notebook import Cell, Notebook
+
+if TYPE_CHECKING:
+    from torchmigrate.source.notebook import Cell, Notebook
 
 LIMIT = 1_000_000  # bytes of a file: a larger one is data
 _SECONDS = 10.0  # of processor time per file: a user's regular expression may never end

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +87,8 @@ class Repository:
     def changed(self, since: str) -> list[Path]:
         """Return the files of the work tree that differ from the commit `since`, untracked but not ignored ones too."""
         untracked = self.run("ls-files", "-z", "--others", "--exclude-standard")
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="torchmigrate-") as directory:
             # `git diff` writes what it learns to the index, so it gets a copy
             copy = Path(directory, "index")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -124,6 +123,8 @@ class Git:
         client = self._client()
         settings, fixed = (_NETWORK_SETTINGS, self._network()) if self.network else (_SETTINGS, _ENVIRONMENT)
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        import tempfile
+
         import git
 
         command = next((word for word in arguments if not word.startswith("-")), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults, known_of_original
+from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
 from torchmigrate.worlds.observations import Observations
 from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
@@ -28,6 +29,7 @@ _OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
 _WORDS = {"others": _OTHERS, "builds": _BUILDS}
 _ABOUT = (b"nccl", *(name.encode() for name in types_of("accelerator")))
+_TEST = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$)|_test\.py$")
 # by path, the spans of the original text whose edits must not be made, with the reasons
 Held = dict[str, dict[Span, str]]
 
@@ -159,6 +161,7 @@ class Check:
         if not owners:
             return {}
         both = [f for program in (self._old, new) for path in group.paths if (f := program.file(path)) is not None]
+        in_tests = {number: owner for number, owner in owners.items() if self._is_test(owner[0])}
         edits = {path: by_path[path].edits for path in group.paths if path in by_path}
         relevance = Relevance(both, self.facts.helper, edits)
         if not group.entries:
@@ -172,15 +175,24 @@ class Check:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
             before = {world: group.before[world, asked] for world in worlds}
             whole = known_of_original(before, group.programs)
+            after = {world: self._seen(new, world, group, relevance, asked) for world in worlds}
+            used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:
-                after = self._seen(new, world, group, relevance, asked)
-                found += faults(world, before[world], after, whole)
+                found += faults(world, before[world], after[world], whole, used)
+                found += told_in_tests(world, before[world], used, in_tests)
+            if not found and pointless(after)[0]:
+                others = [world for world in WORLDS if world.is_portable and world not in after]
+                after |= {world: self._seen(new, world, group, relevance, asked) for world in others}
+                found += self._pointless(after, owners)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
                 path, edit = owners[number]
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
+
+    def _is_test(self, path: str) -> bool:
+        return _TEST.search(os.path.relpath(path, self.facts.index.root)) is not None
 
     def _seen(self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool) -> Observations:
         """Return what one version does in one world, with any options of a user (`asked`) or with the defaults."""
@@ -200,6 +212,26 @@ class Check:
             if not run.changed:
                 break
         return run.seen
+
+    def _pointless(
+        self, after: Mapping[World, Observations], owners: Mapping[int, tuple[str, Edit]]
+    ) -> Iterator[Fault]:
+        """Yield the edits that only CUDA comes to use, each with all of its function that no other world uses.
+
+        A function that no other world enters is left out: what stands around it, a skipped test's decorator say, is
+        all that has to change there.
+        """
+        found, used = pointless(after)
+        entered = [place for world, seen in after.items() if world.is_portable for place in seen.places()]
+        for fault in found:
+            path, offset = fault.place
+            file = self._old.file(path)
+            spans = [file.span(info.node) for info in file.functions] if file is not None else []
+            start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(0, MOST_EDITS))
+            if any(p == path and start <= at < end for p, at in entered):
+                beside = {n for n, (p, edit) in owners.items() if p == path and start <= edit.start and edit.end <= end}
+                whole = fault.edits | (beside - used if start else frozenset())
+                yield Fault(whole, fault.world, fault.place, fault.words)
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""

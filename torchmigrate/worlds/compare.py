@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from torchmigrate.source.edits import Edit
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
 from torchmigrate.worlds.observations import (
@@ -15,14 +17,16 @@ from torchmigrate.worlds.observations import (
     DEATH,
     DEVICE,
     FOREIGN,
+    HANDED,
     KEPT,
     LOST,
     PRECISION,
     REFUSAL,
     Observations,
     Place,
+    device_of,
 )
-from torchmigrate.worlds.program import Edits
+from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
 from torchmigrate.worlds.values import Const, Device, Unknown, Value
 
@@ -59,12 +63,15 @@ class Original:
         return bool(programs) and not any(map(dying.isdisjoint, programs))
 
 
-def faults(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
-    """Yield what the edits break in one world."""
+def faults(
+    world: World, old: Observations, new: Observations, original: Original, used: frozenset[int]
+) -> Iterator[Fault]:
+    """Yield what the edits break in one world; `used` are the edits whose devices reach torch on CUDA."""
     dying = _dying(old) if world.kind != "cuda" else frozenset()
     yield from _answers(world, old, new)
     yield from _deaths(world, old, new, dying)
     yield from _given(world, old, new)
+    yield from _handed(world, old, new, used)
     if world.is_portable:
         yield from _own_devices(world, old, new)
         yield from _precision(world, old, new)
@@ -73,6 +80,22 @@ def faults(world: World, old: Observations, new: Observations, original: Origina
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new, original, dying)
+
+
+def pointless(new: Mapping[World, Observations]) -> tuple[list[Fault], Edits]:
+    """Return the edits of devices that CUDA alone comes to use, and those that others use.
+
+    A test that stays CUDA's keeps all other accelerators from them: they would only look as if the code were portable.
+    `new` is what the rewritten project does, by world.
+    """
+    used = NONE.union(*(seen.all_edits() for world, seen in new.items() if world.is_portable))
+    found = []
+    for world, seen in new.items():
+        if world.kind == "cuda":
+            for place, value in seen.of(DEVICE):
+                if alone := value.edits - used:
+                    found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
+    return found, used
 
 
 def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -114,9 +137,11 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
     refused = {place[0] for place in _gone_past(old, new)}
     for kind in (LOST, REFUSAL):
-        for place, _ in new.of(kind):
+        for place, value in new.of(kind):
             gone_past = place[0] in dying or (world.kind != "cuda" and place[0] in refused)
-            if old.get(kind, place) is None and not gone_past and (edits := new.edits(kind, place)):
+            is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
+            edits = value.edits if is_setting else new.edits(kind, place)
+            if old.get(kind, place) is None and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
 
@@ -135,6 +160,37 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
             taken = takes(name)
             what = f"takes {_listed(set(taken))} only" if taken else "has devices of its own"
             yield Fault(edits, world, place, f"this device is handed to {name.partition('.')[0]}, which {what}")
+
+
+def _handed(world: World, old: Observations, new: Observations, used: frozenset[int]) -> Iterator[Fault]:
+    """Yield devices with an index, explicit choices, that are handed on where torch is not seen to get them."""
+    for place, value in new.of(HANDED):
+        before = old.get(HANDED, place)
+        chosen = {a for a in before or () if isinstance(a, Device) and a.type == "cuda" and a.index is not None}
+        if chosen.isdisjoint(value) and chosen and value.edits and value.edits.isdisjoint(used):
+            name = new.told[HANDED, place]
+            words = f"this device is handed to `{name}`, which is not seen to hand it to torch"
+            yield Fault(value.edits, world, place, f"{words}, on {world.title}")
+
+
+def told_in_tests(
+    world: World, old: Observations, used: frozenset[int], edits: Mapping[int, tuple[str, Edit]]
+) -> Iterator[Fault]:
+    """Yield devices of CUDA that a test names where there is none, runs on, and never gives to torch.
+
+    Such a test asks what the project does with the name, and compares the answer. `edits` are those of the tests.
+    """
+    if world.kind:
+        return
+    named: dict[str, list[int]] = {}
+    for path, start in sorted(old.named):
+        named.setdefault(path, []).append(start)
+    for number, (path, edit) in edits.items():
+        starts = named.get(path, [])
+        at = bisect.bisect_left(starts, edit.start)
+        if number not in used and edit.text not in _ELSEWHERE and at < len(starts) and starts[at] < edit.end:
+            words = "a test names this device and does not hand it to torch"
+            yield Fault(frozenset({number}), world, (path, edit.start), f"{words}, on {world.title}")
 
 
 def _plain(value: Value) -> set[object]:
@@ -228,6 +284,7 @@ def _open(value: Value) -> bool:
     return any(isinstance(atom, Unknown) for atom in value)
 
 
+_ELSEWHERE = ("", "None")  # what is left where another edit of the same fix names the device
 _LADDER = frozenset(types_of("ladder"))
 _OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
 _OF_CPU = re.compile(r"\bcpu\b", re.I)
@@ -241,13 +298,18 @@ def _branches(
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
-        if original.all_end(place[0], dying):
+        if original.all_end(place[0], dying) or (dying and _gains_only(before, value)):
             continue
         words = old.told.get((BRANCH, place), "")
         refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
         if world.name == "cpu" and refusal and not _OF_CPU.search(words):
             continue
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
+
+
+def _gains_only(before: Value, now: Value) -> bool:
+    """Return whether a value gained atoms that no edit made: they come from a program that no longer dies."""
+    return all(atom in now for atom in before) and not any(e for a, e in now.atoms.items() if a not in before)
 
 
 def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:

@@ -110,6 +110,8 @@ class Expressions(External):
         return UNKNOWN
 
     def _constant(self, node: ast.Constant, state: State, frame: Frame) -> Value:
+        if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda":
+            self.seen.named.add((frame.file.path, frame.file.original(frame.file.span(node)[0])))
         return const(node.value)
 
     def _name(self, node: ast.Name, state: State, frame: Frame) -> Value:
@@ -337,12 +339,13 @@ class Expressions(External):
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
                 inner = State(state.env, state.path | edits | own)
-                found.append(self._item(atom, at, node, inner, frame).of(edits | own))
+                found.append(self._item(atom, at, node, inner, frame, edits | own).of(edits | own))
         if not any(found) and found:
             raise Dead
         return join(*found)
 
-    def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame) -> Value:
+    def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame, edits: Edits) -> Value:
+        """Return an item; `edits` are those that the table and the key depend on."""
         if isinstance(atom, Items):
             if isinstance(key, Const) and key.type in (int, bool):
                 at: int = key.value
@@ -352,8 +355,8 @@ class Expressions(External):
             if isinstance(key, Const):
                 hits = [v for k, v in atom.items if k == key]
                 if not hits and atom.items:
-                    self.seen.add(LOST, self.place(node, frame), one(key), state.path)
-                return hits[-1] if hits else NOTHING
+                    self.seen.add(LOST, self.place(node, frame), one(key, edits), state.path)
+                return hits[-1] if hits else NOTHING if atom.items else UNKNOWN
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
             return one(Unknown("user"))
@@ -658,6 +661,8 @@ class Expressions(External):
         died = 0
         for atom, edits in callee.atoms.items():
             try:
+                if not isinstance(atom, Named):
+                    self.hands(call)
                 match atom:
                     case Routine(info, owner):
                         result = self.call_function(info, owner, call.args, call.named, call.state)
@@ -700,6 +705,8 @@ class Expressions(External):
                 if name == "update":
                     for key, value in self._told(call).items():
                         self._put(func.value, Const(key, str), value.of(call.state.path), call.state)
+                if name not in MOVING:
+                    self.hands(call)
                 return self.of_tensor(name, call)
             case Device():
                 return UNKNOWN

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
@@ -16,6 +17,7 @@ from torchmigrate.worlds.observations import (
     DEATH,
     DEVICE,
     FOREIGN,
+    HANDED,
     KEPT,
     REFUSAL,
     Observations,
@@ -47,7 +49,7 @@ from torchmigrate.worlds.values import (
 )
 
 METHOD = "torch.Tensor."  # before the name of a method of a tensor or module that is handed on without being called
-MOVING = ("to", "cuda", "cpu")
+MOVING = ("to", "cuda", "cpu", "to_empty")
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _DEVICE_WORDS = ("device", "map_location", "device_type")
@@ -92,6 +94,8 @@ class External(ABC):
     def call_external(self, name: str, call: Call) -> Value:
         """Return the result of calling something by its qualified name. Raises Dead where it dies."""
         home, _, last = name.rpartition(".")
+        if name.partition(".")[0] in BUILT_ON_TORCH and name != "torch.device":
+            self.seen.used.update(*(v.edits for v in (*call.args, *call.named.values())))
         if name.startswith("accel."):
             return self._helper(last, call)
         if name in self.world.calls:
@@ -152,6 +156,15 @@ class External(ABC):
             kept = kept.only(a for a in kept if isinstance(a, Device) and a.type == "cuda")
             if kept:
                 self._note(KEPT, call, kept)
+
+    def hands(self, call: Call) -> None:
+        """Note the devices that are handed to code of the project, or to something unknown."""
+        if self.world.kind != "cuda":
+            values_given = [*call.args, *call.named.values()]
+            items = (a for v in values_given for a in v if isinstance(a, Items))
+            given = devices(join(*values_given, *(item for a in items for item in a.items)))
+            if given:
+                self._note(HANDED, call, given, last_name(call.node.func))
 
     def _is_quiet(self, name: str) -> bool:
         parts = name.split(".")
@@ -238,7 +251,7 @@ class External(ABC):
             return join(*(const(own, e) if a == Const("nccl", str) else one(a, e) for a, e in wanted.atoms.items()))
         if name == "get_device_capability" and self.world.kind != "cuda":
             return one(Items((const(0), const(0))))
-        return UNKNOWN
+        return TENSOR if name == "data_parallel" else UNKNOWN
 
     def _helper_device(self, call: Call) -> Value:
         kind = self.world.kind or "cpu"
@@ -446,6 +459,8 @@ class External(ABC):
 
     def of_tensor(self, name: str, call: Call) -> Value:
         """Return the result of a method of a tensor, a module or something unknown."""
+        if name in MOVING:
+            self.seen.used.update(*(v.edits for v in (*call.args, *call.named.values())))
         if name in ("to", "cuda", "to_empty"):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)

@@ -14,6 +14,7 @@ KEPT = "kept"  # a device of CUDA that is stored or returned without CUDA
 DEATH = "death"  # code of CUDA that runs without CUDA
 REFUSAL = "refusal"  # raise, assert, sys.exit
 FOREIGN = "foreign"  # what another library is given
+HANDED = "handed"  # a device that is named as text or made, and handed to code of the project or to something unknown
 ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
 BRANCH = "branch"  # how a test comes out
@@ -30,6 +31,8 @@ class Observations:
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
+        self.used: set[int] = set()  # edits whose values torch itself gets
+        self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.is_assumption = False
 
     def add(self, kind: str, place: Place, value: Value, path: Edits, words: str = "") -> None:
@@ -51,7 +54,7 @@ class Observations:
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
-        for each in (self.found, self.paths, self.assumed, self.caught):
+        for each in (self.found, self.paths, self.assumed, self.caught, self.used, self.named):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:
@@ -59,6 +62,14 @@ class Observations:
 
     def get(self, kind: str, place: Place) -> Value | None:
         return self.found.get((kind, place))
+
+    def all_edits(self) -> Edits:
+        """Return the edits that any place depends on."""
+        return NONE.union(*self.paths.values(), *(value.edits for value in self.found.values()))
+
+    def places(self) -> set[Place]:
+        """Return all places at which something was seen."""
+        return {place for _, place in self.found}
 
     def edits(self, kind: str, place: Place) -> Edits:
         """Return the edits that this place depends on."""

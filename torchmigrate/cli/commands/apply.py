@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO
-
-from typer import Argument, Option
 
 from torchmigrate.base.text import UserError
 from torchmigrate.cli.parameters import (
     AddIgnores,
     AllowDirty,
     Also,
+    Argument,
     Backends,
     BaselineOption,
     Branch,
@@ -34,6 +31,7 @@ from torchmigrate.cli.parameters import (
     Names,
     NoBaseline,
     NoCache,
+    Option,
     Output,
     OutputFormat,
     Paths,
@@ -194,8 +192,12 @@ def run() -> int:
         raise UserError(what, "pip install 'torchmigrate[lsp]'") from None
     if sys.stdin.isatty():
         print("torchmigrate: waiting for an editor on standard input; Ctrl-C ends", file=sys.stderr)
+    import signal
+
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the server writes no files, so nothing needs cleaning up
     if not os.environ.get("TORCHMIGRATE_DEBUG"):
+        import logging
+
         logging.getLogger("pygls").setLevel(logging.CRITICAL)  # tracebacks of errors that the editor is told anyway
     server, session = build()
     # whatever prints goes to stderr from here on: stdout belongs to the editor

@@ -33,6 +33,13 @@ class FleetFormat(str, Enum):
     HTML = "html"
 
 
+class Push(str, Enum):
+    """What `--push` does."""
+
+    DRY_RUN = "dry-run"
+    NOW = "now"
+
+
 def fleet(
     repos: Annotated[Path, Argument(metavar="REPOS.txt", help="Paths and git URLs, one on each line.")],
     output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="Patches, findings and reports go here.")],
@@ -46,6 +53,9 @@ def fleet(
     ] = None,
     commit: Annotated[bool, Option("--commit", help="One commit for each pack, not one in all.")] = False,
     branch: Annotated[str, Option(metavar="NAME", help="The branch in each bundle.")] = "torchmigrate",
+    push: Annotated[
+        Push | None, Option(metavar="WHEN", help="dry-run: ask each URL whether it takes the branch; now: push.")
+    ] = None,
     score: Annotated[bool, Option("--score/--no-score", help="Count what is portable, before and after.")] = True,
     unsafe_fixes: options.UnsafeFixes = None,
     select: options.Names = None,
@@ -68,6 +78,8 @@ def fleet(
       torchmigrate fleet repos.txt -o out           a patch for each
       torchmigrate fleet repos.txt -o out --check   what is in the way
     """
+    if push and check:
+        raise UserError("--push has nothing to push: --check makes no patches", "leave one of them out")
     tasks, notes = _tasks(repos, locals())
     from torchmigrate.config.resolve import cores
     from torchmigrate.fleet import executors
@@ -81,8 +93,9 @@ def fleet(
         run = executors.chosen(executor, jobs, cores, scratch)
         found = _run(run, tasks if force else _with_known(tasks, store), store, say)
         _report(found, store, output_format)
+        refused = _push(tasks, found, store, scratch, push, say) if push else 0
     say(found.sentence())
-    return found.status
+    return 2 if refused else found.status
 
 
 def _say(line: str) -> None:
@@ -215,6 +228,31 @@ def _describe(summary: Summary) -> str:
         parts = [summary["status"], left]
     more = [summary["reason"], f"verify: {summary['verify']}" if "verify" in summary else ""]
     return clean(", ".join([*parts, *filter(None, more)]))
+
+
+def _push(tasks: Sequence[Task], found: Fleet, store: Store, scratch: Path, when: Push, say: Say) -> int:
+    """Push the branches of all that was migrated from a URL, each after a dry run; return how many were refused."""
+    from torchmigrate.fleet import tree
+
+    refused = 0
+    for task, summary in zip(tasks, found.summaries, strict=True):
+        bundle = store.top / task.name / "changes.bundle"
+        if summary["status"] != "migrated" or "changes.bundle" not in summary.get("outputs", ()):
+            continue
+        if not task.is_url:
+            say(f"{task.name}: not pushed, as your list has a path: git fetch {bundle} {task.branch}")
+            continue
+        try:
+            tree.push(task.location, summary["commit"], bundle, task.branch, scratch, dry_run=True)
+            if when is Push.NOW:
+                tree.push(task.location, summary["commit"], bundle, task.branch, scratch, dry_run=False)
+        except UserError as error:
+            refused += 1
+            print(UserError(f"{task.name}: not pushed: {error.message}", error.help), file=sys.stderr)
+            continue
+        done = "pushed" if when is Push.NOW else "would push"
+        say(f"{task.name}: {done} {task.branch} to {task.shown}; the request's text: {bundle.parent / 'body.md'}")
+    return refused
 
 
 def _report(found: Fleet, store: Store, output_format: FleetFormat) -> None:

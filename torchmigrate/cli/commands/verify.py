@@ -104,6 +104,9 @@ def verify(
       torchmigrate verify . -- python train.py --epochs 1
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
+    if sys.platform == "win32":
+        what = "`verify` does not run on Windows: it starts and ends groups of processes as POSIX has them"
+        raise UserError(what, "run it under WSL, on Linux or on macOS; all other commands need neither")
     from torchmigrate.cli import originals, selection
     from torchmigrate.cli.output import emit
     from torchmigrate.config.resolve import pack_errors

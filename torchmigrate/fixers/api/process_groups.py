@@ -262,6 +262,9 @@ def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
     if _others(module, module.function(up) or module.tree):
         yield context.left(_OTHERS)
         return
+    if module.facts.has_collectives:
+        yield context.left("the project names the backends of other machines, too")
+        return
     equal = isinstance(up.ops[0], ast.Eq)
     sign = "==" if equal else "!="
     match = f"$x {sign} $nccl" if right else f"$nccl {sign} $x"

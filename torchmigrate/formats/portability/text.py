@@ -5,9 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from typer import style
-
-from torchmigrate.base.text import counted, shorten, visible_lines
+from torchmigrate.base.text import counted, shorten, style, visible_lines
 from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
 

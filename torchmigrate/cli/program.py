@@ -1,13 +1,20 @@
-"""Lay out `--help`: a line for each option, in sections, so that a command fits a screen of 80 columns."""
+"""The program as typer has it: its commands, and a `--help` whose sections fit a screen of 80 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
-from torchmigrate.base.text import UserError, did_you_mean
+from torchmigrate import __version__
+from torchmigrate.base.text import Interrupted, UserError, did_you_mean
+from torchmigrate.cli import parameters
+from torchmigrate.cli.commands import apply, config, fleet, lookup, report, verify
 
 # parameters by section and commands by purpose; all others come last
 _SECTIONS = {
@@ -153,3 +160,88 @@ def _row(param: Any) -> tuple[str, str]:
     long = next((name for name in param.opts if name.startswith("--")), "")
     value = "" if param.is_flag else f" {param.metavar or param.name.upper()}"
     return f"{short}{long}{value}", _OF_TYPER.get(param.name, param.help)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"torchmigrate {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Edit a CUDA-only PyTorch project so that it runs on MPS, XPU, NPU, ROCm or the CPU.
+
+    \b
+    Examples:
+      torchmigrate start              what ties this project to CUDA, what next
+      torchmigrate check              what ties this directory to CUDA
+      torchmigrate apply --dry-run    what would be rewritten
+      torchmigrate apply              rewrite; `torchmigrate undo` takes it back
+    """
+    if context.invoked_subcommand is None:
+        if sys.stdin.isatty() and sys.stdout.isatty() and _is_project(Path()):  # nobody reads a pipe's guide
+            raise typer.Exit(report.start())
+        typer.echo(context.get_help())
+
+
+def _is_project(folder: Path) -> bool:
+    """Return whether this is a folder of Python code, and not a home that holds all of them."""
+    is_home = os.path.realpath(folder) == os.path.realpath(Path.home())
+    return not is_home and (any(folder.glob("*.py")) or (folder / ".git").exists())
+
+
+_COMMANDS = (
+    apply.apply,
+    apply.check,
+    report.start,
+    report.report,
+    lookup.rules,
+    lookup.explain,
+    lookup.catalog,
+    verify.verify,
+    verify.backends,
+    config.config,
+    fleet.fleet,
+    apply.undo,
+    apply.server,
+)
+
+
+def _program(commands: Sequence[Callable[..., int]]) -> typer.Typer:
+    # no rich at start-up: it takes as long as typer itself
+    program = typer.Typer(
+        cls=Commands,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback(invoke_without_command=True)(_root)
+    for command in commands:
+        parameters.tell_typer(command)
+        program.command(cls=Command)(command)
+    return program
+
+
+app = _program(_COMMANDS)
+
+
+def _program_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return a program with only the command that is named, if one is: typer takes milliseconds for each."""
+    named = [command for command in _COMMANDS if arguments[:1] == [command.__name__]]
+    return _program(named) if named else app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status; raises KeyboardInterrupt, UserError and typer's own errors."""
+    try:
+        status = _program_for(arguments)(list(arguments), standalone_mode=False, prog_name="torchmigrate")
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    if status == Interrupted.status:  # typer ends this way on Ctrl-C
+        raise KeyboardInterrupt
+    return int(status or 0)

@@ -14,8 +14,8 @@ import pytest
 import typer
 from conftest import ROOT, Ran, git
 
-from torchmigrate.cli import app as command_line
 from torchmigrate.cli import parameters
+from torchmigrate.cli import program as command_line
 from torchmigrate.rules import packs
 from torchmigrate.surveys import catalog_rows
 
