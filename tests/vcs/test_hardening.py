@@ -597,3 +597,20 @@ def test_a_damaged_repository_is_told_as_such(
     assert "internal error" not in ran.err and "Traceback" not in ran.err, ran.err
     assert ran.status in (1, 2), ran.err
     assert (tree / "a.py").read_text() == (tree / "b.py").read_text() == CUDA
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("check", "--since", "HEAD"), ("apply",)])
+def test_a_repository_that_makes_git_wait_for_ever(
+    arguments: tuple[str, ...], here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardening, "_PATIENCE", 0.7)
+    git(here, "init", "-q")
+    write_tree(here, {"a.py": CUDA})
+    git(here, "add", ".")
+    git(here, "commit", "-q", "-m", "first")
+    (here / ".git" / "index").unlink()
+    os.mkfifo(here / ".git" / "index")
+    ran = cli(*arguments)
+    assert ran.status == 2
+    assert "git: no answer within 0.7 seconds" in ran.err
+    assert (here / "a.py").read_text() == CUDA

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,12 @@ _NETWORK_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LFS_SKIP_SMUDGE": "1",
 }
+# Commands that only read. A repository can make them last for ever (a pipe for an index, a pattern of many stars), so
+# they get a time; a command that writes is never killed, as it would leave its lock files behind.
+_READING = frozenset(
+    ("cat-file", "check-ignore", "config", "diff", "for-each-ref", "ls-files", "merge-base", "rev-parse", "status")
+)
+_PATIENCE = 60.0  # seconds; git lists a million files in a few
 # Settings that name programs and whose keys the repository can choose freely.
 _PROGRAMS = re.compile(
     r"filter\..*\.(?:clean|smudge|process|required)|gpg\.(?:.*\.)?program|gpg\.ssh\.defaultkeycommand"
@@ -120,6 +127,8 @@ class Git:
 
         import git
 
+        command = next((word for word in arguments if not word.startswith("-")), "")
+        bounded = command in _READING and not self.network and sys.platform != "win32"  # where GitPython knows how
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
             if stream is not None:
                 stream.write(stdin or b"")
@@ -130,6 +139,7 @@ class Git:
                     istream=stream,
                     stdout_as_string=False,
                     strip_newline_in_stdout=False,
+                    kill_after_timeout=_PATIENCE if bounded else None,
                     env={**self.env, **(env or {}), **fixed},
                 )
             except git.exc.GitError as error:
@@ -162,6 +172,8 @@ class Git:
 def _complaint(error: Exception) -> str:
     """Return the line of a GitPython error's output that says what went wrong, without the advice around it."""
     text = str(getattr(error, "stderr", "") or error).strip().removeprefix("stderr:").strip()
+    if text.removeprefix("'").startswith("Timeout: "):
+        return f"no answer within {_PATIENCE:g} seconds"
     text = text.removeprefix("'").removesuffix("'")  # quotes that GitPython adds
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     line = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
