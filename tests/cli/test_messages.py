@@ -44,6 +44,7 @@ Site = tuple[str, int]
 ELSEWHERE = (
     ("source/encoding.py", "has no", "source/test_encoding.py", "iso-8859-1 has no"),
     ("source/encoding.py", "cannot be decoded", "attack/test_attack.py", "an encoding that is none"),
+    ("source/encoding.py", "reaches into the helper", "source/test_encoding.py", "reaches into the helper"),
     ("source/notebook.py", "over the end of cell", "source/test_notebook.py", "over the end of cell 1"),
     ("source/notebook.py", "no Python cells", "", "a guard: a notebook without any is never rewritten"),
     ("source/notebook.py", "covers a magic", "", "a guard: rules see a magic as `pass`"),

@@ -235,22 +235,32 @@ ALONE = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_a_notebook_that_stands_alone_holds_the_functions_in_a_cell_of_their_own(
+def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_first(
     name: str, here: Path, cli: Cli
 ) -> None:
+    """All cells keep their numbers."""
     write_tree(here, {"a.ipynb": ALONE[name], "pkg/__init__.py": "", "pkg/net.py": ""})
     before = cells(ALONE[name])
     assert "a.ipynb:cell " in cli("apply", "-n", "-v").out
     assert cli("apply").last.startswith("Rewrote 1 of ")
     text = (here / "a.ipynb").read_text()
-    *first, own, move = cells(text)
-    assert first == before[:-1] and move == "y = x.to(accel.device())"
+    *first, own = cells(text)
+    assert first == before[:-1] and own.endswith("\n\n\ny = x.to(accel.device())")
     assert own.startswith("import os\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n")
     assert not (here / "accel.py").exists()
     assert cli("check").status == 0 and cli("apply").last.startswith("Nothing to rewrite")
     json.loads(text)
     cli("undo")
     assert (here / "a.ipynb").read_text() == ALONE[name]
+
+
+def test_with_runtime_inline_they_get_a_cell_of_their_own(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": notebook(IMPORT, MOVE)})
+    assert cli("apply", "--runtime", "inline").last.startswith("Rewrote 1 of ")
+    first, own, move = cells((here / "a.ipynb").read_text())
+    assert first == IMPORT and move == "y = x.to(accel.device())"
+    assert own.startswith("import os\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n")
+    assert not (here / "accel.py").exists()
 
 
 def test_one_that_imports_its_neighbours_or_takes_the_package_does_not(here: Path, cli: Cli) -> None:
@@ -263,7 +273,7 @@ def test_one_that_imports_its_neighbours_or_takes_the_package_does_not(here: Pat
 
 def test_the_functions_in_a_cell_are_updated_and_an_edited_one_stays(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.ipynb": ALONE["a badge"]})
-    cli("apply")
+    cli("apply", "--runtime", "inline")
     book = json.loads((here / "a.ipynb").read_text())
     book["cells"][-1]["source"] = ["accel.manual_seed(0)\n", "torch.cuda.synchronize()"]
     own = "".join(book["cells"][-2]["source"]).replace(

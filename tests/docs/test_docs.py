@@ -118,7 +118,7 @@ def test_a_command_line_parses(page: str, line: str) -> None:
 
 def test_there_are_command_lines() -> None:
     used = {line.split()[0] for _, line in command_lines()}
-    names = "start apply check report rules explain catalog config verify backends fleet undo server"
+    names = "start apply check report rules explain catalog config verify backends fleet helper undo server"
     assert used == set(names.split())
 
 

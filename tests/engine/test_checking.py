@@ -74,6 +74,13 @@ def test_a_device_behind_a_test_of_another_file_goes_with_the_test(tmp_path: Pat
     assert any("line 5: a test that stays lets only CUDA come here" in t for t in told) is bool(more)
 
 
+def test_a_device_after_a_place_that_still_dies_is_rewritten(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2)\ny = x.cuda()  # torchmigrate: ignore[device/tensor-cuda]\nz = x.cuda()\n"
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"z = x.to(accel.device())" in result.after
+
+
 BASIC = """import torch
 class Basic:
     def __init__(self, args):

@@ -73,7 +73,10 @@ def test_the_fixture_and_what_IPython_adds(here: Path, kernels: None, cli: Any) 
     assert (here / "made.py").read_text() == "x.cuda(\n"
 
 
-def test_one_that_is_opened_where_only_it_is_runs_there(here: Path, tmp_path: Path, kernels: None, cli: Any) -> None:
+@pytest.mark.parametrize(("options", "count"), [((), 6), (("--runtime", "inline"), 7)])
+def test_one_that_is_opened_where_only_it_is_runs_there(
+    options: tuple[str, ...], count: int, here: Path, tmp_path: Path, kernels: None, cli: Any
+) -> None:
     """As on Colab: an empty folder, and nothing installed but torch."""
     badge = "# https://colab.research.google.com/github/someone/project/blob/main/a.ipynb"
     cells = [
@@ -85,14 +88,14 @@ def test_one_that_is_opened_where_only_it_is_runs_there(here: Path, tmp_path: Pa
         "torch.cuda.synchronize()\nprint(loss.device, torch.cuda.max_memory_allocated(), scaler.get_scale())",
     ]
     (here / "a.ipynb").write_text(code(*cells), encoding="utf-8")
-    ran: Ran = cli("apply", ".")
+    ran: Ran = cli("apply", *options, ".")
     assert ran.status == 0, ran.err
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "a.ipynb").write_bytes((here / "a.ipynb").read_bytes())
     assert [path.name for path in here.rglob("*.py")] == []
     printed = executed(empty / "a.ipynb")
-    assert len(printed) == 7 and printed[-1] == "cpu 0 65536.0\n"
+    assert len(printed) == count and printed[-1] == "cpu 0 65536.0\n"
     nbformat.validate(nbformat.read(here / "a.ipynb", as_version=4))
 
 

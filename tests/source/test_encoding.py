@@ -120,3 +120,10 @@ def test_positions_count_characters() -> None:
 def test_line_at() -> None:
     source = decode(b"one\r\ntwo\rthree")
     assert [source.line_at(source.utf8.index(w)) for w in (b"one", b"wo", b"ee")] == [b"one", b"two", b"three"]
+
+
+def test_an_edit_never_reaches_into_a_helper_that_the_file_holds() -> None:
+    source = decode(b"import torch\n\n\nclass accel:\n    # torchmigrate-runtime 2\n    x = 1\n")
+    assert b"class accel" not in source.utf8 and source.restored(source.utf8).count(b"class accel:") == 1
+    with pytest.raises(UnreadableSource, match="reaches into the helper"):
+        source.restored(source.utf8.replace(b"import accel", b"import other"))

@@ -206,7 +206,7 @@ def test_an_array_cut_anywhere_keeps_its_cuts() -> None:
     raw = b'{"cells": [{"cell_type": "code", "source": ["imp", "ort torch\\nx.cu", "", "da(", ")\\n", "y"]}]}'
     result = worker()(Job("/p/a.ipynb", raw, "apply")).result
     assert isinstance(result, Changed)
-    cut = b'["import accel\\n", "imp", "ort torch\\nx.to(", "accel.device())\\n", "y"]'
+    cut = b'["imp", "ort torch\\nimport accel\\n", "x.to(", "accel.device())\\n", "y"]'
     assert result.after == b'{"cells": [{"cell_type": "code", "source": ' + cut + b"}]}"
 
 
@@ -215,5 +215,5 @@ def test_a_cell_may_end_as_it_likes(ending: str) -> None:
     cell = {"cell_type": "code", "source": [f"import torch{ending}", f"torch.ones(1).cuda(){ending}"]}
     result = worker()(Job("/p/a.ipynb", json.dumps({"cells": [cell]}).encode(), "apply")).result
     assert isinstance(result, Changed)
-    lines = [f"import accel{ending}", f"import torch{ending}", f"torch.ones(1, device=accel.device()){ending}"]
+    lines = [f"import torch{ending}", f"import accel{ending}", f"torch.ones(1, device=accel.device()){ending}"]
     assert json.loads(result.after)["cells"][0]["source"] == lines

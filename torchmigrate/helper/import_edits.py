@@ -142,10 +142,12 @@ def imports_helper(module: SemanticModel) -> bool:
     return helper_bound(module) is not None
 
 
-def insertion(module: SemanticModel, statements: list[str], first_use: int, after: ast.stmt | None = None) -> Edit:
+def insertion(
+    module: SemanticModel, statements: list[str], first_use: int, before: bool = False, after: ast.stmt | None = None
+) -> Edit:
     """Insert imports after the last top-level import before `first_use`, else before the first statement.
 
-    `after`: after this statement instead.
+    `before`: at the head of that import's line instead. `after`: after this statement instead.
     """
     source = module.source
     text = "".join(s.replace("\n", source.newline) + source.newline for s in statements)
@@ -154,7 +156,7 @@ def insertion(module: SemanticModel, statements: list[str], first_use: int, afte
         lines = (s.rpartition("\n")[2].lstrip() for s in statements)  # of a `try`, what a script needs
         return Edit(at, at, "".join(f"{line}; " for line in lines))
     shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
-    if place is None or (shared and isinstance(place, (ast.Import, ast.ImportFrom))):
+    if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
         first = place or module.tree.body[0]
         at = source.offset(first_line(first), 0)
         return Edit(at, at, text)

@@ -259,7 +259,7 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
 
 # in a notebook: signs that it is opened where only it is, and what its first cells run there
 _HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
-_FETCHES = {("git", "clone"), ("pip", "install"), ("python", "-m", "pip", "install")}
+_FETCHES = ("git clone", "pip install", "python -m pip install")
 
 
 def holds_helper(module: SemanticModel) -> bool:
@@ -278,13 +278,13 @@ def stands_alone(facts: ProjectContext, path: Path, raw: bytes, book: Notebook) 
     if facts.settings.runtime == "inline" or _HOSTED.search(raw):
         return True
     fetched = {words for line in book.magics() if (words := _fetched(line))}
-    return ("git", "clone") in fetched or bool(fetched and not _imports_project(facts.index, str(path)))
+    return "git clone" in fetched or bool(fetched and not _imports_project(facts.index, str(path)))
 
 
-def _fetched(line: str) -> tuple[str, ...]:
+def _fetched(line: str) -> str:
     """Return the first words of a shell line if they fetch something."""
-    words = tuple(line.lstrip("!% \t").split())
-    return next((known for known in _FETCHES if words[: len(known)] == known), ())
+    words = " ".join(line.lstrip("!% \t").split()) + " "
+    return next((known for known in _FETCHES if words.startswith(f"{known} ")), "")
 
 
 def _imports_project(index: ImportIndex, path: str) -> bool:

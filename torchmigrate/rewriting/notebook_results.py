@@ -100,7 +100,7 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
 
 
 class _Own(NamedTuple):
-    """The helper's code in a notebook: after the cell of this number, or, for None, among the imports."""
+    """The helper's code in a notebook: after the cell of this number, or, for None, in the cell that uses it first."""
 
     text: str
     number: int | None
@@ -114,6 +114,8 @@ def _own_cell(module: SemanticModel, book: Notebook, outcome: Outcome, first_use
     lines = [line for bound, line in imports.items() if bound != "torch"]
     text = "\n".join([*lines, *([""] if lines else []), imports.get("torch", "import torch"), "", "", code.rstrip()])
     cell = book.cell_at(_imports(module, book, [""], first_use).start)
+    if module.facts.settings.runtime != "inline" and not book.cell_at(first_use).alone:
+        return _Own(text, None)  # the notebook keeps its cells and their numbers
     if first_use > cell.end:
         return _Own(text, cell.number)
     ahead = any(end <= first_use and start >= cell.head for start, end in cell.masked)
@@ -127,7 +129,8 @@ def _added(
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if helper:
-        missing += [f"{helper.text}\n\n"] if helper.number is None else []
+        if helper.number is None:
+            yield _above(module, first_use, [*helper.text.split("\n"), "", ""])
     elif outcome.needs_helper and not import_edits.imports_helper(module):
         facts, path = module.facts, module.path
         place = placed(SemanticModel(path, book.source, facts)) if facts.own else placement(facts, path)
@@ -157,6 +160,8 @@ def _imports(module: SemanticModel, book: Notebook, statements: list[str], first
     if module.facts.own and _sets_paths(module, first_use):
         return _above(module, first_use, statements)
     added = import_edits.insertion(module, statements, first_use)
+    if added.start > book.cell_at(added.start - 1).end:  # below a line without an end, which would change, too
+        added = import_edits.insertion(module, statements, first_use, before=True)
     while (inside := book.cell_at(added.start)).alone and inside is not book.cells[0]:
         added = import_edits.insertion(module, statements, inside.start - 1)
     return added

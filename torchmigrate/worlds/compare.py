@@ -86,8 +86,11 @@ def pointless(new: Mapping[World, Observations]) -> tuple[list[Fault], Edits]:
     """Return the edits of devices that CUDA alone comes to use, and those that others use.
 
     A test that stays CUDA's keeps all other accelerators from them: they would only look as if the code were portable.
-    `new` is what the rewritten project does, by world.
+    Where a program still dies elsewhere, that may be why nothing comes to them, so none is returned. `new` is what the
+    rewritten project does, by world.
     """
+    if any(_dying(seen) for world, seen in new.items() if world.is_portable):
+        return [], NONE
     used = NONE.union(*(seen.all_edits() for world, seen in new.items() if world.is_portable))
     found = []
     for world, seen in new.items():
