@@ -431,8 +431,10 @@ def test_two_equal_projects_are_not_compared(project: Path, cli: Cli) -> None:
     assert "1/1" not in ran.err
 
 
-@pytest.mark.parametrize("way", ["journal", "git"])
-def test_a_project_that_is_migrated_is_compared_with_what_it_was(project: Path, cli: Cli, way: str) -> None:
+@pytest.mark.parametrize("way", ["journal", "git", "work tree"])
+def test_a_project_that_is_migrated_is_compared_with_what_it_was(
+    project: Path, cli: Cli, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     git(project, "init", "-q")
     git(project, "add", "-A")
     git(project, "commit", "-qm", "x")
@@ -440,6 +442,8 @@ def test_a_project_that_is_migrated_is_compared_with_what_it_was(project: Path, 
     if way == "git":
         git(project, "add", "-A")
         git(project, "commit", "-qm", "y")
+    if way == "work tree":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))  # somebody else applied it
     option = ("--since", "HEAD~1") if way == "git" else ()
     ran = cli(*VERIFY, "--backends", "mps", *option, *RUN)
     assert ran.status == 0, ran.err

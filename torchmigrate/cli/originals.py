@@ -35,12 +35,19 @@ def since(path: Path, name: str) -> dict[Path, bytes]:
 
 
 def applied(path: Path) -> dict[Path, bytes]:
-    """Return the files that the last `apply` rewrote and that are as it left them, as they were before."""
+    """Return the files that the last `apply` rewrote and that are as it left them, as they were before.
+
+    Where the user's state folder has no journal of it, git has them, if they were committed and the rewritten ones are
+    not.
+    """
     from torchmigrate.apply import journal
 
     newest = next(journal.below(path), None)
     if newest is None:
-        return {}
+        try:
+            return since(path, "HEAD")
+        except UserError:
+            return {}
     kept, entries = newest
     return {
         kept.path(entry): kept.original(entry)
