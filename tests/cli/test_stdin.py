@@ -154,8 +154,7 @@ def test_a_notebook(here: Path, pipe: Pipe) -> None:
         return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
 
     ran = pipe(book("%matplotlib inline\n" + TEXT), "apply", "-", "--stdin-filename", "a.ipynb")
-    after = AFTER.replace("import torch\nimport accel\n", "import accel\nimport torch\n")
-    assert (ran.status, ran.out) == (0, book("%matplotlib inline\n" + after))
+    assert (ran.status, ran.out) == (0, book("%matplotlib inline\n" + AFTER))
     ran = pipe(book(TEXT), "check", "-", "--stdin-filename", "a.ipynb")
     assert ran.out.startswith("a.ipynb:cell 1:3:5: device/tensor-cuda: ")
     assert "  3 | x = torch.zeros(3).cuda()\n" in ran.out

@@ -117,7 +117,11 @@ def test_another_file_on_request(tmp_path: Path) -> None:
         ("[tool.torchmigrate]\nzzz = 1\n", 2, "help: known: select, ignore"),
         ("[tool.torchmigrate]\nselect = 'a'\n", 2, "`select` must be a list of strings"),
         ("[tool.torchmigrate]\nunsafe-fixes = 'yes'\n", 2, "`unsafe-fixes` must be true or false"),
-        ("[tool.torchmigrate]\n\nruntime = 'copy'\n", 3, "`runtime` must be 'vendor' or 'package', not 'copy'"),
+        (
+            "[tool.torchmigrate]\n\nruntime = 'copy'\n",
+            3,
+            "`runtime` must be 'vendor' or 'package' or 'inline', not 'copy'",
+        ),
         ("[tool.torchmigrate]\ntorch = 'new'\n", 2, "must be a version specifier"),
         (
             "[tool.torchmigrate]\ntorch-libraries = ['monai.nets']\n",

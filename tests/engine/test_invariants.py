@@ -22,6 +22,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.rewrite import RewriteError, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
+from torchmigrate.rules.model import Prefilter
 from torchmigrate.source.edits import Edit, compose, flatten
 from torchmigrate.source.encoding import decode
 
@@ -117,7 +118,7 @@ def with_handler(handler: Callable[[RuleContext], object], tmp_path: Path) -> Di
     head = 'summary = "s"\nsafety = "safe"\nwhy = "w"\n'
     text = head + '[[rewrite]]\nmatch = "torch.cuda.f($$a)"\nwith = "torch.cuda.f(1, $$a)"\n'
     rule = packs.load_rule(write_tree(tmp_path, {"mine/restless.toml": text}) / "mine/restless.toml")
-    return DispatchTable({"torch.cuda.f": ((rule, handler),)}, (), (b"cuda",))  # type: ignore[arg-type]
+    return DispatchTable({"torch.cuda.f": ((rule, handler),)}, (), Prefilter((b"cuda",), (), False))  # type: ignore[arg-type]
 
 
 def run_once(rules: DispatchTable) -> object:

@@ -694,7 +694,13 @@ def test_what_cannot_be_verified_is_migrated(here: Path, cli: Cli) -> None:
     ran = cli("fleet", listed(here, "a"), "-o", "out", "--no-score", "--verify", "pyhton train.py")
     assert ran.status == 1
     assert summaries(here / "out")["a"]["verify"] == "could not be verified: pyhton: no such command"
-    assert sorted(os.listdir(here / "out" / "a")) == ["changes.patch", "findings.json", "log.txt", "summary.json"]
+    assert sorted(os.listdir(here / "out" / "a")) == [
+        "body.md",
+        "changes.patch",
+        "findings.json",
+        "log.txt",
+        "summary.json",
+    ]
 
 
 @needs_torch

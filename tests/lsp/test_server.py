@@ -639,7 +639,7 @@ def test_a_notebook(editor: Editor, project: Path) -> None:
     after = editor.apply(editor.resolved(offered[FIX]))
     assert after.pop((project / "accel.py").as_uri()).startswith("# torchmigrate-runtime")
     assert after == {
-        first: "%matplotlib inline\nimport torch\nimport accel",
+        first: "%matplotlib inline\nimport accel\nimport torch",
         last: "%%time\nx = torch.ones(1, device=accel.device())",
     }
     ignored = editor.apply(editor.resolved(offered[IGNORE]))

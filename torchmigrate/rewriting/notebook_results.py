@@ -129,8 +129,15 @@ def _added(
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if helper:
-        if helper.number is None:
-            yield _above(module, first_use, [*helper.text.split("\n"), "", ""])
+        cell = book.cell_at(first_use)
+        if helper.number is None and (
+            cell.alone or cell is book.cell_at(_imports(module, book, [""], first_use).start)
+        ):
+            missing.append(f"{helper.text}\n\n")
+        elif helper.number is None:
+            shell = any(end <= first_use and start >= cell.head for start, end in cell.masked)
+            head = next(at for node in module.tree.body if (at := module.span(node)[0]) >= cell.head)
+            yield _above(module, first_use if shell else min(head, first_use), [*helper.text.split("\n"), "", ""])
     elif outcome.needs_helper and not import_edits.imports_helper(module):
         facts, path = module.facts, module.path
         place = placed(SemanticModel(path, book.source, facts)) if facts.own else placement(facts, path)

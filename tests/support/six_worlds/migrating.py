@@ -37,7 +37,6 @@ def rules_read_once() -> Iterator[None]:
 
     with (
         mock.patch.object(packs, "load", lambda *args, **options: ruleset),
-        mock.patch.object(planner, "dispatch_table", table),
         mock.patch.object(worker, "dispatch_table", table),
     ):
         yield
