@@ -192,7 +192,7 @@ def copy_of_package(directory: Path) -> Path:
     """What an installation is made of, apart from the checkout, which tests leave as it is."""
     for name in ("torchmigrate", "rules", ".github/action"):
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("action.yml", ".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("action.yml", ".pre-commit-hooks.yaml", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, directory / name)
     return directory
 
