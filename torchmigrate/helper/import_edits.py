@@ -21,7 +21,6 @@ from torchmigrate.syntax.blocks import own_blocks
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
-_TRIES = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
 
@@ -72,7 +71,7 @@ def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) ->
     if up is None or not any(statement in block and not all(map(_is_import, block)) for block in own_blocks(up)):
         return []
     while up is not None and not isinstance(up, (ast.Module, *FUNCTIONS)):
-        if isinstance(up, _TRIES):
+        if isinstance(up, (ast.Try, ast.TryStar)):
             return []
         up = module.parent(up)
     return ours

@@ -16,7 +16,7 @@ from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
 from torchmigrate.worlds.observations import Observations
-from torchmigrate.worlds.program import File, FunctionInfo, Program, remembered, text_of
+from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, World
@@ -180,10 +180,13 @@ class Check:
             for world in worlds:
                 found += faults(world, before[world], after[world], whole, used)
                 found += told_in_tests(world, before[world], used, in_tests)
-            if not found and pointless(after)[0]:
-                others = [world for world in WORLDS if world.is_portable and world not in after]
-                after |= {world: self._seen(new, world, group, relevance, asked) for world in others}
-                found += self._pointless(after, owners)
+            alone, others = pointless(after) if not found else ([], NONE)
+            if alone:
+                unseen = [world for world in WORLDS if world.is_portable and world not in after]
+                if unseen:
+                    after |= {world: self._seen(new, world, group, relevance, asked) for world in unseen}
+                    alone, others = pointless(after)
+                found += self._with_functions(alone, others, after, owners)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
@@ -213,17 +216,20 @@ class Check:
                 break
         return run.seen
 
-    def _pointless(
-        self, after: Mapping[World, Observations], owners: Mapping[int, tuple[str, Edit]]
+    def _with_functions(
+        self,
+        alone: Iterable[Fault],
+        used: Edits,
+        after: Mapping[World, Observations],
+        owners: Mapping[int, tuple[str, Edit]],
     ) -> Iterator[Fault]:
         """Yield the edits that only CUDA comes to use, each with all of its function that no other world uses.
 
         A function that no other world enters is left out: what stands around it, a skipped test's decorator say, is
         all that has to change there.
         """
-        found, used = pointless(after)
         entered = [place for world, seen in after.items() if world.is_portable for place in seen.places()]
-        for fault in found:
+        for fault in alone:
             path, offset = fault.place
             file = self._old.file(path)
             spans = [file.span(info.node) for info in file.functions] if file is not None else []

@@ -338,7 +338,7 @@ class Expressions(External):
         found: list[Value] = []
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
-                inner = State(state.env, state.path | edits | own, in_doubt=state.in_doubt)
+                inner = state.along(edits | own)
                 found.append(self._item(atom, at, node, inner, frame, edits | own).of(edits | own))
         if not any(found) and found:
             raise Dead
@@ -398,7 +398,7 @@ class Expressions(External):
         first, *rest = generators
         items = self.elements(self.evaluate(first.iter, state, frame))[: values.WIDEST]
         for item, edits in items:
-            start = State(dict(state.env), state.path | edits, in_doubt=state.in_doubt)
+            start = state.copy().along(edits)
             self.assign(first.target, item, start, frame)
             inner: State | None = start
             for test in first.ifs:
@@ -553,7 +553,7 @@ class Expressions(External):
         edits = frame.file.edits_of(test)
         found = here if together else merged(ways)
         if found is not None and edits:
-            found = State(found.env, found.path | edits, in_doubt=found.in_doubt)
+            found = found.along(edits)
         return found
 
     def _refine_leaf(self, test: ast.expr, state: State, frame: Frame, wanted: bool) -> State | None:

@@ -28,6 +28,10 @@ class State:
         self.env[chain] = value
         self.is_plain = self.is_plain and chain.isidentifier()
 
+    def along(self, edits: Edits) -> State:
+        """Return the state where these edits let it be reached; it shares the variables."""
+        return State(self.env, self.path | edits, in_doubt=self.in_doubt)
+
     def copy(self) -> State:
         return State(dict(self.env), self.path, self.is_plain, self.in_doubt)
 
@@ -64,8 +68,7 @@ class Call:
         """Return this call as it is where these edits let it be reached."""
         if edits <= self.state.path:
             return self
-        state = State(self.state.env, self.state.path | edits, in_doubt=self.state.in_doubt)
-        return Call(self.node, self.args, self.named, state, self.frame)
+        return Call(self.node, self.args, self.named, self.state.along(edits), self.frame)
 
     def argument(self, at: int, otherwise: Value) -> Value:
         """Return an argument by position, or `otherwise` if there is none."""

@@ -412,7 +412,7 @@ class Statements(Expressions):
         if not items:
             return self.block(node.orelse, state, frame)
         edits = frozenset().union(*(own for _, own in items)) - state.path  # those that let the loop have elements
-        inner = State(dict(state.env), state.path | edits, in_doubt=state.in_doubt)
+        inner = state.copy().along(edits)
         broken: list[State] = []
         end: State | None = inner
         if len(iterable) == 1 and isinstance(next(iter(iterable)), values.Items) and len(items) <= LONGEST:
@@ -729,6 +729,7 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.With: Statements._with,
     ast.AsyncWith: Statements._with,
     ast.Try: Statements._try,
+    ast.TryStar: Statements._try,
     ast.Match: Statements._match,
     ast.FunctionDef: Statements._function,
     ast.AsyncFunctionDef: Statements._function,
@@ -739,5 +740,3 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {
     ast.Continue: Statements._continue,
     ast.Delete: Statements._delete,
 }
-if hasattr(ast, "TryStar"):
-    _HANDLERS[ast.TryStar] = Statements._try
