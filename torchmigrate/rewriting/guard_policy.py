@@ -88,8 +88,12 @@ def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tup
     The device that is set, the one that is made, the count that it is held against and the process group's backend are
     one decision.
     """
+    if b"set_device" not in module.source.utf8:
+        return
     asked = Inside(_span(f) for f in findings)
-    for call in _calls_of(module, "torch.cuda.set_device"):
+    for call in (n for n in module.nodes if isinstance(n, ast.Call)):
+        if module.resolve(call.func) != "torch.cuda.set_device":
+            continue
         rank = chain_of(call.args[0]) if call.args else None
         owner = module.function(call)
         if rank is None or not next(iter(asked.find(*module.span(call))), None):
@@ -142,10 +146,6 @@ def _expressions(module: SemanticModel) -> dict[Span, ast.AST]:
         if isinstance(node, ast.expr):
             found.setdefault(module.span(node), node)
     return found
-
-
-def _calls_of(module: SemanticModel, name: str) -> list[ast.Call]:
-    return [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) == name]
 
 
 def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:

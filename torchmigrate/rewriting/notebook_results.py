@@ -100,10 +100,11 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
 
 
 class _Own(NamedTuple):
-    """The helper's code in a notebook: after the cell of this number, or, for None, in the cell that uses it first."""
+    """The helper's code in a notebook: after the cell of this number, above the code at this byte, or with imports."""
 
     text: str
-    number: int | None
+    number: int | None = None
+    above: int | None = None
 
 
 def _own_cell(module: SemanticModel, book: Notebook, outcome: Outcome, first_use: int) -> _Own:
@@ -113,13 +114,15 @@ def _own_cell(module: SemanticModel, book: Notebook, outcome: Outcome, first_use
     imports = helper_parts.imports_for(code)
     lines = [line for bound, line in imports.items() if bound != "torch"]
     text = "\n".join([*lines, *([""] if lines else []), imports.get("torch", "import torch"), "", "", code.rstrip()])
-    cell = book.cell_at(_imports(module, book, [""], first_use).start)
-    if module.facts.settings.runtime != "inline" and not book.cell_at(first_use).alone:
-        return _Own(text, None)  # the notebook keeps its cells and their numbers
-    if first_use > cell.end:
-        return _Own(text, cell.number)
-    ahead = any(end <= first_use and start >= cell.head for start, end in cell.masked)
-    return _Own(text, None if ahead else cell.number - 1)
+    home, cell = book.cell_at(_imports(module, book, [""], first_use).start), book.cell_at(first_use)
+    shell = any(end <= first_use and start >= cell.head for start, end in cell.masked)  # it may install torch
+    if module.facts.settings.runtime == "inline" or cell.alone:
+        return _Own(text, home.number if home is not cell else None if shell else cell.number - 1)
+    # the notebook keeps its cells and their numbers
+    if home is cell:
+        return _Own(text)
+    head = next(at for node in module.tree.body if (at := module.span(node)[0]) >= cell.head)
+    return _Own(text, above=first_use if shell else min(head, first_use))
 
 
 def _added(
@@ -128,16 +131,10 @@ def _added(
     """Yield the missing imports, and the helper's folder for `sys.path` if the kernel leaves it before them."""
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
-    if helper:
-        cell = book.cell_at(first_use)
-        if helper.number is None and (
-            cell.alone or cell is book.cell_at(_imports(module, book, [""], first_use).start)
-        ):
-            missing.append(f"{helper.text}\n\n")
-        elif helper.number is None:
-            shell = any(end <= first_use and start >= cell.head for start, end in cell.masked)
-            head = next(at for node in module.tree.body if (at := module.span(node)[0]) >= cell.head)
-            yield _above(module, first_use if shell else min(head, first_use), [*helper.text.split("\n"), "", ""])
+    if helper and helper.above is not None:
+        yield _above(module, helper.above, [*helper.text.split("\n"), "", ""])
+    elif helper:
+        missing += [f"{helper.text}\n\n"] if helper.number is None else []
     elif outcome.needs_helper and not import_edits.imports_helper(module):
         facts, path = module.facts, module.path
         place = placed(SemanticModel(path, book.source, facts)) if facts.own else placement(facts, path)
