@@ -34,7 +34,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, compose
-from torchmigrate.source.encoding import HELPER_MARK, Source, helper_class
+from torchmigrate.source.encoding import Source, helper_class, holds_class
 from torchmigrate.syntax.resolver import chain_of
 
 
@@ -263,11 +263,6 @@ def _shown(path: str, raw: bytes) -> bytes:
         return encoding.decode(raw).shown
     texts = (cell.text.encode() for cell in notebook.split(raw).cells)
     return next((text for text in texts if helper_class(text)), b"")
-
-
-def holds_class(raw: bytes) -> bool:
-    """Return whether a file holds the helper as a class."""
-    return HELPER_MARK in raw and not raw.startswith(HELPER_MARK)
 
 
 def _kept_back(result: FileResult, lost: Mapping[Path, str]) -> FileResult:

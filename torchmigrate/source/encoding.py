@@ -120,9 +120,14 @@ def decode(raw: bytes) -> Source:
 HELPER_MARK = b"# torchmigrate-runtime"  # begins a vendored helper, and the class that a file holds in its place
 
 
+def holds_class(raw: bytes) -> bool:
+    """Return whether a file holds the helper as a class, and is not a copy of it."""
+    return HELPER_MARK in raw and not raw.startswith(HELPER_MARK)
+
+
 def helper_class(utf8: bytes) -> tuple[str, int, int] | None:
     """Return the name and the span of the class that holds the runtime helper in a file, or None."""
-    if HELPER_MARK not in utf8 or utf8.startswith(HELPER_MARK):
+    if not holds_class(utf8):
         return None
     try:
         body = ast.parse(utf8).body

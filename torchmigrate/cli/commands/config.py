@@ -159,22 +159,24 @@ def _of_copies(found: Plan, here: Path) -> Iterator[str]:
     """Yield what is known of each copy of the helper: its state, its functions, and the files that call them."""
     from torchmigrate.diagnostics.finding import Changed
     from torchmigrate.project import helper_parts
+    from torchmigrate.source.encoding import holds_class
 
     changed = {str(result.path): result for result in found.results if isinstance(result, Changed)}
     for path, raw, users in found.copies:
         name, result = os.path.relpath(path, here), changed.get(path)
-        is_class = not raw.startswith(helper_parts.HELPER_MARK) and bool(raw)
+        is_class = holds_class(raw)
         version, functions, edited = helper_parts.described(raw)
         state = "is up to date" if result is None else "is missing" if not raw else "is old, or lacks functions"
         holds = " (holds it as a class)" if is_class else ""
         yield f"{name}{holds}: {f'version {version}, ' if version else ''}{state}"
-        yield from (
-            textwrap.wrap(f"functions: {', '.join(functions)}", 100, initial_indent="  ", subsequent_indent="    ")
-            if functions
-            else ()
-        )
+        if functions:
+            yield from _wrapped(f"functions: {', '.join(functions)}")
         if edited:
             yield f"  edited by hand, and left so: {', '.join(edited)}"
         if not is_class:
             called = ", ".join(os.path.relpath(user, here) for user in users) or "no file"
-            yield from textwrap.wrap(f"called by: {called}", 100, initial_indent="  ", subsequent_indent="    ")
+            yield from _wrapped(f"called by: {called}")
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ")
