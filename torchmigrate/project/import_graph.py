@@ -118,7 +118,7 @@ class ImportIndex:
     def built(self) -> frozenset[str]:
         """Return the build scripts, and the modules that only such scripts import, directly or through others."""
         named = (path for path in self.files if os.path.basename(path) in packaging.BUILD_SCRIPTS)
-        scripts = {path for path in named if packaging.is_build_script(path, self._bytes(path))}
+        scripts = {path for path in named if packaging.is_build_script(path, self.read_or_nothing(path))}
         if not scripts:
             return frozenset()
 
@@ -129,7 +129,8 @@ class ImportIndex:
         run = [path for path in others if path not in self.importers or self.is_package(os.path.dirname(path))]
         return frozenset(reached(scripts, onward)) - frozenset(reached(run, onward))
 
-    def _bytes(self, path: str) -> bytes:
+    def read_or_nothing(self, path: str) -> bytes:
+        """Return what `read` gives, or b"" for a file that cannot be read."""
         try:
             return self.read(path)
         except OSError:

@@ -50,10 +50,7 @@ def files_under_default(index: ImportIndex) -> UnderDefault:
 
 def _read(path: str, index: ImportIndex) -> bytes:
     """Return the text of a Python file; b"" for other files, and for the runtime helper, which has such calls."""
-    try:
-        raw = index.read(path) if path.endswith(".py") else b""
-    except OSError:
-        return b""
+    raw = index.read_or_nothing(path) if path.endswith(".py") else b""
     return b"" if raw.startswith(HELPER_MARK) else raw
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.guard_regions import GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.source.edits import Inside
@@ -99,7 +98,7 @@ class Uses:
         """What a test must not run elsewhere: such libraries, and the project's own modules that begin with them."""
         if self._with_kernels is None:
             names = _imported_names(self._module) | _names_of_kernels(self._module)
-            self._with_kernels = Inside(map(self._module.span, _calls_of(self._module, names) if names else ()))
+            self._with_kernels = Inside(map(self._module.span, _reads_of(self._module, names) if names else ()))
         return self._with_kernels
 
 
@@ -111,15 +110,8 @@ def _names_of_kernels(module: SemanticModel) -> set[str]:
         for scope in module.scopes
         for name, bindings in scope.names.items()
         for b in bindings
-        if b.local and (home := index.find(path, *b.local)) and _needs_library(_read(index, home))
+        if b.local and (home := index.find(path, *b.local)) and _needs_library(index.read_or_nothing(home))
     }
-
-
-def _read(index: ImportIndex, path: str) -> bytes:
-    try:
-        return index.read(path)
-    except OSError:
-        return b""
 
 
 @lru_cache(maxsize=256)
@@ -142,7 +134,7 @@ def _needs_library(raw: bytes) -> bool:
     return False
 
 
-def _calls_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
+def _reads_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
     """Yield where the file reads one of these names."""
     return (n for n in module.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names)
 
