@@ -215,14 +215,14 @@ def html(fleet: Fleet) -> str:
 
 
 def _table(fleet: Fleet) -> Markup:
-    def line(tag: str, cells: Sequence[str]) -> Markup:
+    def line(tag: str, cells: Sequence[str], *more: Markup) -> Markup:
         kinds = (None if i in _TEXT else "number" for i in range(len(cells)))
-        return element("tr", *(element(tag, clean(c), class_=kind) for c, kind in zip(cells, kinds, strict=True)))
+        found = (element(tag, clean(c), class_=kind) for c, kind in zip(cells, kinds, strict=True))
+        return element("tr", *found, *more)
 
     def linked(summary: Summary) -> Markup:
         links = [element("a", word, href=path) for word, path in _links(summary)]
-        cells = line("td", row(summary)).removesuffix("</tr>")
-        return Markup(f"{cells}{element('td', join(*links, between=' '))}</tr>")
+        return line("td", row(summary), element("td", join(*links, between=" ")))
 
     rows = [linked(summary) for summary in fleet.summaries]
     return element(

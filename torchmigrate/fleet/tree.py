@@ -137,8 +137,8 @@ def _network(directory: Path, *arguments: str) -> bytes:
         raise UserError(f"git {arguments[0]}: {masked(str(error))}") from None
 
 
-def push(url: str, commit: str, bundle: Path, branch: str, scratch: Path, dry_run: bool) -> None:
-    """Push the branch of a bundle on top of `commit` to a URL, or ask there whether it would be taken.
+def push(url: str, commit: str, bundle: Path, branch: str, scratch: Path, now: bool) -> None:
+    """Ask at a URL whether the branch of a bundle, on top of `commit`, would be taken, and `now` push it.
 
     Nothing that is there is replaced. Raises UserError.
     """
@@ -151,5 +151,6 @@ def push(url: str, commit: str, bundle: Path, branch: str, scratch: Path, dry_ru
         last = refs.get(f"refs/heads/{branch}")
         if last is None:
             raise UserError(f"{bundle} has no branch `{branch}`", "run it again with --force")
-        words = ("--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", *["--dry-run"] * dry_run)
-        _network(repository.top, "push", *words, "--", url, f"{last}:refs/heads/{branch}")
+        words = ("--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no")
+        for dry in (["--dry-run"], []) if now else (["--dry-run"],):
+            _network(repository.top, "push", *words, *dry, "--", url, f"{last}:refs/heads/{branch}")

@@ -243,9 +243,7 @@ def _push(tasks: Sequence[Task], found: Fleet, store: Store, scratch: Path, when
             say(f"{task.name}: not pushed, as your list has a path: git fetch {bundle} {task.branch}")
             continue
         try:
-            tree.push(task.location, summary["commit"], bundle, task.branch, scratch, dry_run=True)
-            if when is Push.NOW:
-                tree.push(task.location, summary["commit"], bundle, task.branch, scratch, dry_run=False)
+            tree.push(task.location, summary["commit"], bundle, task.branch, scratch, now=when is Push.NOW)
         except UserError as error:
             refused += 1
             print(UserError(f"{task.name}: not pushed: {error.message}", error.help), file=sys.stderr)
