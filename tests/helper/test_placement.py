@@ -376,6 +376,21 @@ def test_what_is_placed_can_be_imported(name: str, tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.xfail(strict=True, reason="a module that is imported with a dot alone gets a copy beside it")
+def test_modules_that_one_script_imports_share_a_copy(tmp_path: Path) -> None:
+    """Found in a public vocoder: one module of a folder took the root's copy, and its neighbour one of its own."""
+    files = {
+        "trainer.py": "from utils.train import train",
+        "utils/train.py": "from model.net import Net\nfrom .validation import validate",
+        "utils/validation.py": "import torch",
+        "model/net.py": "import torch",
+    }
+    root = write_tree(tmp_path, files)
+    found = index(root)
+    places = {vendored_place(found, f"{root}/utils/{name}.py", "accel").path for name in ("train", "validation")}
+    assert len(places) == 1
+
+
 def test_placement_does_not_hang_on_the_order_of_files(tmp_path: Path) -> None:
     for name, (files, wanted, _) in PLACES.items():
         root = write_tree(tmp_path / name, files)
