@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,19 @@ def test_a_report_leads_to_results_and_counts_rules(here: Path, cli: Cli) -> Non
         having = [each[rule] for each in found if rule in each]
         assert counted == {"places": sum(having), "repositories": len(having)}
         assert f"| `{rule}` | {counted['places']} | {counted['repositories']} |" in table
+
+
+def test_the_page_has_one_script_which_is_our_own(here: Path, cli: Cli) -> None:
+    repository(here / "a", {"<script>.py": code()})
+    cli("fleet", listed(here, "a", "<script>x"), "-o", "out", "--no-score")
+    page = (here / "out/report.html").read_text(encoding="utf-8")
+    own = resources.files("torchmigrate.fleet").joinpath("sort.js").read_text(encoding="utf-8")
+    assert "</" not in own
+    assert re.findall(r"<script>(.*?)</script>", page, re.S) == [own]
+    assert "<script " not in page
+    bodies = re.findall(r'<table class="sortable"><thead>(.*?)</thead>', page)
+    assert len(bodies) == 2
+    assert all("<button" not in body for body in bodies)  # a page without scripts offers no button that does nothing
 
 
 def test_a_branch_is_pushed_after_a_dry_run(here: Path, cli: Cli) -> None:
@@ -520,6 +534,19 @@ def test_a_killed_worker_is_replaced(here: Path, tmp_path: Path) -> None:
     assert b"+++ b/train.py" in outcome.files["changes.patch"]
 
 
+def test_a_worker_deletes_its_files_before_it_answers(here: Path, tmp_path: Path) -> None:
+    """A parent that is killed with the answer in its hands deletes nothing."""
+    folder(here / "a", {"train.py": code()})
+    scratch = tmp_path / "torchmigrate-fleet-x"
+    scratch.mkdir()
+    command = start_line("torchmigrate.fleet.processes")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        processes.send(process.stdin, os.fsencode(scratch), task(here / "a"))  # type: ignore[arg-type]
+        answer = processes.receive(process.stdout)  # type: ignore[arg-type]
+        assert answer is not None and Outcome.decode(answer).files
+        assert not scratch.exists()
+
+
 def test_what_kills_each_worker_has_failed(here: Path, tmp_path: Path) -> None:
     folder(here / "a", {"train.py": code()})
     outcome = called(Workers(tmp_path), task(here / "a"), 2, tmp_path)
@@ -540,20 +567,57 @@ def test_a_time_limit_and_another_version(here: Path, tmp_path: Path) -> None:
     assert "the run is of 0.0" in other["reason"]
 
 
-def test_files_into_which_git_still_writes_are_deleted(tmp_path: Path) -> None:
-    """An interrupted worker deletes its files although a program that it started goes on making some."""
+def test_files_into_which_git_still_writes_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted worker deletes its files again when a program that it started has made some meanwhile."""
     folder = tmp_path / "torchmigrate-fleet-x"
     (folder / "tree").mkdir(parents=True)
-    write = "import itertools, sys\nfor n in itertools.count():\n    open(f'{sys.argv[1]}/{n}', 'w').close()\n"
-    writer = subprocess.Popen([sys.executable, "-c", write, str(folder / "tree")], stderr=subprocess.DEVNULL)
+    left = [folder / "tree" / "index.lock", folder / "tree" / "objects"]
+    delete = shutil.rmtree
+
+    def late(path: Path, ignore_errors: bool) -> None:
+        delete(path, ignore_errors)
+        if left:  # git had the folder open and makes one more file
+            left.pop().mkdir(parents=True)
+
+    monkeypatch.setattr(shutil, "rmtree", late)
+    processes.clear([folder])
+    assert left == [] and not folder.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes")
+def test_what_a_worker_started_is_ended_before_its_files_are_deleted(tmp_path: Path) -> None:
+    """The program would go on for ever, and it could not write into files that are gone before it is."""
+    folder = tmp_path / "torchmigrate-fleet-x"
+    folder.mkdir()
+    worker = """
+import os, shutil, signal, subprocess, sys, time
+from pathlib import Path
+from torchmigrate.fleet import processes
+folder, delete = Path(sys.argv[1]), shutil.rmtree
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_DFL); print(flush=True); time.sleep(600)"
+program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+program.stdout.readline()
+def watched(path, ignore_errors):
     try:
-        while not any((folder / "tree").iterdir()):
-            time.sleep(0.01)
-        processes.clear([folder])
-        assert not folder.exists()
-    finally:
-        writer.kill()
-        writer.wait()
+        print("ended before", program.wait(20))
+    except subprocess.TimeoutExpired:
+        program.kill()
+        print("still there")
+    delete(path, ignore_errors)
+shutil.rmtree = watched
+processes.clear([folder])
+print("left" if folder.exists() else "deleted")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", worker, str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.stdout.split("\n")[:2] == [f"ended before {-signal.SIGTERM}", "deleted"], ran.stderr
 
 
 # ---- a dask cluster
@@ -581,10 +645,14 @@ def test_a_cluster_one_of_whose_workers_is_killed(
     outcomes = Cluster(cluster.scheduler_address)(tasks)
     got = [next(outcomes)]
     before = {worker.pid for worker in cluster.workers.values()}
-    busy = next(w for w in cluster.scheduler.workers.values() if w.processing)
+    workers = list(cluster.scheduler.workers.values())
+    busy = next((worker for worker in workers if worker.processing), workers[0])
     victim = next(nanny for nanny in cluster.workers.values() if nanny.worker_address == busy.address)
     os.kill(victim.pid, signal.SIGKILL)
     got += outcomes
+    until = time.monotonic() + PATIENCE
+    while {worker.pid for worker in cluster.workers.values()} == before and time.monotonic() < until:
+        time.sleep(0.1)
     assert {worker.pid for worker in cluster.workers.values()} != before
 
     assert sorted(outcome.name for outcome in got) == six

@@ -71,7 +71,9 @@ def _serve(given: queue.SimpleQueue[Given], now: list[Path], sink: BinaryIO) -> 
 
     while True:
         scratch, data = given.get()
-        send(sink, work(Task.decode(data), scratch).encode())
+        answer = work(Task.decode(data), scratch).encode()
+        shutil.rmtree(scratch, ignore_errors=True)  # before the answer: the parent may die once it has that
+        send(sink, answer)
         now.remove(scratch)
 
 

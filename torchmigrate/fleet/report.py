@@ -188,8 +188,9 @@ def as_json(fleet: Fleet) -> str:
 
 
 def html(fleet: Fleet) -> str:
-    """Return one HTML page, without scripts or requests."""
+    """Return one HTML page that requests nothing; its own script sorts the tables, which can be read without it."""
     style = resources.files("torchmigrate.formats.portability").joinpath("page.css").read_text(encoding="utf-8")
+    sort = resources.files("torchmigrate.fleet").joinpath("sort.js").read_text(encoding="utf-8")
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -205,13 +206,14 @@ def html(fleet: Fleet) -> str:
     ]
     heads = ("Rule", "Places", "Repositories")
     row_of_heads = element("tr", *(element("th", h, class_="number" if i else None) for i, h in enumerate(heads)))
-    counted_ = element("table", element("thead", row_of_heads), element("tbody", *by_rule))
+    counted_ = element("table", element("thead", row_of_heads), element("tbody", *by_rule), class_="sortable")
     rules = element("section", element("h2", "By rule"), element("div", counted_, class_="scroll")) if by_rule else None
     notes = element("section", element("h2", "Notes"), element("ul", *said)) if said else None
     main = element("main", element("section", element("div", _table(fleet), class_="scroll")), rules, notes)
     top = element("header", element("h1", "Fleet report"), element("p", fleet.sentence(), class_="verdict"))
+    script = element("script", Markup(sort))
     foot = element("footer", element("p", prose(LEGEND)), element("p", f"torchmigrate {__version__}"))
-    return f"<!doctype html>\n{element('html', head, element('body', top, main, foot), lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, element('body', top, main, foot, script), lang='en')}\n"
 
 
 def _table(fleet: Fleet) -> Markup:
@@ -227,7 +229,8 @@ def _table(fleet: Fleet) -> Markup:
     rows = [linked(summary) for summary in fleet.summaries]
     return element(
         "table",
-        element("thead", line("th", [*HEADS, "Results"])),
+        element("thead", line("th", HEADS, element("th", "Results", class_="fixed"))),
         element("tbody", *rows),
         element("tfoot", line("th", [*_total(fleet), ""])),
+        class_="sortable",
     )

@@ -56,7 +56,7 @@ def fleet(
     push: Annotated[
         Push | None, Option(metavar="WHEN", help="dry-run: ask whether URLs take the branch; now: push.")
     ] = None,
-    score: Annotated[bool, Option("--score/--no-score", help="Count what is portable, before and after.")] = True,
+    score: Annotated[bool, Option("--score/--no-score", help="Count what is portable (off: --no-score).")] = True,
     unsafe_fixes: options.UnsafeFixes = None,
     select: options.Names = None,
     ignore: options.Ignore = None,
