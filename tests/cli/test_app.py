@@ -423,10 +423,10 @@ def test_plain_options_mean_to_us_what_they_mean_to_typer(command: str, monkeypa
 def test_a_plain_line_needs_no_typer(here: Path) -> None:
     (here / "a.py").write_text("import torch\nx = torch.ones(2).cuda()\n")
     for words in (["check", "-q"], ["apply", "-n", "--select", "device"], ["check", "--output-format=json", "-j", "2"]):
-        code = f"import sys; from torchmigrate.cli import app; app.run({words}); print([*sys.modules], file=sys.stderr)"
-        done = python(code)
-        assert "'torchmigrate.cli.app'" in done.stderr
-        assert "'typer'" not in done.stderr, words
+        code = "import sys, torchmigrate.cli.app as app; app.run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+        done = python(code, *words, str(here))
+        assert "torchmigrate.cli.app" in done.stderr.split()
+        assert "typer" not in done.stderr.split(), words
 
 
 @pytest.mark.slow
@@ -497,14 +497,18 @@ def test_start_says_what_comes_next_and_writes_nothing(here: Path, cli: Cli) -> 
     (here / "net.py").write_text("import torch\n\n\ndef loss(x):\n    torch.cuda.CUDAGraph()\n    return x.cuda()\n")
     (here / "aside.py").write_text("import torch\nimport apex\n\ny = torch.zeros(2, device='cuda')\n")
     (here / "train.py").write_text("import net\n\nif __name__ == '__main__':\n    net.loss(0)\n")
+    (here / "Dockerfile").write_text("FROM nvcr.io/nvidia/pytorch:22.10-py3\n")
     before = {path: path.read_bytes() for path in here.iterdir()}
     ran = cli("start")
     assert ran.status == 0
     assert {path: path.read_bytes() for path in here.iterdir()} == before
     lines = ran.out.splitlines()
-    assert lines[0].endswith(": 3 files read")
+    assert lines[0].endswith(": 4 files read")
     assert lines[1].startswith("Tied to CUDA in ")
     assert ran.out.index("net.py:5") < ran.out.index("aside.py:2"), "the program imports net.py"
+    assert ran.out.index("aside.py:2") < ran.out.index("Dockerfile:1"), (
+        "no Dockerfile stops a program, on five backends"
+    )
     commands = [line.split("  ")[1] for line in lines[lines.index("Next") + 1 :]]
     assert commands[1:3] == ["torchmigrate apply", "torchmigrate verify . -- python train.py"]
     assert cli(*commands[0].split()[1:]).status == 1  # a diff
@@ -512,6 +516,17 @@ def test_start_says_what_comes_next_and_writes_nothing(here: Path, cli: Cli) -> 
     assert "torchmigrate apply" not in cli("start").out
     assert cli(*commands[3].split()[1:]).status == 0
     assert {path: path.read_bytes() for path in here.iterdir()} == before
+
+
+@pytest.mark.parametrize("style", ["auto", "helper", "native"])
+def test_the_style_of_the_command_line_counts_above_that_of_the_project(here: Path, cli: Cli, style: str) -> None:
+    other = "helper" if style == "auto" else "auto"
+    (here / "pyproject.toml").write_text(f'[tool.torchmigrate]\nstyle = "{other}"\ntorch = ">=2.9"\n')
+    (here / "a.py").write_text("import torch\n\n\ndef f(x):\n    return x.to('cuda')\n")
+    ran = cli("apply", "--dry-run", "--style", style)
+    assert ran.status == 1
+    assert ("accel.device()" in ran.out) is (style == "helper")
+    assert ("torch.accelerator.current_accelerator" in ran.out.split("accel.py")[0]) is (style != "helper")
 
 
 def test_start_where_nothing_is_tied_to_cuda(here: Path, cli: Cli) -> None:

@@ -301,7 +301,7 @@ from torchmigrate.apply import journal
 from torchmigrate.base import lock
 with lock.held(journal.places([Path({str(here / "a.py")!r})])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as other:

@@ -31,7 +31,7 @@ if torch.cuda.is_available():
     other = other.cuda()
     torch.cuda.synchronize()
 """
-WAIT = 20.0  # seconds for one question
+WAIT = 120.0  # seconds for one question, on a loaded machine
 
 
 @dataclass(frozen=True)

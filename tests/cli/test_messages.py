@@ -154,6 +154,8 @@ ELSEWHERE = (
     ("verify/session.py", "chooses a port itself", "verify/test_sandbox.py", "chooses a port itself"),
     ("verify/session.py", "the code after", "verify/test_sandbox.py", "the code after `-c` is not part"),
     ("verify/session.py", "is outside the project", "verify/test_sandbox.py", "is outside the project"),
+    ("verify/session.py", "leads to nothing there", "verify/test_sandbox.py", "leads to nothing there"),
+    ("verify/session.py", "the copies are elsewhere, so ", "verify/test_sandbox.py", "the copies are elsewhere, so "),
     ("verify/session.py", "not applied (--unsafe-fixes)", "cli/test_verify.py", "not applied (--unsafe-fixes)"),
 )
 

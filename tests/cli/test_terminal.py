@@ -165,11 +165,14 @@ def test_colours_change_no_character(project: Path, cli: Cli, monkeypatch: pytes
 
 
 def on_a_terminal(directory: Path, *arguments: str, slow: bool = False, interrupt: bool = False, **more: str) -> str:
-    """All that a terminal of 80 columns gets. `slow`: the work takes two seconds."""
+    """All that a terminal of 80 columns gets. `slow`: the work takes longer than the bar waits, and with `interrupt` a
+    minute, unless it is ended; without it, the bar waits for longer than any work takes."""
     code = "import sys, time\nfrom torchmigrate.cli import app, output\nfrom torchmigrate.engine import planner\n"
+    code += f"output.DELAY = {0.1 if slow else 600}\n"
     if slow:
-        code += "output.DELAY = 0.1\nplan = planner.plan\n"
-        code += "def slow(*given):\n    for done in range(40):\n        time.sleep(0.02)\n        given[4](done, 40)\n"
+        steps = 3_000 if interrupt else 40
+        code += f"plan = planner.plan\ndef slow(*given):\n    for done in range({steps}):\n"
+        code += f"        time.sleep(0.02)\n        given[4](done, {steps})\n"
         code += "    return plan(*given)\nplanner.plan = slow\n"
     pid, terminal = pty.fork()
     if pid == 0:

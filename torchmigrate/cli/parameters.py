@@ -250,7 +250,7 @@ Also = Annotated[
 Config = Annotated[Path | None, Option(metavar="FILE", help="Settings from FILE, not the nearest pyproject.toml.")]
 Isolated = Annotated[bool, Option("--isolated", help="No settings from files.")]
 Jobs = Annotated[int | None, Option("-j", "--jobs", min=1, metavar="N", help="Processes (default: one per core).")]
-ColorOption = Annotated[Color, Option("--color", metavar="WHEN", help="auto, always or never.")]
+ColorOption = Annotated[Color, Option("--color", metavar="WHEN", help="Colour: auto, always or never.")]
 Quiet = Annotated[bool, Option("-q", "--quiet", help="Findings and errors only.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Say what was rewritten and left out, too.")]
 NoCache = Annotated[bool, Option("--no-cache", help="Neither read nor write the cache.")]
@@ -262,13 +262,13 @@ BaselineOption = Annotated[
 ]
 # rejected with the advice that it is for `check`
 NoBaseline = Annotated[Path | None, Option("--baseline", hidden=True)]
-AddIgnores = Annotated[bool, Option("--add-ignores", help="Write a comment that ignores it above each finding.")]
+AddIgnores = Annotated[bool, Option("--add-ignores", help="Write an ignore comment above each finding.")]
 WriteBaseline = Annotated[bool, Option("--write-baseline", help="Put today's findings into the --baseline FILE.")]
 StdinFilename = Annotated[Path | None, Option(metavar="P", help="The file that `-` stands in for. It need not exist.")]
 Statistics = Annotated[bool, Option("--statistics", help="Counts per rule in place of the findings.")]
-RuntimeOption = Annotated[Runtime | None, Option(metavar="R", help="vendor: copy the helper in; package; inline.")]
-StyleOption = Annotated[Style | None, Option(metavar="S", help="helper; native: torch.accelerator (torch >= 2.9).")]
-DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff, write nothing. Exit 1 if any.")]
+RuntimeOption = Annotated[Runtime | None, Option(metavar="R", help="vendor (a copy of the helper), package, inline.")]
+StyleOption = Annotated[Style | None, Option(metavar="S", help="auto, helper, or native: torch.accelerator.")]
+DryRun = Annotated[bool, Option("-n", "--dry-run", help="Print the diff (exit 1 if any), write nothing.")]
 UnsafeFixes = Annotated[
     bool | None,
     Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes, too (off: --no-unsafe-fixes)."),

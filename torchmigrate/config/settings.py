@@ -65,5 +65,6 @@ class Runtime(str, Enum):
 class Style(str, Enum):
     """In whose words rewrites speak."""
 
+    AUTO = "auto"
     HELPER = "helper"
     NATIVE = "native"

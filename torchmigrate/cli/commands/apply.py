@@ -135,7 +135,7 @@ def check(
 
 
 def undo(
-    path: Annotated[Path, Argument(metavar="PATH", help="Only what was written here.")] = Path(),
+    path: Annotated[Path, Argument(metavar="PATH", help="Undo only what was written below PATH.")] = Path(),
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would be put back, write nothing.")] = False,
     list_: Annotated[bool, Option("--list", help="List what can be undone, the last first.")] = False,
 ) -> int:

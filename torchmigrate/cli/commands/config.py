@@ -53,7 +53,7 @@ def config(
 ) -> int:
     """Show the settings for PATHS, and where each comes from.
 
-    With the options of a `check` or an `apply`: what that would go by.
+    With options of `check` or `apply`, it shows the settings that this run would have.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def _render(paths: list[Path], given: dict[str, object], output_format: ConfigFo
 def helper(
     paths: options.Paths = None,
     update: Annotated[bool, Option("--update", help="Write copies that are missing, old or incomplete.")] = False,
-    explain: Annotated[bool, Option("--explain", help="Say what it is, and how to take it out again.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Say what the helper is, and how to remove it.")] = False,
     runtime: options.RuntimeOption = None,
     allow_dirty: options.AllowDirty = False,
     config: options.Config = None,

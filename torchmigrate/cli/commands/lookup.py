@@ -71,7 +71,7 @@ def catalog(
 ) -> int:
     """Say what each torch API does on each backend.
 
-    For APIs that name a device, or that one backend alone has; with what becomes of them.
+    It has each API that names a device or that only one backend has, and says what becomes of it.
 
     \b
     Examples:

@@ -74,19 +74,23 @@ def verify(
         float, Option(min=0, metavar="T", help="How far numbers may differ, relative (0.001).")
     ] = 1e-3,
     timeout: Annotated[float, Option(min=0.1, metavar="S", help="Seconds that one run may take (600).")] = 600,
-    count: Annotated[int | None, Option(min=1, metavar="N", help="Simulated devices (1); mps never has more.")] = None,
-    compare: Annotated[
-        list[str] | None, Option(metavar="GLOB", help="Files that runs write to compare, too. Repeatable.")
+    count: Annotated[
+        int | None, Option(min=1, metavar="N", help="How many devices to simulate (1); mps has one.")
     ] = None,
-    env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="For all runs. Repeatable.")] = None,
+    compare: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Compare files that runs write, too. Repeatable.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="Set a variable in all runs. Repeatable.")
+    ] = None,
     tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
     profile: Annotated[
         Profile | None, Option(metavar="NAME", help="A lesser device: arc, an xpu without float64.")
     ] = None,
     platform: Annotated[
-        Platform | None, Option(metavar="P", help="Whose processes: macos (default on mps) or linux.")
+        Platform | None, Option(metavar="P", help="Start processes as macos (on mps) or linux does.")
     ] = None,
-    since: Annotated[str | None, Option(metavar="REV", help="It is migrated; the original is REV's, in git.")] = None,
+    since: Annotated[str | None, Option(metavar="REV", help="Take the original from REV, as PATH is migrated.")] = None,
     unsafe_fixes: Annotated[
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from torchmigrate.base.text import counted, shorten, style, visible_lines
 from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
+from torchmigrate.project import discovery
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
 
 WIDTH = 80
@@ -60,12 +61,12 @@ def start(
     yield f"Tied to CUDA in {counted(len(survey.sites), 'place')} of {counted(survey.touched, 'file')}, most by"
     for reason in survey.reasons[:3]:
         yield f"  {len(reason.entries):>5}  {shorten(reason.summary, WIDTH - 9)}"
-    yield f"  {'runs on':<16}{'as it is':>10}{'after apply':>14}"
+    yield f"  {'of these run on':<16}{'as it is':>10}{'after apply':>14}"
     for backend in (b for b in survey.backends if b != "cuda"):
         share = survey.share(backend)
         yield f"  {backend:<16}{percent(share.before, share.sites):>8} %{percent(share.after, share.sites):>12} %"
     if yours:
-        yield from ("", bold(f"Needs you ({sum(len(each.entries) for each in yours)}), what stops most first"))
+        yield from ("", bold(f"Needs you ({sum(len(each.entries) for each in yours)}), the program's own files first"))
         yield from _first_to_do(yours, order)
     yield from ("", bold("Next"))
     steps = list(_next(fixable, where, program, applied))
@@ -74,17 +75,17 @@ def start(
 
 
 def _first_to_do(yours: Sequence[Waiting], order: Sequence[str]) -> Iterator[str]:
-    """Yield the places that need a person: of the program and what it imports first, then by backends stopped."""
+    """Yield the places that need a person, by file (the program's, other Python, the rest), then by backends."""
+
+    def of_file(file: str) -> int:
+        return order.index(file) if file in order else len(order) + (not file.endswith(discovery.SUFFIXES))
 
     def rank(waiting: Waiting) -> tuple[int, int]:
-        files = [order.index(e.place.file) for e in waiting.entries if e.place.file in order]
-        return min(files, default=len(order)), -len(waiting.entries[0].backends)
+        return min(of_file(e.place.file) for e in waiting.entries), -len(waiting.entries[0].backends)
 
     for each in sorted(yours, key=rank)[:_FIRST]:
         more = f" and {len(each.entries) - 1} more" if len(each.entries) > 1 else ""
-        first = min(
-            each.entries, key=lambda e: (order.index(e.place.file) if e.place.file in order else len(order), e.place)
-        )
+        first = min(each.entries, key=lambda e: (of_file(e.place.file), e.place))
         yield from textwrap.wrap(
             f"{first.place}{more}: {each.message}", WIDTH, initial_indent="  ", subsequent_indent="    "
         )
