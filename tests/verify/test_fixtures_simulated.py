@@ -27,7 +27,7 @@ DEVICES = {"ddp": 2}
 ENVIRONMENT = {name: value for name, value in DEFAULTS["env"].items() if name != "CUDA_VISIBLE_DEVICES"}
 TOLERANCE = Tolerance(relative=1e-3, same_backend=False)
 UNLIKE = re.compile(r"(?:cuda version:|written with cuda|free ).*")  # None and, on MPS, unknown
-SECONDS = 240  # for one command, on a busy machine
+SECONDS = 600  # for one command, on a busy machine
 
 SKIPPED = {("ddp", "mps"): "no collectives on MPS: torch has no backend of torch.distributed for its tensors"}
 

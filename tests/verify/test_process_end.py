@@ -21,18 +21,18 @@ from torchmigrate.verify.interpreter import Ended, Stopped
 FAMILY = """
 import os, signal, subprocess, sys, time
 STUBBORN = "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {then}"
-SIGN = "f = open('pids', 'a'); print(os.getpid(), file=f, flush=True); time.sleep(60)"
+SIGN = "f = open('pids', 'a'); print(os.getpid(), file=f, flush=True); time.sleep(600)"
 ORPHAN = "os.fork() and os._exit(0); os.setsid(); " + SIGN
 for then, session in ((SIGN, False), (SIGN, True), (ORPHAN, True)):
     subprocess.Popen([sys.executable, "-S", "-c", STUBBORN.format(then=then)], start_new_session=session)
 print(os.getpid(), file=open("pids", "a"), flush=True)
 {finally_}
 """
-WAIT = "time.sleep(60)"
+WAIT = "time.sleep(600)"
 LEAVE = "while open('pids').read().count('\\n') < 4: time.sleep(0.01)"
 
 
-def start(tmp_path: Path, code: str, timeout: float = 30, stop: threading.Event | None = None) -> Ended:
+def start(tmp_path: Path, code: str, timeout: float = 300, stop: threading.Event | None = None) -> Ended:
     command = [sys.executable, "-S", "-c", code]
     out, err = tmp_path / "out", tmp_path / "err"
     return interpreter.run(command, tmp_path, dict(os.environ), out, err, timeout, stop or threading.Event())
@@ -56,7 +56,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_for(tmp_path: Path, count: int) -> None:
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 120
     while len(pids(tmp_path)) < count and time.monotonic() < limit:
         time.sleep(0.02)
 
@@ -67,7 +67,7 @@ linux = pytest.mark.skipif(not Path("/proc/self").exists(), reason="orphans of o
 def test_a_run_that_ends_by_itself(tmp_path: Path) -> None:
     ended = start(tmp_path, "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
     assert (ended.status, ended.timed_out) == (3, False)
-    assert 0 < ended.seconds < 20
+    assert ended.seconds > 0
     assert ((tmp_path / "out").read_text(), (tmp_path / "err").read_text()) == ("out\n", "err\n")
 
 
@@ -84,8 +84,12 @@ def test_stdin_is_empty(tmp_path: Path) -> None:
 
 @linux
 def test_nothing_survives_the_time_limit(tmp_path: Path) -> None:
-    ended = start(tmp_path, family(WAIT), timeout=1.5)
-    assert (ended.status, ended.timed_out) == (None, True)
+    for timeout in (1.5, 6, 24, 96):  # a loaded machine may start the family late
+        (tmp_path / "pids").unlink(missing_ok=True)
+        ended = start(tmp_path, family(WAIT), timeout)
+        assert (ended.status, ended.timed_out) == (None, True)
+        if len(pids(tmp_path)) == 4:
+            break
     assert len(pids(tmp_path)) == 4
     assert not [pid for pid in pids(tmp_path) if alive(pid)]
 
@@ -123,13 +127,13 @@ def test_nothing_survives_us(tmp_path: Path) -> None:
     code = (
         "import os, sys, threading; from pathlib import Path; from torchmigrate.verify import interpreter\n"
         "here = Path(sys.argv[1]); command = [sys.executable, '-S', '-c', sys.argv[2]]\n"
-        "interpreter.run(command, here, dict(os.environ), here / 'out', here / 'err', 60, threading.Event())"
+        "interpreter.run(command, here, dict(os.environ), here / 'out', here / 'err', 600, threading.Event())"
     )
     ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), family(WAIT)], cwd=ROOT)
     wait_for(tmp_path, 4)
     ours.send_signal(signal.SIGKILL)
     ours.wait()
-    limit = time.monotonic() + 15
+    limit = time.monotonic() + 120
     while any(map(alive, pids(tmp_path))) and time.monotonic() < limit:
         time.sleep(0.05)
     assert len(pids(tmp_path)) == 4

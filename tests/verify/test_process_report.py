@@ -32,7 +32,7 @@ def ended(tmp_path: Path) -> Callable[..., list[Record]]:
         told = simulated_environment("cpu", evidence="cpu", reports=reports, project=tmp_path)
         words = [sys.executable, *(command or ("program.py",))]
         done = subprocess.run(
-            words, cwd=tmp_path, env={**told, **variables}, capture_output=True, text=True, timeout=120
+            words, cwd=tmp_path, env={**told, **variables}, capture_output=True, text=True, timeout=300
         )
         assert status is None or done.returncode == status, done.stderr
         found = [json.loads(path.read_text()) for path in reports.glob("*.json")]
@@ -209,7 +209,9 @@ def test_failing_tests_of_pytest(tmp_path, ended) -> None:
         "def test_d(): assert 0\n"
         "def test_e(): pass\n"
     )
-    (report,) = ended("", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_it.py")
+    (report,) = ended(
+        "", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", "test_it.py"
+    )
     assert sorted(types(report)[1]) == ["AssertionError", "KeyError"], report["out"]  # in any order of tests
     assert [other["where"] for other in report["others"]] == [
         "in test test_it.py::test_a",

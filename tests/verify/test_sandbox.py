@@ -391,7 +391,11 @@ def test_code_of_the_command_that_is_not_the_projects(tmp_path: Path) -> None:
     assert said == [
         "note: the code after `-c` is not part of the project: it is not rewritten",
         "note: ../drive.py is outside the project: it is not rewritten",
+        f"note: the copies are elsewhere, so ../drive.py leads to nothing there: write {tmp_path}/drive.py",
     ]
+    said.clear()
+    session._report_driver(["python", "train.py", "--data=../drive.py", "../no", f"{tmp_path}/x"], of, said.append)  # type: ignore[arg-type]
+    assert said == [f"note: the copies are elsewhere, so ../drive.py leads to nothing there: write {tmp_path}/drive.py"]
 
 
 @pytest.mark.parametrize("ports", [{29500}, {29500, 7}, {7}, set()])

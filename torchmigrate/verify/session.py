@@ -332,13 +332,19 @@ class _Runs:
 
 
 def _report_driver(words: Sequence[str], project: Project, say: Say) -> None:
-    """Say which code of the command is not part of the project, and so runs as it is in all runs."""
+    """Say which code of the command is no part of the project and runs as it is, and which paths lead nowhere."""
     if "-c" in words[:-1]:
         say("note: the code after `-c` is not part of the project: it is not rewritten")
     for word in words[1:]:
         path = Path(os.path.realpath(project.directory / word))
         if word.endswith(".py") and path.is_file() and not path.is_relative_to(project.anchor):
             say(f"note: {word} is outside the project: it is not rewritten")
+    for word in words[1:]:
+        given = word.rpartition("=")[2]
+        if os.path.normpath(given).startswith(os.pardir) and os.path.lexists(project.directory / given):
+            real = os.path.realpath(project.directory / given)
+            if not Path(real).is_relative_to(project.anchor):
+                say(f"note: the copies are elsewhere, so {given} leads to nothing there: write {real}")
 
 
 def _report_damage(sandbox: Sandbox, say: Say) -> None:

@@ -55,7 +55,7 @@ def simulate(library: str, tmp_path: Path) -> Callable[..., Ran]:
             (tmp_path / "program.py").write_text(program)
         path = program if isinstance(program, Path) else tmp_path / "program.py"
         own = {**variables(library, backend, None, None), **more}
-        command, pipe = [sys.executable, str(path), *arguments], {"capture_output": True, "text": True, "timeout": 120}
+        command, pipe = [sys.executable, str(path), *arguments], {"capture_output": True, "text": True, "timeout": 600}
         done = subprocess.run(command, env=own, cwd=tmp_path, **pipe)
         return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -50,13 +50,13 @@ def build(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 
 def path_of(process: subprocess.Popen[str]) -> Path:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
     return Path(out.strip())
 
 
 def refusal(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err.count("\n")) == (3, "", 1), err
     return err.strip()
 

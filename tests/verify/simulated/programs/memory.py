@@ -122,7 +122,7 @@ def autograd_frees_what_it_saved() -> None:
     loss = (x.exp() * x).sum()
     loss.backward()
     del loss
-    for _ in range(100):  # the device's backward thread lets go of its last task after the main thread has gone on
+    for _ in range(1000):  # the device's backward thread lets go of its last task after the main thread has gone on
         if used() - before == 2 * 4000:  # x and its gradient
             break
         time.sleep(0.02)
