@@ -31,7 +31,7 @@ def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], limit: f
 
     CPU is what wait4 says of the command and all children that it waited for. Memory is the largest of three numbers:
     the sum of PSS (shared pages counted in parts) over the tree, and the high-water mark of its largest process, both
-    sampled; and wait4's maxrss, where that is not just ours.
+    sampled; and wait4's maxrss, where that is not just ours. What ends within a few samples can read too small.
     """
     start = time.perf_counter()
     null = subprocess.DEVNULL

@@ -39,7 +39,8 @@ def test_memory_is_that_of_the_command(made):
     peak = {command["name"]: command["peak"] for command in made[2]["commands"]}
     if not peak["check -j1"]:
         pytest.skip("no /proc to read memory from")
-    assert peak["import libcst"] > peak["python -c pass"] > 1e6
+    # `python -c pass` may end before its second sample, so its own number can be too small
+    assert peak["import libcst"] > max(1e7, peak["python -c pass"])
 
 
 def test_the_report(made):
@@ -60,7 +61,7 @@ def test_the_plot_has_a_bar_for_each_command(made):
 def test_a_generated_tree_is_mixed_as_projects_are(tmp_path):
     def trees(*words):
         argv = [sys.executable, str(BENCHMARKS / "trees.py"), *map(str, words)]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
+        return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True).stdout
 
     trees("generate", tmp_path / "tree", 20_000)
     found = json.loads(trees("triggers", tmp_path / "tree", tmp_path / "list"))

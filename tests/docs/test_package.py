@@ -28,8 +28,6 @@ for path in sorted(pathlib.Path("torchmigrate").rglob("*.py")):
     parts = path.with_suffix("").parts
     if path.name == "runtime.py" or "verify" in parts:
         continue
-    for name in [n for n in sys.modules if n.partition(".")[0] == "torchmigrate"]:
-        del sys.modules[name]
     name = ".".join(parts).removesuffix(".__init__")
     importlib.import_module(name)
     print(name)

@@ -8,8 +8,6 @@ from typing import Any
 from torchmigrate import runtime
 from torchmigrate.project import helper_parts
 
-_SHORT = ("device", "map_location", "synchronize")  # those with a form of their own for calls without arguments
-
 
 class EitherHelper:
     """`accel.device` of the whole, or of a file of its own; private names are set in all files at once."""
@@ -32,11 +30,12 @@ class EitherHelper:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not self.alone:
             return getattr(runtime, name)
-        if name not in _SHORT:
+        if name not in helper_parts._SHORT:
             return getattr(self.holding(name), name)
 
         def call(*args: Any, **options: Any) -> Any:
-            return getattr(self.holding(name, short=not (args or options)), name)(*args, **options)
+            short = helper_parts.is_short(name, len(args), options)
+            return getattr(self.holding(name, short=short), name)(*args, **options)
 
         call.__doc__ = getattr(self.holding(name), name).__doc__
         return call

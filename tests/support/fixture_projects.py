@@ -62,7 +62,7 @@ def run(command: list[str], project: Path) -> subprocess.CompletedProcess[str]:
     if project.name in SPAWNS:
         given = [sys.executable, *words]
         return subprocess.run(
-            given, cwd=project, env=own, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
+            given, cwd=project, env=own, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False
         )
     return warm_torch.run(words, project, own, warm_torch.TRAINING)
 
