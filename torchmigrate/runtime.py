@@ -28,6 +28,7 @@ _version = tuple(int(part) for part in torch.__version__.split(".")[:2])
 OutOfMemoryError = getattr(torch.cuda, "OutOfMemoryError", RuntimeError)  # from torch 1.13 on
 _KINDS = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
 _device: Any = None
+_types: Any = {}
 
 
 def _is_here(kind: str) -> bool:
@@ -45,8 +46,7 @@ def _here() -> torch.device:
             raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device")
         if not kind and hasattr(torch, "accelerator"):  # from torch 2.6 on
             api: Any = torch.accelerator  # to count leaves fork alone, but breaks a graph
-            compiling = torch.compiler.is_compiling()
-            there = api.is_available() if compiling else api.device_count()
+            there = api.is_available() if torch.compiler.is_compiling() else api.device_count()
             kind = api.current_accelerator().type if there else "cpu"
         _device = torch.device(kind or next(filter(_is_here, _KINDS), "cpu"))
         if int(index or 0) > 0:
@@ -87,6 +87,12 @@ def _native(name: str) -> Any:
     elif kind not in ("cuda", "xpu") and _is_compiling():
         homes.reverse()  # torch.compile knows nothing of torch.npu and torch.mtia
     return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+
+
+def _own(name: str) -> Any:
+    """Return the backend's function of this name, or None."""
+    kind = _here().type
+    return None if kind == "cpu" else getattr(getattr(torch, kind, None), name, None)
 
 
 def _place(index: Any) -> Any:
@@ -184,25 +190,30 @@ def output_device(index: Any) -> Any:
     return None if none else index if is_cuda or isinstance(index, int) else device(index)
 
 
-def _move_inputs(place: torch.device, module: Any, *inputs: Any) -> Any:
-    """Return a module's inputs on a device."""
+def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
+    """Return a module's inputs where its parameters are."""
+    place = next((each.device for each in wrapped.parameters()), _here())
     move = torch.utils._pytree.tree_map_only
     return move(torch.Tensor, lambda tensor: tensor.to(place), inputs)
+
+
+def _parallel(module: Any, *, dim: int = 0) -> Any:
+    """Return torch.nn.DataParallel; off CUDA it moves module and inputs to the device."""
+    if _here().type == "cuda":
+        return torch.nn.DataParallel(module, dim=dim)
+    wrapped: Any = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
+    torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
+    wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
+    if _here().type != "cpu":
+        wrapped.to(_here()).register_forward_pre_hook(_move_inputs, with_kwargs=True)
+    return wrapped
 
 
 def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> Any:
     """Return torch.nn.DataParallel; off CUDA it moves module and inputs to the first device."""
     if _here().type == "cuda":
         return torch.nn.DataParallel(module, device_ids, output_device, dim)
-    wrapped: Any = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
-    torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
-    wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
-    if _here().type != "cpu":
-        place = device(next(iter(device_ids or ()), None))
-        module.to(place)
-        move = functools.partial(_move_inputs, place)
-        wrapped.register_forward_pre_hook(move, with_kwargs=True)
-    return wrapped
+    return _parallel(module, dim=dim).to(device(next(iter(device_ids or ()), None)))
 
 
 def non_blocking(wanted: bool = True) -> bool:
@@ -224,7 +235,6 @@ class _Places(dict):  # type: ignore[type-arg]
     """A map_location: what an accelerator saved goes to the one that is here."""
 
     def get(self, location: str, default: Any = None) -> Any:
-        """Return where torch.load is to put what was saved at a location."""
         kind, _, index = str(super().get(location, location)).partition(":")
         here = kind if kind in ("cpu", "meta") else _here().type
         if not index or here in ("cpu", "meta", "mps"):
@@ -364,14 +374,14 @@ def Event(enable_timing: bool = False, blocking: bool = False, interprocess: boo
 def memory_allocated(device: Any = None) -> Any:
     """Return the bytes that tensors take; 0 on the CPU."""
     if _here().type == "mps":
-        return (_native("current_allocated_memory") or int)()  # 0 before torch 2.0
+        return (_own("current_allocated_memory") or int)()  # 0 before torch 2.0
     return _ask("memory_allocated", device, 0)
 
 
 def memory_reserved(device: Any = None) -> Any:
     """Return the bytes that torch holds; 0 on the CPU."""
     if _here().type == "mps":
-        return (_native("driver_allocated_memory") or int)()  # 0 before torch 2.0
+        return (_own("driver_allocated_memory") or int)()  # 0 before torch 2.0
     return _ask("memory_reserved", device, 0)
 
 
@@ -414,42 +424,42 @@ def mem_get_info(device: Any = None) -> Any:
 
 def ipc_collect() -> None:
     """Free memory that other processes shared; do nothing where there is no such thing."""
-    native = _native("ipc_collect")
+    native = _own("ipc_collect")
     if native is not None:
         native()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
     """Limit the memory of this process; do nothing on the CPU."""
-    native = _native("set_per_process_memory_fraction")
+    native = _own("set_per_process_memory_fraction")
     if native is not None:
         native(fraction, *_place(device))
 
 
 def manual_seed(seed: int) -> None:
     """Seed the current device; do nothing on the CPU, as torch.cuda's."""
-    native = _native("manual_seed")
+    native = _own("manual_seed")
     if native is not None:
         native(seed)
 
 
 def manual_seed_all(seed: int) -> None:
     """Seed all devices; do nothing on the CPU, as torch.cuda's."""
-    native = _native("manual_seed" if _here().type == "mps" else "manual_seed_all")
+    native = _own("manual_seed" if _here().type == "mps" else "manual_seed_all")
     if native is not None:
         native(seed)
 
 
 def seed() -> None:
     """Seed the current device at random; do nothing on the CPU, as torch.cuda's."""
-    native = _native("seed")
+    native = _own("seed")
     if native is not None:
         native()
 
 
 def seed_all() -> None:
     """Seed all devices at random; do nothing on the CPU, as torch.cuda's."""
-    native = _native("seed" if _here().type == "mps" else "seed_all")
+    native = _own("seed" if _here().type == "mps" else "seed_all")
     if native is not None:
         native()
 
@@ -458,7 +468,7 @@ def initial_seed() -> Any:
     """Return the seed of the current device; on the CPU the CPU's."""
     if _here().type == "mps" and hasattr(torch, "mps"):  # from torch 2.0 on
         return torch.mps._get_default_mps_generator().initial_seed()
-    return (_native("initial_seed") or torch.initial_seed)()
+    return (_own("initial_seed") or torch.initial_seed)()
 
 
 def get_rng_state(device: Any = None) -> Any:
@@ -473,7 +483,7 @@ def get_rng_state_all() -> Any:
 
 def set_rng_state(new_state: Any, device: Any = None) -> None:
     """Set the state of a device's generator; do nothing on the CPU."""
-    native = _native("set_rng_state")
+    native = _own("set_rng_state")
     if native is not None:
         native(new_state, *_place(device))
 
@@ -572,12 +582,16 @@ def get_device_capability(device: Any = None) -> Any:
     return torch.cuda.get_device_capability(device) if _here().type == "cuda" else (0, 0)
 
 
+def _has_bf16() -> bool:
+    """Return whether bfloat16 works; False on the CPU and, as unknown, on MPS."""
+    return (_own("is_bf16_supported") or bool)()
+
+
 def is_bf16_supported(*args: Any, **options: Any) -> Any:
     """Return whether bfloat16 works; False on the CPU and, as unknown, on MPS."""
-    native = _native("is_bf16_supported")
-    if _here().type == "npu":  # takes no arguments there
-        return native()
-    return native is not None and native(*args, **options)
+    if _here().type in ("cuda", "xpu"):  # others take no arguments
+        return _own("is_bf16_supported")(*args, **options)
+    return _has_bf16()
 
 
 class _Properties:
@@ -598,14 +612,16 @@ def get_device_properties(device: Any = None) -> Any:
     return _Properties(found, get_device_name(device), mem_get_info(device)[1])
 
 
+def _collectives() -> str:
+    """Return "nccl" on CUDA, elsewhere xccl, hccl or gloo."""
+    if _here().type == "xpu" and getattr(torch.distributed, "is_xccl_available", bool)():
+        return "xccl"
+    return {"cuda": "nccl", "npu": "hccl", "hpu": "hccl"}.get(_here().type, "gloo")
+
+
 def dist_backend(wanted: str = "nccl") -> str:
     """Return "nccl" on CUDA, elsewhere xccl, hccl or gloo; another one that is wanted stays."""
-    kind = _here().type
-    if kind == "xpu" and getattr(torch.distributed, "is_xccl_available", bool)():
-        own = "xccl"
-    else:
-        own = {"cuda": "nccl", "npu": "hccl", "hpu": "hccl"}.get(kind, "gloo")
-    return own if wanted == "nccl" else wanted
+    return _collectives() if wanted == "nccl" else wanted
 
 
 _OPEN: Any = {}  # the ranges of each thread
@@ -618,14 +634,14 @@ class nvtx:
     def range(msg: str, *args: Any, **options: Any) -> Any:
         """Name a block or a function."""
         if _here().type == "cuda":
-            return _native("nvtx").range(msg, *args, **options)
+            return _own("nvtx").range(msg, *args, **options)
         return torch.autograd.profiler.record_function(msg.format(*args, **options))
 
     @staticmethod
     def range_push(msg: str) -> Any:
         """Begin a range."""
         if _here().type == "cuda":
-            return _native("nvtx").range_push(msg)
+            return _own("nvtx").range_push(msg)
         record: Any = torch.autograd.profiler.record_function(msg)
         record.__enter__()  # gives None, not itself, in compiled code
         return _OPEN.setdefault(threading.get_ident(), []).append(record)
@@ -634,31 +650,26 @@ class nvtx:
     def range_pop() -> Any:
         """End the last range."""
         if _here().type == "cuda":
-            return _native("nvtx").range_pop()
+            return _own("nvtx").range_pop()
         ranges = _OPEN.get(threading.get_ident())
         return ranges and ranges.pop().__exit__(None, None, None)
 
     @staticmethod
     def mark(msg: str) -> Any:
         """Mark a moment; do nothing off CUDA."""
-        return _native("nvtx").mark(msg) if _here().type == "cuda" else None
+        return _own("nvtx").mark(msg) if _here().type == "cuda" else None
 
 
 class _TensorType(type):
     """What torch.cuda.FloatTensor is, for other accelerators."""
 
-    dtype: torch.dtype
+    def __instancecheck__(cls: Any, thing: Any) -> bool:
+        return isinstance(thing, torch.Tensor) and (thing.device.type, thing.dtype) == (_here().type, cls.dtype)
 
-    def __instancecheck__(cls, thing: Any) -> bool:
-        return isinstance(thing, torch.Tensor) and thing.dtype == cls.dtype and is_accelerated(thing)
-
-    def __call__(cls, *args: Any, **options: Any) -> Any:
+    def __call__(cls: Any, *args: Any, **options: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             return args[0].to(_here(), cls.dtype)
         return getattr(torch, cls.__name__)(*args, **options).to(_here())
-
-
-_types: Any = {}
 
 
 def tensor_type(dtype: torch.dtype) -> Any:
@@ -671,16 +682,15 @@ def tensor_type(dtype: torch.dtype) -> Any:
 
 def cast(tensor: Any, wanted: Any) -> Any:
     """Return tensor.type(torch.cuda.FloatTensor): of this type, on the accelerator or the CPU."""
-    if isinstance(wanted, str):
-        home, _, name = wanted.rpartition(".")
-        wanted = getattr(torch, name) if home == "torch" else getattr(torch, name).dtype
-    legacy = isinstance(wanted, type(torch.FloatTensor))
-    if wanted is torch.Tensor or (legacy and (_here().type == "cuda" or not wanted.is_cuda)):
+    if isinstance(wanted, str) and ".cuda." in wanted:
+        wanted = getattr(torch, wanted.split(".")[-1]).dtype
+    own = wanted is torch.Tensor or isinstance(wanted, (str, type(torch.FloatTensor)))
+    if own and (_here().type == "cuda" or getattr(wanted, "is_cuda", None) is not True):
         return tensor.type(wanted)
     dtype = getattr(wanted, "dtype", wanted)
     if isinstance(tensor, torch.nn.Module):
         return tensor._apply(lambda part: cast(part, dtype))  # type: ignore[no-untyped-call]
-    return tensor.to(tensor.device if is_accelerated(tensor) else _here(), dtype)
+    return tensor.to(tensor.device if tensor.device.type == _here().type else _here(), dtype)
 
 
 def set_default_tensor_type(dtype: torch.dtype) -> None:

@@ -10,6 +10,7 @@ from conftest import planned, write_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Status, Unchanged
 from torchmigrate.engine import checking, planner
+from torchmigrate.worlds import check
 
 HALF = """import torch
 half = torch.cuda.is_available() and torch.cuda.get_device_capability(0)[0] >= 8
@@ -228,6 +229,41 @@ def load(path, kind):
     assert b"import numpy as np\n        device = accel.device(0)\n" in result.after
 
 
+def test_what_one_call_is_told_is_one_decision(tmp_path: Path) -> None:
+    text = """import torch
+import {0}
+def main(args):
+    return {0}.make(
+        device="cuda:0" if torch.cuda.is_available() and args.cuda else "cpu",
+        graphics=0 if torch.cuda.is_available() and args.cuda else -1,
+    )
+"""
+    other = "import torch\ndef make(device, graphics):\n    return torch.zeros(graphics, device=device)\n"
+    files = {"kept.py": text.format("isaacgymenvs"), "whole.py": text.format("own"), "own.py": other}
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["kept.py"], Unchanged)
+    assert any("asks the same for the same call" in f.message for f in found["kept.py"].findings)
+    whole = found["whole.py"]
+    assert isinstance(whole, Changed)
+    assert b"torch.cuda" not in whole.after
+
+
+def test_a_file_that_makes_engines_for_cuda_stays(tmp_path: Path) -> None:
+    text = "import torch\n{}\ndef main(model):\n    return convert(model.cuda(), [torch.ones(1).cuda()])\n"
+    files = {
+        "engine.py": text.format("from torch2trt import torch2trt as convert"),
+        "optional.py": text.format(
+            "try:\n    from torch2trt import torch2trt as convert\nexcept ImportError:\n    pass"
+        ),
+        "kernels.py": text.format("from apex import amp"),  # people put something else in its place
+    }
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["engine.py"], Unchanged)
+    assert any("imports torch2trt, which runs on NVIDIA's" in f.message for f in found["engine.py"].findings)
+    assert isinstance(found["optional.py"], Changed)
+    assert isinstance(found["kernels.py"], Changed)
+
+
 def test_memory_that_is_calculated_with_what_stays_stays(tmp_path: Path) -> None:
     text = """import torch
 def fits(device, gb=1 << 30):
@@ -341,3 +377,67 @@ def test_a_fallback_that_updates_settings_that_cannot_be_followed_stays(tmp_path
     found = planned(write_tree(tmp_path, {"trap.py": trap, "twin.py": WHOLE}))
     assert isinstance(found["trap.py"], Unchanged)
     assert isinstance(found["twin.py"], Changed)
+
+
+def test_a_device_of_the_helper_is_not_none(tmp_path: Path) -> None:
+    """A default for None is not reached with the device of a rank that cannot be followed; its twin says None."""
+    text = """import torch
+def constant(device=None):
+    if device is None:
+        device = torch.device("cpu")
+    return torch.zeros(1, device=device)
+def loop(rank):
+    device = torch.device("cuda", rank)
+    return constant(device=device), torch.ones(1, device=device)
+"""
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"device = accel.device(rank)\n    return constant(device=device)" in result.after
+
+
+STATS = """import torch
+_device = None  # as torch.device("cuda", 0)
+def use(device):
+    global _device
+    _device = device
+def total():
+    return {0}
+"""
+RANK = """import torch
+import stats
+def run(rank, count):
+    device = torch.device("cuda", rank)
+    stats.use(device if count > 1 else None)
+    return torch.ones(1, device=device)
+def alone(rank, count):
+    waiting = torch.device("cuda", rank) if count > 1 else None
+    stats.use(waiting)
+"""
+
+
+@pytest.mark.parametrize("largest", [40, 1])
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_device_that_waits_in_a_global_is_followed(
+    tmp_path: Path, largest: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a large project, where the functions of the other file are not all evaluated."""
+    monkeypatch.setattr(check, "LARGEST_GROUP", largest)
+    text = STATS.format("torch.zeros(1, device=_device)" if is_used else "repr(_device)")
+    found = planned(write_tree(tmp_path, {"main.py": RANK, "stats.py": text}))["main.py"]
+    assert isinstance(found, Changed)
+    assert (b"waiting = accel.device(rank)" in found.after) is is_used
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "is_mapped"),
+    [
+        ("tests/test_logits.py", "", False),
+        ("tests/test_logits.py", "model.cuda()\n", True),
+        ("logits.py", "", True),
+    ],
+)
+def test_a_test_that_speaks_of_no_cuda_loads_as_before(tmp_path: Path, name: str, line: str, is_mapped: bool) -> None:
+    files = {"train.py": "import torch\nmodel.cuda()\n", name: f"import torch\nsaved = torch.load('a.pt')\n{line}"}
+    result = planned(write_tree(tmp_path, files))[name]
+    assert isinstance(result, Changed) is is_mapped
+    assert any("loads what was saved beside it" in f.message for f in result.findings) is not is_mapped

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import pytest
-from conftest import write_tree
+from conftest import cpu_seconds, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
@@ -104,19 +103,21 @@ def test_a_chain_of_names(body: str, last: str, rules: DispatchTable) -> None:
 
 @pytest.mark.parametrize("above", [True, False])
 def test_comments_are_found_in_time(above: bool) -> None:
-    """In processor time, the least of three, with room for a factor of three: comparisons are no calls."""
+    """In processor time, the least of three, with room for a factor of five: comparisons are no calls."""
     mark = "# torchmigrate: ignore[device/tensor-cuda]"
     line = f"{mark}\nx.cuda()\n" if above else f"x.cuda()  {mark}\n"
 
     def seconds(n: int) -> float:
         text = encoding.decode(line.encode() * n)
-        begun = time.process_time()
-        found = suppressions.find(text)
-        lines = range(1, n * (1 + above) + 1)
-        assert sum(found.status("device/tensor-cuda", at) for at in lines) == n
-        return time.process_time() - begun
 
-    assert min(seconds(8_000) for _ in range(3)) < 24 * min(seconds(1_000) for _ in range(3))
+        def find_and_ask() -> None:
+            found = suppressions.find(text)
+            lines = range(1, n * (1 + above) + 1)
+            assert sum(found.status("device/tensor-cuda", at) for at in lines) == n
+
+        return cpu_seconds(find_and_ask)
+
+    assert seconds(8_000) < 80 * min(seconds(500) for _ in range(3))
 
 
 # ---- whole runs, with the worlds check

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Ran, planned, write_tree
+from conftest import Ran, planned, texts_after, write_tree
 
 from torchmigrate.diagnostics.finding import Status
 
@@ -62,3 +62,32 @@ def test_a_device_of_another_library_stays(tmp_path: Path) -> None:
     plans = planned(write_tree(tmp_path, files), "check")
     assert [f.rule for f in plans["torchs.py"].findings if f.fix] == ["device/device-string"]  # type: ignore[union-attr]
     assert not any(f.fix for f in getattr(plans.get("other.py"), "findings", ()))
+
+
+LOAD = """import torch
+from nets import make
+net = make()
+if net:
+    net = net.cuda()
+net.load_state_dict(torch.load("a"))
+"""
+NETS = "import torch.nn as nn\nclass Net(nn.Module):\n    pass\ndef make():\n    return Net()\n"
+
+
+@pytest.mark.parametrize(
+    ("nets", "place"),
+    [
+        (NETS, '"cpu"'),
+        (NETS.replace("nn.Module", "nn.Module, Unknown"), "accel.map_location()"),
+        (NETS.replace("pass", "def load_state_dict(self, s): self.s = s"), "accel.map_location()"),
+        (
+            f"{NETS}class Part(nn.Module):\n    def _load_from_state_dict(self, s, *_): self.s = s\n",
+            "accel.map_location()",
+        ),
+        (NETS.replace("nn.Module", "dict"), "accel.map_location()"),
+        (NETS.replace("return Net()", "return unknown"), "accel.map_location()"),
+    ],
+)
+def test_a_state_for_a_module_alone_needs_no_helper(nets: str, place: str, tmp_path: Path) -> None:
+    done = texts_after(write_tree(tmp_path, {"main.py": LOAD, "nets.py": nets}))
+    assert f'torch.load("a", map_location={place})' in done["main.py"]

@@ -229,6 +229,18 @@ DROP = {
     "a backslash": ("from torch.cuda.amp import common, \\\n    autocast\n", "from torch.cuda.amp import common\n"),
     "another statement after it": ("from torch.cuda import amp; import os\n", "import os\n"),
     "in a function": ("def f():\n    from torch.cuda import amp\n    return 1\n", "def f():\n    return 1\n"),
+    "at the head of a function, with its blank line": (
+        "def f():\n    from torch.cuda import amp\n\n    return 1\n",
+        "def f():\n    return 1\n",
+    ),
+    "between blank lines": (
+        "import os\n\nfrom torch.cuda import amp\n\n\ndef f(): pass\n",
+        "import os\n\n\ndef f(): pass\n",
+    ),
+    "below another import": (
+        "import os\nfrom torch.cuda import amp\n\n\ndef f(): pass\n",
+        "import os\n\n\ndef f(): pass\n",
+    ),
     "in an arm": ("if x:\n    from torch.cuda import amp\n    y = 1\n", "if x:\n    y = 1\n"),
     "in the other arm": (
         "if x:\n    y = 1\nelse:\n    from torch.cuda import amp\n    y = 2\n",
@@ -292,6 +304,13 @@ def test_what_stays(name: str) -> None:
 def test_an_init_keeps_its_interface() -> None:
     before, after = amp("from torch.cuda.amp import autocast\n")
     assert dropped(before, after, "/pkg/__init__.py") == after
+
+
+def test_a_function_imports_for_itself_whatever_others_take(tmp_path: Path) -> None:
+    text = "import torch\ndef f():\n    from torch.cuda.amp import GradScaler\n    return GradScaler()\n"
+    files = {"pkg/__init__.py": "from .loop import *\n", "pkg/loop.py": text}
+    after = texts_after(write_tree(tmp_path, files))["pkg/loop.py"]
+    assert "torch.cuda" not in after
 
 
 def test_what_is_still_used_stays() -> None:

@@ -13,7 +13,7 @@ from conftest import write_tree
 
 from torchmigrate.helper.placement import vendored_place
 from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
-from torchmigrate.project.packaging import is_installable
+from torchmigrate.project.packaging import installed_package, is_installable
 
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 
@@ -146,6 +146,32 @@ PLACES = {
         {"pkg/__init__.py": "", "pkg/train.py": "from pkg.ops import f", "pkg/ops.py": "f = 1"},
         {"pkg/train.py": ("accel.py", "import accel"), "pkg/ops.py": ("accel.py", "import accel")},
         [(".", "-m pkg.train")],
+    ),
+    "a package of which one module imports it by its name": (
+        {
+            "main.py": "from pkg.model import f",
+            "pkg/__init__.py": "",
+            "pkg/model.py": "from .ops import f",
+            "pkg/ops.py": "f = 1",
+            "pkg/launch.py": "from pkg.ops import f",
+        },
+        dict.fromkeys(("main.py", "pkg/model.py", "pkg/ops.py", "pkg/launch.py"), ("accel.py", "import accel")),
+        [(".", "main.py"), (".", "-m pkg.launch")],
+    ),
+    "a module that its neighbour imports by the package's name, and the __init__ with a dot": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "from .a import f",
+            "pkg/a.py": "f = 1",
+            "pkg/b.py": "from pkg.a import f",
+        },
+        dict.fromkeys(("pkg/a.py", "pkg/b.py"), ("pkg/accel.py", "from pkg import accel")),
+        [(".", "-m pkg.b")],
+    ),
+    "a folder that is no package, of which one module is imported with a dot alone": (
+        {"main.py": "from pkg.model import f", "pkg/model.py": "from .ops import f", "pkg/ops.py": "f = 1"},
+        dict.fromkeys(("main.py", "pkg/model.py", "pkg/ops.py"), ("accel.py", "import accel")),
+        [(".", "main.py"), (".", "-m pkg.model")],
     ),
     "subpackages, relative": (
         {
@@ -376,7 +402,6 @@ def test_what_is_placed_can_be_imported(name: str, tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="a module that is imported with a dot alone gets a copy beside it")
 def test_modules_that_one_script_imports_share_a_copy(tmp_path: Path) -> None:
     """Found in a public vocoder: one module of a folder took the root's copy, and its neighbour one of its own."""
     files = {
@@ -514,3 +539,27 @@ def test_what_an_import_binds() -> None:
     for each, bound, qualified in found:
         assert each.bound == bound
         assert each.name or each.qualified == qualified
+
+
+PDM = "[build-system]\nbuild-backend = 'pdm.backend'\n"
+UV = "[build-system]\nbuild-backend = 'uv_build'\n"
+HATCH = "[build-system]\nbuild-backend = 'hatchling.build'\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed"),
+    [
+        (f"{PDM}[tool.pdm.build]\npackage-dir = 'src'\nincludes = ['src/a', 'src/b/**/*.py']\n", ["a", "b"]),
+        (f"{PDM}[tool.pdm.build]\nincludes = ['src/b']\n", ["b"]),
+        (PDM, ["a", "b", "c"]),
+        (f"{UV}[tool.uv.build-backend]\nmodule-name = ['a', 'c']\n", ["a", "c"]),
+        (f"{UV}[tool.uv.build-backend]\nmodule-name = 'b'\nmodule-root = 'src'\n", ["b"]),
+        (f"{HATCH}[tool.hatch.build.targets.wheel]\nonly-include = ['src/a']\n", ["a"]),
+    ],
+)
+def test_packages_that_a_build_backend_is_told(settings: str, installed: list[str], tmp_path: Path) -> None:
+    """Sources: the pages on building of pdm-backend, uv and hatch."""
+    files = {f"src/{name}/__init__.py": "" for name in "abc"}
+    root = write_tree(tmp_path, {"pyproject.toml": settings, **files})
+    found = {name: installed_package(f"{root}/src", (name, "module")) for name in "abc"}
+    assert found == {name: f"{root}/src/{name}" if name in installed else None for name in "abc"}

@@ -6,11 +6,10 @@ import os
 import random
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import git, python
+from conftest import cpu_seconds, git, python
 
 from torchmigrate.base.globs import Globs, glob_body
 from torchmigrate.config.config_file import load
@@ -221,9 +220,9 @@ def test_globs_mean_the_same_without_going_back() -> None:
     ],
 )
 def test_no_glob_takes_long(glob: str, path: str) -> None:
-    before = time.process_time()
-    assert Globs([glob]).match(path) is None
-    assert time.process_time() - before < 5  # what tries all ways takes hours
+    found: list[object] = []
+    assert cpu_seconds(lambda: found.append(Globs([glob]).match(path))) < 20  # what tries all ways takes hours
+    assert found == [None]
 
 
 def test_the_root_of_the_settings_is_what_globs_are_relative_to(tree: Path) -> None:

@@ -36,7 +36,7 @@ def executed(path: Path) -> list[str]:
     """What each code cell of a notebook prints, run in its own folder as an editor does."""
     book = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
-        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
+        book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
     )
     client.execute()
     cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]

@@ -307,10 +307,10 @@ def test_auto_reads_the_floor_of_the_project(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["torch.cuda.Stream()", "x.cuda(1)", "torch.cuda.synchronize()", "x.cuda(0)"])
 def test_auto_calls_the_helper_throughout_a_file_that_needs_it(tmp_path: Path, line: str) -> None:
-    write_tree(tmp_path, {"a.py": f"import torch\nz.cuda()\n{line}\n", "b.py": "import torch\nz.cuda()\n"})
+    write_tree(tmp_path, {"a.py": f"import torch\nz.cuda()\n{line}\n", "b/b.py": "import torch\nz.cuda()\n"})
     done = texts_after(tmp_path, torch=">=2.6")
     assert "import accel\nz.to(accel.device())\n" in done["a.py"]
-    assert "import accel" not in done["b.py"]
+    assert "import accel" not in done["b/b.py"]
 
 
 def test_auto_stays_with_a_helper_that_is_there(tmp_path: Path) -> None:
@@ -330,5 +330,18 @@ def test_what_auto_wrote_stays(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a.py": f"import torch\n\n\ndef f():\n{body}"})
     done = texts_after(tmp_path, torch=">=2.6")
     assert f"    device = {EARLY}\n    a.to(device)\n    b.to(device)\n    return torch" in done["a.py"]
+    write_tree(tmp_path, done)
+    assert not texts_after(tmp_path, torch=">=2.6")
+
+
+@pytest.mark.parametrize(("more", "expected"), [("x.cuda(1)", "accel.device_type()"), ("", TYPE)])
+def test_auto_writes_no_choice_out_where_a_file_beside_calls_the_helper(
+    tmp_path: Path, more: str, expected: str
+) -> None:
+    choice = "import torch\nd = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    write_tree(tmp_path, {"a.py": f"import torch\n{more}\n", "b.py": choice, "apart/c.py": choice})
+    done = texts_after(tmp_path, torch=">=2.6")
+    assert f"\nd = {expected}\n" in done["b.py"]
+    assert f"\nd = {TYPE}\n" in done["apart/c.py"]
     write_tree(tmp_path, done)
     assert not texts_after(tmp_path, torch=">=2.6")

@@ -166,3 +166,138 @@ def test_torchs_own_call_is_written_once(rules: DispatchTable) -> None:
     done = plainly(rules, "x.cuda()\ny.cuda()\nz.cuda()", "native")
     assert done.count("torch.accelerator") == 1
     assert done.startswith("device = torch.accelerator.current_accelerator(check_available=True) or ")
+
+
+LOAD = 'model.load_state_dict(torch.load("checkpoints/%s/model_%d.pth" % (options.name, options.epoch)))'
+ARGUMENTS = '"checkpoints/%s/model_%d.pth" % (options.name, options.epoch), map_location=accel.map_location()'
+WHOLE = f"model.load_state_dict(torch.load({ARGUMENTS}))"
+
+
+MORE = "".join(f"\nx{n} = {n}" for n in range(20))
+
+
+def broken(rules: DispatchTable, text: str) -> str:
+    """Return what a script becomes that has enough lines to show how long they may be."""
+    return plainly(rules, text + MORE).removesuffix(MORE)
+
+
+def test_few_lines_show_no_habit(rules: DispatchTable) -> None:
+    assert plainly(rules, f"if a:\n    {LOAD[:-1]}, strict=True)").count("\n") == 4
+    assert plainly(rules, "x = torch.load('a_path_of_some_length', mmap=True)\nx.cuda()").count("\n") == 1
+
+
+def test_a_line_that_grows_over_the_others_is_broken(rules: DispatchTable) -> None:
+    """All lines of the file have at most 100 characters."""
+    assert 88 < len(LOAD) < 100
+    assert broken(rules, LOAD) == f"model.load_state_dict(torch.load(\n    {ARGUMENTS}\n))"
+    assert broken(rules, f"if a:\n\t{LOAD}") == f"if a:\n\tmodel.load_state_dict(torch.load(\n\t\t{ARGUMENTS}\n\t))"
+    assert broken(rules, f"if a:\n  {LOAD}\nif b:\n        c = 1").startswith(
+        f"if a:\n  model.load_state_dict(torch.load(\n    {ARGUMENTS}\n  ))"
+    )
+
+
+def test_arguments_that_need_it_get_a_line_each(rules: DispatchTable) -> None:
+    text = "def f():\n    return g(torch.load(some_path_or_another), torch.load(a_second_path), last)"
+    load = "torch.load({}, map_location=accel.map_location())"
+    assert broken(rules, text) == (
+        f"def f():\n    return g(\n        {load.format('some_path_or_another')},\n"
+        f"        {load.format('a_second_path')},\n        last,\n    )"
+    )
+
+
+def test_two_values_on_a_long_line_get_a_line_each(rules: DispatchTable) -> None:
+    text = (
+        "def f(images, labels):\n    {} = {}.cuda(non_blocking=True), labels.cuda(non_blocking=True)\n    return labels"
+    )
+    move = "to(accel.device(), non_blocking=accel.non_blocking())"
+    assert broken(rules, text.format("images, labels", "images")) == (
+        f"def f(images, labels):\n    images = images.{move}\n    labels = labels.{move}\n    return labels"
+    )
+    for targets, first in (("labels, images", "images"), ("a.images, labels", "images"), ("images, images", "images")):
+        assert f"{targets} = " in broken(rules, text.format(targets, first))
+
+
+MOVE = "self.threshold = -torch.log(torch.tensor(thresh, dtype=torch.float)).cuda()"
+LONG_MOVE = "self.a_threshold_of_a_loss_that_is_weighted = self.thresholds_of_losses.cuda()"
+
+
+def in_a_class(line: str) -> str:
+    return f"class Loss:\n    def __init__(self, thresh):\n        {line}"
+
+
+def test_a_move_keeps_its_argument_beside_it(rules: DispatchTable) -> None:
+    """Found in zllrunning/face-parsing.PyTorch, whose file has lines of up to 88 characters and no settings."""
+    done = broken(rules, in_a_class(MOVE))
+    assert done.splitlines()[2:] == [
+        "        self.threshold = -torch.log(",
+        "            torch.tensor(thresh, dtype=torch.float)",
+        "        ).to(accel.device())",
+    ]
+    assert "self.thresholds_of_losses.to(accel.device())" in broken(rules, in_a_class(LONG_MOVE))
+
+
+def test_a_move_is_broken_where_a_tool_would_break_it(tmp_path: Path) -> None:
+    text = f"import torch\n\n\n{in_a_class(LONG_MOVE)}\n{MORE}\n"
+    root = write_tree(tmp_path, {"pyproject.toml": "[tool.black]\nline-length = 88\n", "main.py": text})
+    assert ".to(\n            accel.device()\n        )\n" in texts_after(root)["main.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"{LOAD}\nx = '{'y' * 130}'", WHOLE),  # the file has longer lines
+        (f"x = '{'y' * 90}'\n{LOAD}", "model.load_state_dict(torch.load(\n"),
+        (f"{LOAD}  # noqa", f"{WHOLE}  # noqa"),  # a comment may be about its line
+        ("x = f'{torch.load(" + "a_path_of_some_length" * 3 + ")}'", "map_location=accel.map_location())}'"),
+        ("x.cuda()", "x.to(accel.device())"),
+    ],
+)
+def test_which_lines_are_broken(rules: DispatchTable, text: str, kept: str) -> None:
+    assert kept in broken(rules, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "is_broken"),
+    [
+        ("pyproject.toml", "[tool.black]\nline-length = 100\n", True),
+        ("pyproject.toml", "[tool.ruff]\nline-length = 140\n", False),
+        ("pyproject.toml", "[tool.black]\nline-length = [\n", True),
+        ("ruff.toml", "line-length = 140\n", False),
+        ("setup.cfg", "[flake8]\nmax-line-length = 140\n", False),
+        (".flake8", "[flake8]\nmax-line-length = 140\n", False),
+        ("tox.ini", "[flake8]\nmax-line-length = 110\n", True),
+        ("tox.ini", "[flake8]\nmax-line-length = many\n", True),
+    ],
+)
+def test_the_project_says_how_long_a_line_may_be(tmp_path: Path, name: str, settings: str, is_broken: bool) -> None:
+    root = write_tree(tmp_path, {name: settings, "main.py": f"import torch\nmodel.cuda()\n{LOAD}\n{MORE}\n"})
+    assert (WHOLE not in texts_after(root)["main.py"]) is is_broken
+
+
+def test_a_line_that_was_too_long_stays_whole(tmp_path: Path) -> None:
+    files = {".flake8": "[flake8]\nmax-line-length = 79\n", "main.py": f"import torch\nmodel.cuda()\n{LOAD}\n{MORE}\n"}
+    assert WHOLE in texts_after(write_tree(tmp_path, files))["main.py"]
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("if x.is_cuda:\n        y = y.cuda()", "y = y.to(x.device)"),
+        ("if x.is_cuda and self.training: y = y.cuda()", "y = y.to(x.device)"),
+        ("y = y.cuda() if x.is_cuda else y", "y = y.to(x.device) if accel.is_accelerated(x) else y"),
+        ("if x.is_cuda:\n        x, y = x.half(), y.cuda()", "y.to(accel.device())"),  # another x
+        ("if x.is_cuda or y is None: y = y.cuda()", "y.to(accel.device())"),
+        ("if not x.is_cuda: pass\n    else: y = y.cuda()", "y.to(accel.device())"),
+        ("if x.is_cuda: pass\n    else: y = y.cuda()", "y.to(accel.device())"),
+        ("if x.is_cuda: y = self.move(y.cuda(0))", "y.to(accel.device(0))"),
+    ],
+)
+def test_a_tensor_goes_where_the_tested_one_is(rules: DispatchTable, body: str, after: str) -> None:
+    assert after in plainly(rules, f"def f(self, x, y):\n    n = x.size(0)\n    {body}\n    return x, y, n")
+
+
+def test_what_may_be_no_tensor_has_no_device(rules: DispatchTable) -> None:
+    """A PackedSequence has `is_cuda` and no `device`."""
+    done = plainly(rules, "def f(x, y):\n    if x.is_cuda: y = y.cuda()\n    return x, y")
+    assert "y = y.to(accel.device())" in done
+    assert "is_accelerated(x)" in done

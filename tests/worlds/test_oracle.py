@@ -34,7 +34,6 @@ def broken(seed: int, count: int, plain: bool = False) -> list[str]:
     return [f"seed {r['seed']}: {r['faults'][0][0]} in {r['faults'][0][1]}" for r in found]
 
 
-@HALVES
 def test_random_programs_keep_their_decisions() -> None:
     assert broken(11, 250) == []
 

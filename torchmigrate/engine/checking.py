@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from torchmigrate.diagnostics.finding import Safety, Status, Unchanged
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Progress, Read
+from torchmigrate.helper.placement import placement
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.worlds.check import Check, Held
 
@@ -35,6 +38,10 @@ def run_checked(
         for done in worker.run([(path, raw[path]) for path in paths], mode, ruleset, facts, jobs, None):
             yield str(done.result.path), done
 
+    if mode != "check" and (choosing := [path for path, done in by_path.items() if _writes_choice(facts, done)]):
+        facts = _with_helpers(facts, by_path)
+        beside = [path for path in choosing if placement(facts, Path(path)).path in facts.helpers]
+        by_path |= dict(rerun(beside, mode))
     rewriting = "survey" if mode == "check" else mode
     rewrites = {path: done.rewritten for path, done in by_path.items() if done.rewritten}
     if mode == "check":
@@ -62,6 +69,21 @@ def run_checked(
     if mode == "check":
         by_path |= dict(rerun(sorted(stale), mode))
     return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
+
+
+def _with_helpers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
+    """Return the project context with the copies of the helper that the files import."""
+    new = copy.copy(facts)
+    users = (path for path, done in by_path.items() if done.lacks and done.lacks.helper)
+    new.helpers = frozenset(placement(facts, Path(path)).path for path in users)
+    return new
+
+
+def _writes_choice(facts: ProjectContext, done: Done) -> bool:
+    """Return whether a file writes out a choice of torch's own functions, which the helper has by name."""
+    if facts.settings.style != "auto" or done.rewritten is None or (done.lacks and done.lacks.helper):
+        return False
+    return chooses(done.rewritten.edits)
 
 
 def _has_fix(done: Done) -> bool:

@@ -171,10 +171,11 @@ class Fixes:
         passes: list[tuple[Edit, ...]] = [tuple(sorted(set(fix.edits)))]
         text = replace(module.source, utf8=compose(module.source.utf8, passes[0]))
         after = SemanticModel(entry.path, text, self.facts)
-        if plainly := plainer(after, module, passes):
-            passes.append(plainly)
-            text = replace(text, utf8=compose(text.utf8, plainly))
-            after = SemanticModel(entry.path, text, self.facts)
+        for lines in (False, True):
+            if plainly := plainer(after, module, passes, lines):
+                passes.append(plainly)
+                text = replace(text, utf8=compose(text.utf8, plainly))
+                after = SemanticModel(entry.path, text, self.facts)
         if drops := tuple(import_edits.removals(module, after)):
             passes.append(drops)
             text = replace(text, utf8=compose(text.utf8, drops))

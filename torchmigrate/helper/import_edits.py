@@ -37,7 +37,8 @@ def removals(before: SemanticModel, after: SemanticModel) -> list[Edit]:
     gone -= _in_strings(after.tree, gone)
     edits: list[Edit] = []
     for statement, names in found:
-        dead = [a for a in names if _name(a) in gone and not index.is_taken(path, _name(a))]
+        own = after.function(statement) is not None  # no other file takes what a function imports
+        dead = [a for a in names if _name(a) in gone and (own or not index.is_taken(path, _name(a)))]
         if dead:
             edits += _drop(after, statement, dead)
     return edits
@@ -132,8 +133,17 @@ def _drop_line(module: SemanticModel, start: int, end: int) -> Iterator[Edit]:
                 stop += 1
             yield Edit(start, stop, "")
         return  # a comment or other code shares the line: it stays
-    stop += 2 if text[stop : stop + 2] == b"\r\n" else 1
+    stop = _next_line(text, stop)
+    above = text[:line_start].rstrip(b" \t\r\n")
+    if above.endswith(b":") or text[len(above) : line_start].count(b"\n") > 1:  # no two blank lines where one was
+        following = _next_line(text, stop)
+        stop = stop if text[stop:following].strip() else following
     yield Edit(line_start, min(stop, len(text)), "")
+
+
+def _next_line(text: bytes, at: int) -> int:
+    """Return where the line after this one begins, or where the text ends."""
+    return text.find(b"\n", at) + 1 or len(text)
 
 
 def imports_helper(module: SemanticModel) -> bool:

@@ -64,6 +64,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     if all(u.relative for u in uses) and not _runs_itself(index, path):
         if top := _installed_above(index, directory):
             return _absolute(index, *top, helper)
+        if named := _named_above(index, path):
+            return _absolute(index, *named, helper)
         if uses:
             return _relative(index, directory, own, helper)
     return beside(path, helper)
@@ -73,6 +75,19 @@ def _named(uses: list[Use]) -> tuple[str, tuple[str, ...]]:
     """Return the root and the dotted name by which a module is imported; one that can be installed goes first."""
     best = next((u for u in uses if _is_installed(u.root, u.dotted)), uses[0])
     return best.root, best.dotted
+
+
+def _named_above(index: ImportIndex, path: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the root and the name of a module that is imported with dots alone: by modules that are named so."""
+    seen, stack = {path}, [path]
+    while stack:
+        for use in index.importers.get(stack.pop(), ()):
+            if not use.relative and len(use.dotted) > 1 and path.startswith(f"{use.root}/"):
+                return use.root, tuple(os.path.relpath(path, use.root).removesuffix(".py").split(os.sep))
+            if use.relative and use.importer not in seen:
+                seen.add(use.importer)
+                stack.append(use.importer)
+    return None
 
 
 def _is_installed(root: str, dotted: tuple[str, ...]) -> bool:
@@ -169,7 +184,8 @@ def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: li
         tuple(os.path.relpath(top, root).split(os.sep)) for top, root in index.tops.items() if directory.startswith(top)
     ]
     absolute = any(tuple(i.module.split("."))[: len(top)] == top for i in own for top in above)
-    return not absolute and any(u.relative for u in uses)
+    inside = [u for u in uses if u.importer.startswith(f"{directory}/") and not u.importer.endswith("/__init__.py")]
+    return not absolute and any(u.relative for u in inside or uses)  # an __init__ says little about the others' habit
 
 
 def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str) -> Placement:
@@ -185,7 +201,7 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
         proven = [above.index(top) + 1]
     dots = max(proven, default=max(reached, 1))
     folder = above[dots - 1]
-    if folder in index.tops and (dots > _MANY_DOTS or _is_one_of_many(index, folder)):
+    if folder in index.tops and (dots > _MANY_DOTS or _is_shared(index, folder)):
         return _absolute(index, *_by_name(index, folder), helper)
     if folder == top and installed and (serving := _serving(index, installed[0], folder)) != folder:
         return _absolute(index, *_by_name(index, serving), helper)
@@ -197,11 +213,14 @@ def _by_name(index: ImportIndex, top: str) -> tuple[str, tuple[str, ...]]:
     return root, tuple(os.path.relpath(top, root).split(os.sep))
 
 
-def _is_one_of_many(index: ImportIndex, top: str) -> bool:
-    """Whether other packages are run from the same folder as one that is not installed; they share the helper there."""
+def _is_shared(index: ImportIndex, top: str) -> bool:
+    """Whether one program finds the helper of a package that is not installed in the folder where names start.
+
+    There it is for other packages that are run from this folder, and for files that import the package by its name.
+    """
     root, dotted = _by_name(index, top)
     others = {other for other, its in index.tops.items() if its == root} - {top}
-    return bool(others) and not _is_installed(root, dotted)
+    return bool(others or index.between_tops.get((top, top))) and not _is_installed(root, dotted)
 
 
 def _serving(index: ImportIndex, root: str, top: str) -> str:

@@ -33,6 +33,8 @@ class Definition:
     place: Place
 
 
+# methods by which a module, or one in it, takes a state in another way than torch's
+_LOADING = {"load_state_dict", "_load_from_state_dict", "set_extra_state"}
 Meaning = Definition | str | None  # a definition, the qualified name of another library's, or something unknown
 
 
@@ -98,6 +100,23 @@ class ClassHierarchy:
     def inherits_own(self, found: Definition) -> bool:
         """Whether `super().cuda()` in a class calls a method of the project's."""
         return self._has_own(self._ancestors(found)[1:])
+
+    def loads_as_torch(self, found: Meaning) -> bool:
+        """Whether instances of a class are modules of torch that copy a state they load into what they have."""
+        if not isinstance(found, Definition):
+            return bool(found) and str(found).startswith(("torch.nn.", "torchvision.models."))
+        if not isinstance(found.node, ast.ClassDef):
+            return False
+        ancestors = self._ancestors(found)
+        above = [item for item in ancestors if isinstance(item, Definition)]
+        bases = [(item.place, base) for item in above for base in getattr(item.node, "bases", ())]
+        meant = [[*self.meanings(place, chain)] if (chain := chain_of(base)) else [] for place, base in bases]
+        is_known = all(found and all(found) for found in meant)
+        named = [item for item in ancestors if isinstance(item, str)]
+        is_torchs = bool(named) and all(name.startswith("torch.nn.") for name in named)
+        files = {item.place.path: item.place.scope.root().node for item in above}
+        own = (n.name for tree in files.values() for n in ast.walk(tree) if isinstance(n, FUNCTIONS))
+        return is_known and is_torchs and _LOADING.isdisjoint(own)
 
     def _has_own(self, ancestors: list[Definition | str]) -> bool:
         for found in ancestors:

@@ -14,7 +14,7 @@ from pathlib import Path
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
-from torchmigrate.project import discovery, helper_file, process_facts
+from torchmigrate.project import discovery, helper_file, packaging, process_facts
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
@@ -26,6 +26,8 @@ from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api import names
 from torchmigrate.torch_api.names import canonical, version_of
+
+_TEST = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$)|_test\.py$")
 
 
 @dataclass
@@ -44,6 +46,7 @@ class ProjectContext:
     fixing: frozenset[str] | None = None  # packs whose fixes are applied (engine.per_pack); None: all
     # accepted findings by path, as (rule, start) (engine.per_choice); None: all
     accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    helpers: frozenset[str] = frozenset()  # paths of the helper's copies that files of this run import
     # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.checking)
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
@@ -73,6 +76,11 @@ class ProjectContext:
     def starts_nccl(self) -> bool:
         """Return whether a file of the project starts nccl, or the helper's backend; this reads all files."""
         return process_facts.project_starts_nccl(self.index)
+
+    @cached_property
+    def line_length(self) -> int | None:
+        """Return the line length that a formatter or linter is told for the project, or None."""
+        return packaging.line_length(str(self.root))
 
     @cached_property
     def has_collectives(self) -> bool:
@@ -125,6 +133,10 @@ class ProjectContext:
                 self._scopes[target] = None
         scope = self._scopes[target]
         return scope is not None and Resolver().dotted(name, scope) == canonical(qualified)
+
+    def is_test(self, path: str) -> bool:
+        """Return whether a file holds tests, by its path in the project."""
+        return _TEST.search(os.path.relpath(path, self.root)) is not None
 
     @property
     def writes_native(self) -> bool:

@@ -29,9 +29,16 @@ _WIDTH, _WIDEST = 88, 100
 _DIGITS = string.digits + string.ascii_letters
 _CLASS_DOC = "The functions of torch.cuda that this file calls, for whatever accelerator is here, or none."
 _SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
-# what a function is for calls without arguments: a part of it, which takes its name where nothing needs the rest
-_SHORT = {"device": "_here", "map_location": "_from_anywhere", "synchronize": "_wait"}
-Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and without arguments
+# what a function is for calls with few arguments: a part of it, which takes its name where nothing needs the rest
+_SHORT = {
+    "device": "_here",
+    "map_location": "_from_anywhere",
+    "synchronize": "_wait",
+    "data_parallel": "_parallel",
+    "dist_backend": "_collectives",
+    "is_bf16_supported": "_has_bf16",
+}
+Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and its short form takes that
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,16 @@ def _whole() -> tuple[str, Mapping[str, _Part], Mapping[str, str]]:
             is_value = not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
             parts[name] = _Part(name, own, frozenset(_global_names(own)), is_value)
     return "".join(lines[:2]), parts, imports
+
+
+@functools.cache
+def device_position(function: str) -> int | None:
+    """Return the position of the parameter `device` of a function of the helper, or None if it has none."""
+    part = _whole()[1].get(function)
+    match ast.parse(part.text).body if part else []:
+        case [ast.FunctionDef(args=ast.arguments(args=parameters))]:
+            return next((at for at, each in enumerate(parameters) if each.arg == "device"), None)
+    return None
 
 
 def _scopes(text: str) -> Iterator[symtable.SymbolTable]:
@@ -125,7 +142,7 @@ def everything() -> Uses:
 
 
 def merged(several: Iterable[Uses]) -> dict[str, bool]:
-    """Return the functions of all, each with whether all only call it, and without arguments."""
+    """Return the functions of all, each with whether its short form is enough for all."""
     out: dict[str, bool] = {}
     for uses in several:
         for name, is_short in uses.items():
@@ -481,8 +498,32 @@ def held(raw: bytes) -> Uses:
     if _FIRST.match(raw):
         return {}
     body = _body(raw)
-    short = {d.name for d in body if isinstance(d, ast.FunctionDef) and d.name in _SHORT and not ast.unparse(d.args)}
+    short = {d.name for d in body if isinstance(d, ast.FunctionDef) and _has_short_form(d)}
     return {name: name in short for name in _defined(body) if not name.startswith("_")}
+
+
+@functools.cache
+def _short_form(name: str) -> ast.arguments | None:
+    """Return the parameters of a function's short form, None if it has none."""
+    (node,) = ast.parse(_whole()[1][_SHORT[name]].text).body if name in _SHORT else [None]
+    return node.args if isinstance(node, ast.FunctionDef) else None
+
+
+def _has_short_form(node: ast.FunctionDef) -> bool:
+    short = _short_form(node.name)
+    return short is not None and ast.unparse(node.args) == ast.unparse(short)
+
+
+def is_short(name: str, count: int, keywords: Iterable[str | None]) -> bool:
+    """Return whether the short form of a function takes so many arguments, and these keywords."""
+    short = _short_form(name)
+    by_place, by_name = (short.args, short.kwonlyargs) if short else ([], [])
+    return count <= len(by_place) and {*keywords} <= {each.arg for each in [*by_place[count:], *by_name]}
+
+
+def _fits(call: ast.Call, name: str) -> bool:
+    is_plain = not any(isinstance(each, ast.Starred) for each in call.args)
+    return is_plain and is_short(name, len(call.args), (each.arg for each in call.keywords))
 
 
 def used_by(code: bytes, helper: str) -> Uses:
@@ -502,7 +543,7 @@ def used_by(code: bytes, helper: str) -> Uses:
                 aliases |= {a.asname for a in names if a.asname and a.name == helper}
                 if module.rpartition(".")[2] == helper:
                     direct |= {a.asname or a.name: a.name for a in names}
-    calls = {id(n.func) for n in nodes if isinstance(n, ast.Call) and not (n.args or n.keywords)}
+    calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
     owners: set[int] = set()
     for node in nodes:
         name = ""
@@ -512,7 +553,8 @@ def used_by(code: bytes, helper: str) -> Uses:
         elif isinstance(node, ast.Name) and node.id in direct:
             name = direct[node.id]
         if name in known:
-            found[name] = found.get(name, True) and id(node) in calls
+            call = calls.get(id(node))
+            found[name] = found.get(name, True) and call is not None and _fits(call, name)
     is_passed = "*" in direct or any(
         last_name(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
     )

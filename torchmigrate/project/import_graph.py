@@ -228,12 +228,12 @@ class ImportIndex:
 
     @cached_property
     def between_tops(self) -> dict[tuple[str, str], int]:
-        """Return how many times files of one of the outermost packages import from another."""
+        """Return how many times files of one of the outermost packages import from one by its name, or from itself."""
         found: dict[tuple[str, str], int] = {}
         for target, uses in self.importers.items():
             for pair in ((self._top_of(use.importer), self._top_of(target)) for use in uses if not use.relative):
                 found[pair] = found.get(pair, 0) + 1
-        return {pair: count for pair, count in found.items() if all(pair) and pair[0] != pair[1]}
+        return {pair: count for pair, count in found.items() if all(pair)}
 
     def _top_of(self, path: str) -> str:
         return next((top for top in self.tops if path.startswith(f"{top}/")), "")
@@ -254,7 +254,7 @@ _IMPORT = re.compile(
     rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
 )
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
-_JSON_LINE = re.compile(rb"[\n\[,:]\s*\"((?:from|import) [^\"\\]*)(\"?)")
+_JSON_LINE = re.compile(rb"[\n\[,:]\s*\"( *(?:from|import) [^\"\\]*)(\"?)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
-"""Read which packages `pip install` of a folder brings along, from setup.py, setup.cfg and pyproject.toml."""
+"""Read the settings files of a folder: which packages `pip install` brings along, and how long its lines are."""
 
 from __future__ import annotations
 
 import ast
 import configparser
+import itertools
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -105,7 +107,9 @@ def _read_selection(folder: str) -> _Selection | None:
     backend = str(_table(tables, "build-system").get("build-backend", "setuptools"))
     if "poetry" in tools:
         return _of_poetry(folder, _table(tools, "poetry"))
-    if backend.partition(".")[0] in ("hatchling", "flit_core", "flit_scm", "uv_build", "pdm"):
+    if backend.partition(".")[0] == "pdm":
+        return _of_pdm(folder, _table(tools, "pdm", "build"))
+    if backend.partition(".")[0] in ("hatchling", "flit_core", "flit_scm", "uv_build"):
         return _of_one_package(folder, tables)
     for found in (_of_toml(folder, _table(tools, "setuptools")), _of_cfg(folder), _of_setup(folder)):
         if found is not None:
@@ -125,11 +129,54 @@ def _discovered(folder: str, table: Mapping[str, Any]) -> _Selection | None:
     return _Selection(folder, include=(found[0], f"{found[0]}.*"), namespaces=True) if len(found) == 1 else None
 
 
-def _toml(folder: str) -> Mapping[str, Any]:
+def _toml(folder: str, name: str = "pyproject.toml") -> Mapping[str, Any]:
+    return parsed_toml(_text(folder, name))
+
+
+def _cfg(folder: str, name: str) -> configparser.ConfigParser:
+    return parsed_cfg(_text(folder, name))
+
+
+def _text(folder: str, name: str) -> str:
     try:
-        return tomllib.loads(file_io.read_text(Path(folder, "pyproject.toml")))
-    except (OSError, ValueError, RecursionError):
+        return file_io.read_text(Path(folder, name))
+    except (OSError, ValueError):
+        return ""
+
+
+def parsed_toml(text: str) -> Mapping[str, Any]:
+    """Return the tables of a TOML file, none where it is broken."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
         return {}
+
+
+def parsed_cfg(text: str) -> configparser.ConfigParser:
+    """Return the sections of a file like setup.cfg, none where it is broken."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except (ValueError, configparser.Error):
+        return configparser.ConfigParser()
+    return parser
+
+
+def line_length(folder: str) -> int | None:
+    """Return the line length that black, ruff or flake8 is told for a folder; of black's and ruff's the shorter."""
+    tool = _table(_toml(folder), "tool")
+    for tables in (
+        (_table(tool, "black"), _table(tool, "ruff")),
+        (_toml(folder, "ruff.toml"),),
+        (_toml(folder, ".ruff.toml"),),
+    ):
+        if told := [length for table in tables if isinstance(length := table.get("line-length"), int)]:
+            return min(told)
+    for name in ("setup.cfg", "tox.ini", ".flake8"):
+        told_by_flake8 = _cfg(folder, name).get("flake8", "max-line-length", fallback="")
+        with suppress(ValueError):
+            return int(told_by_flake8)
+    return None
 
 
 def _table(within: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
@@ -161,11 +208,7 @@ def _of_toml(folder: str, table: Mapping[str, Any]) -> _Selection | None:
 
 def _of_cfg(folder: str) -> _Selection | None:
     """Return what [options] of setup.cfg says."""
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    try:
-        parser.read_string(file_io.read_text(Path(folder, "setup.cfg")))
-    except (OSError, configparser.Error):
-        return None
+    parser = _cfg(folder, "setup.cfg")
     said = parser.get("options", "packages", fallback="").strip()
     if not said:
         return None
@@ -197,12 +240,27 @@ def _of_poetry(folder: str, table: Mapping[str, Any]) -> _Selection | None:
 def _of_one_package(folder: str, tables: Mapping[str, Any]) -> _Selection | None:
     """Return what a build backend takes that packs the package with the project's name, if nothing else is said."""
     tools = _table(tables, "tool")
-    paths = _strings(_table(tools, "hatch", "build", "targets", "wheel").get("packages"))
-    if paths:
+    wheel = _table(tools, "hatch", "build", "targets", "wheel")
+    if paths := _strings(wheel.get("packages")) or _strings(wheel.get("only-include")):
         source, names = os.path.dirname(paths[0]), tuple(os.path.basename(path) for path in paths)
         return _Selection(os.path.normpath(os.path.join(folder, source)), trees=names)
+    uv = _table(tools, "uv", "build-backend")
+    if named := _strings(uv.get("module-name")) or _strings([uv.get("module-name")]):
+        return _Selection(os.path.normpath(os.path.join(folder, str(uv.get("module-root", "src")))), trees=named)
     name = _table(tools, "flit", "module").get("name") or _table(tables, "project").get("name", "")
     return _named(folder, str(name))
+
+
+def _of_pdm(folder: str, table: Mapping[str, Any]) -> _Selection:
+    """Return what [tool.pdm.build] says: the folders that it includes, or all packages below the folder of sources."""
+    default = "src" if os.path.isdir(os.path.join(folder, "src")) else ""
+    source = os.path.normpath(os.path.join(folder, str(table.get("package-dir", default))))
+    plain = (
+        itertools.takewhile(lambda part: "*" not in part, path.split("/")) for path in _strings(table.get("includes"))
+    )
+    included = [os.path.relpath(os.path.join(folder, *parts), source) for parts in plain]
+    trees = tuple(path.replace(os.sep, ".") for path in included if path.split(os.sep)[0] not in (os.curdir, os.pardir))
+    return _Selection(source, trees=trees) if trees else _Selection(source, include=("*",))
 
 
 def _named(folder: str, name: str) -> _Selection | None:

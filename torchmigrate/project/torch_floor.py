@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import os
 import re
 import shlex
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torchmigrate.base import file_io
+from torchmigrate.project.packaging import parsed_cfg, parsed_toml
 
 
 class _Stated(NamedTuple):
@@ -87,7 +86,7 @@ def _stated(requirements: Iterable[str], name: str, text: str) -> Iterator[_Stat
 
 def _of_pyproject(root: Path) -> Iterator[_Stated]:
     text = _text(root / "pyproject.toml")
-    tables = _toml(text)
+    tables = parsed_toml(text)
     tools = tables.get("tool")
     own = {**tables, "tool": {**tools, "torchmigrate": None}} if isinstance(tools, dict) else tables
     yield from _of_table({**own, "build-system": None}, "pyproject.toml", text)
@@ -95,14 +94,7 @@ def _of_pyproject(root: Path) -> Iterator[_Stated]:
 
 def _of_pipfile(root: Path) -> Iterator[_Stated]:
     text = _text(root / "Pipfile")
-    yield from _of_table(_toml(text), "Pipfile", text)
-
-
-def _toml(text: str) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return {}
+    yield from _of_table(parsed_toml(text), "Pipfile", text)
 
 
 def _of_table(table: object, name: str, text: str) -> Iterator[_Stated]:
@@ -124,11 +116,7 @@ def _of_table(table: object, name: str, text: str) -> Iterator[_Stated]:
 
 def _of_setup_cfg(root: Path) -> Iterator[_Stated]:
     text = _text(root / "setup.cfg")
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        return
+    parser = parsed_cfg(text)
     for section in ("options", "options.extras_require"):
         if parser.has_section(section):
             values = (value for _, value in parser.items(section) if value)

@@ -21,7 +21,7 @@ from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
-from torchmigrate.torch_api.libraries import CUDA_ONLY
+from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _IDLE = "it guards nothing that would change"
@@ -42,6 +42,7 @@ _OWN = "`{}` asks for CUDA alone, and stays"
 _SIBLING = "`{}` is about CUDA, beside `{}`"
 _LACKING = "it refuses what is implemented for CUDA alone"
 _CUDA = ("cuda", "gpu")
+_PLAIN = ("ref", "reference", "native", "naive", "python", "slow")  # what a kernel is compared with
 _PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
 
 
@@ -63,20 +64,26 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_one_library(module)
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
+    yield from _of_one_call(module, findings)
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
+_ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
 
 
 def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield the branches that import a library for NVIDIA's devices alone, with no way on where it is missing."""
+    """Yield the branches that import a library for NVIDIA's devices alone, with no way on where it is missing.
+
+    A whole file stays for a library that makes programs for these devices; others have substitutes.
+    """
     for statement in module.scopes.statements:
         branch = module.parent(statement)
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, ast.If):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, (ast.If, ast.Module)):
+            known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
             names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
-            library = next((n for n in names if n.partition(".")[0] in CUDA_ONLY), None)
+            library = next((n for n in names if n.partition(".")[0] in known), None)
             if library is not None and not getattr(statement, "level", 0):
                 block, _ = module.blocks.place(statement)
                 yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
@@ -130,6 +137,33 @@ def _of_one_sum(module: SemanticModel, findings: list[Finding]) -> Iterator[tupl
             own = decisions.calculated_from(module, node)
             if other := next((f for f, sums in stay if own & sums), None):
                 yield _span(finding), _ONE_SUM.format(module.source.position(other.start)[0])
+
+
+def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the questions among the arguments of a call, if one of them stays: `make(device=..., headless=...)`."""
+    asked = [f for f in findings if f.guards]
+    if not any(f.blocks and f.status is Status.LEFT for f in asked):
+        return
+    calls: dict[ast.Call, list[Finding]] = {}
+    for finding in asked:
+        if taker := _taker(module, finding):
+            calls.setdefault(taker, []).append(finding)
+    for together in calls.values():
+        if stays := next((f for f in together if f.blocks and f.status is Status.LEFT), None):
+            reason = _ONE_CALL.format(module.source.position(stays.start)[0])
+            yield from ((_span(f), reason) for f in together)
+
+
+def _taker(module: SemanticModel, finding: Finding) -> ast.Call | None:
+    """Return the call of which the answer to a finding's question is an argument, or chooses one."""
+    node = _expression(module, finding)
+    for up in module.ancestors(node) if node else ():
+        if isinstance(up, ast.Call):
+            return up if node is not up.func else None
+        if not isinstance(up, (ast.keyword, ast.IfExp, ast.BoolOp, ast.UnaryOp)):
+            return None
+        node = up
+    return None
 
 
 def _expression(module: SemanticModel, finding: Finding) -> ast.AST | None:
@@ -194,10 +228,10 @@ def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str
 
 
 def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str, str]]:
-    """Yield what is named for CUDA as something else is for another device, with both names."""
+    """Yield what is named for CUDA as something else is for another device, or for none, with both names."""
     named: dict[tuple[type, tuple[str, ...]], str] = {}
     for node, name in block:
-        for pattern in _patterns(name, OTHERS):
+        for pattern in _patterns(name, (*OTHERS, *_PLAIN) if isinstance(node, FUNCTIONS) else OTHERS):
             named.setdefault((type(node), pattern), name)
     for node, name in block if named else ():
         siblings = (named.get((type(node), pattern)) for pattern in _patterns(name, _CUDA))
@@ -237,10 +271,10 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         found = [start for span in (region.guard, *region.covered) for start, _ in keeps.find(*span)]
         at = min(found, default=uses.find(region))
         if (kernel := uses.kernel(region)) is not None:
-            region.of_kernel, at = True, kernel
+            at = kernel
         if at is None and region.flag:
             at = bound(region.flag)
-            region.of_kernel = region.flag.of_kernel
+        region.body_stays = at is not None and region.skips and not region.is_beside(at)
         return at
 
     for region in regions:
@@ -258,7 +292,7 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
     """Yield the spans that must stay, with the reasons; code under a flag once for all the flag's assignments."""
     flags: set[GuardRegion] = set()
     for region in (r for r in regions if r.reason):
-        alone = region.refusal and not region.of_kernel
+        alone = region.refusal and not region.body_stays
         spans = [region.statement or region.guard] if alone else [region.guard, *region.covered]
         if region.flag and region.flag not in flags and not alone:
             flags.add(region.flag)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchmigrate.rewriting.visitor import DispatchTable
@@ -45,6 +45,7 @@ _EARLY = {"is_available", "device_count", "device", "device_type"}  # the same i
 # is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
 _MAY_FORK = re.compile(rb"multiprocessing|fork|CUDA_VISIBLE_DEVICES")  # a file without these does not
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
+_CHOICE = re.compile(r"torch\.accelerator\.current_accelerator\b.* (else|or) ")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _ASKED = re.compile(rb"\bis_available\b")
 _OPEN = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Return, ast.Tuple, ast.List, ast.arguments, ast.Expr)
@@ -83,6 +84,11 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
         if text:
             edit = Edit(*module.span(call), spell(_enclosed(module, call, text), spelled(module)))
             yield from () if module.loses_comment(edit) else (edit,)
+
+
+def chooses(edits: Iterable[Edit]) -> bool:
+    """Return whether edits write a whole choice between the accelerator and the CPU, which the helper has by name."""
+    return any(_CHOICE.search(edit.text) for edit in edits)
 
 
 def helper_uses(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:

@@ -1,12 +1,14 @@
 """Lines as people write them: one variable for many calls of `accel.device()`, and tensors made where they are used.
 
 Only calls that this run wrote are touched, and only where the program does the same. A variable is bound in the
-innermost block that holds all its uses, above the first: never at the import of a library.
+innermost block that holds all its uses, above the first: never at the import of a library. Lines that a run made
+longer than those of the project are broken.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.rewriting.native_style import Written, helper_uses
@@ -14,7 +16,8 @@ from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
 from torchmigrate.semantic.spelling import helper_function
-from torchmigrate.source.edits import Edit
+from torchmigrate.source.edits import Edit, compose
+from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Scope, first_line
 
 _NAME = "device"
@@ -39,8 +42,25 @@ _FILLING = {
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 # a tensor with these is another one when it is made on the device, or has one already
 _ELSEWHERE = {None, "device", "out", "requires_grad", "pin_memory", "layout"}
+# attributes of tensors that a PackedSequence lacks, which has `is_cuda` and no `device`
+_OF_TENSORS = {
+    "size",
+    "shape",
+    "dim",
+    "ndim",
+    "view",
+    "reshape",
+    "transpose",
+    "numel",
+    "new_zeros",
+    "unsqueeze",
+    "expand",
+}
 _LOOKS_INTO_SCOPES = {"globals", "locals", "vars", "eval", "exec"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_LENGTHS = (79, 88, 100, 120)  # of lines, that people keep to
+_ANY_LENGTH = 1_000_000
+_HABIT = 20  # lines of code that show what a file keeps to
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 Allowed = Callable[[int], bool]
 
@@ -55,6 +75,7 @@ def plainer(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -
     return (
         tuple(edit for call in calls for edit in _unwrapped(module, call))
         or tuple(edit for call in calls if not native for edit in _made_there(module, call))
+        or tuple(edit for call in calls for edit in _of_tested(module, call))
         or tuple(edit for call in calls for edit in _known(module, call))
         or tuple(_bound_once(module, calls, _ENOUGH_NATIVE if native else _ENOUGH, allowed))
     )
@@ -115,6 +136,65 @@ def _made_there(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
     if text[last:end].strip() == b")" and text[end : module.span(move)[1]].lstrip().startswith(b"."):
         yield Edit(last, last, f", device={module.text(call)}")
         yield Edit(end, module.span(move)[1], "")
+
+
+def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
+    """Yield the edit of `y.to(accel.device())` where a test has found that a tensor x is there: `y.to(x.device)`."""
+    move = module.parent(call)
+    if not (isinstance(move, ast.Call) and isinstance(move.func, ast.Attribute) and move.func.attr == "to"):
+        return
+    below: ast.AST = call
+    for up in module.ancestors(call):
+        if isinstance(up, _DEFINITIONS):
+            return
+        tested = _tested_above(module, up, below)
+        if tested and move.args[:1] == [call] and _is_tensor(module, tested, call) and not _binds(up, tested):
+            yield Edit(*module.span(call), f"{tested}.device")
+            return
+        below = up
+
+
+def _tested_above(module: SemanticModel, node: ast.AST, below: ast.AST) -> str:
+    """Return the variable that a test in a node asks for, if the part below runs only where it is accelerated."""
+    match node:
+        case ast.If(test, body) if below in body:
+            tests = [test]
+        case ast.IfExp(test, body) if below is body:
+            tests = [test]
+        case ast.BoolOp(ast.And(), values) if below in values:
+            tests = values[: values.index(below)]
+        case _:
+            return ""
+    asked = [each for test in tests for each in (test.values if _is_and(test) else [test])]  # type: ignore[attr-defined]
+    for each in asked:
+        match each:
+            case ast.Call(func, [ast.Name(name)], []) if helper_function(module, func) == "is_accelerated":
+                return name
+    return ""
+
+
+def _is_and(test: ast.expr) -> bool:
+    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+
+
+def _is_tensor(module: SemanticModel, name: str, call: ast.Call) -> bool:
+    """Whether the code around a call uses a variable as only tensors are used: what packs some has no device."""
+    function = module.function(call)
+    for node in ast.walk(function) if function else module.nodes:
+        match node:
+            case ast.Attribute(ast.Name(found), attribute) if found == name and attribute in _OF_TENSORS:
+                return True
+            case ast.BinOp(ast.Name(found), ast.Sub() | ast.Div() | ast.MatMult(), _) if found == name:
+                return True
+            case ast.BinOp(_, ast.Sub() | ast.Div() | ast.MatMult(), ast.Name(found)) if found == name:
+                return True
+            case ast.Call(ast.Attribute(_, "expand_as" | "type_as" | "view_as"), [ast.Name(found)]) if found == name:
+                return True
+    return False
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(node))
 
 
 def _known(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
@@ -297,3 +377,133 @@ def _opens_line(module: SemanticModel, statement: ast.stmt) -> ast.stmt | None:
     text = module.source.utf8[start:]
     is_elif = isinstance(statement, ast.If) and text[statement.col_offset :].startswith(b"elif")
     return None if text[: statement.col_offset].strip() or is_elif else statement
+
+
+def folded(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> tuple[Edit, ...]:
+    """Return the edits that break each line which this run made longer than the project's lines are."""
+    if module.path.suffix == ".ipynb":
+        return ()
+    text = module.source.utf8
+    by_line: dict[int, list[Written]] = {}
+    for span in (s for s in spans if b"\n" not in text[s.start : s.end]):
+        by_line.setdefault(module.source.position(span.start)[0], []).append(span)
+    long = [line for line in by_line if len(_line(module, line)) > _LENGTHS[0]]
+    limit = _line_length(module, by_line) if long else 0
+    long = [line for line in long if len(_line(module, line)) > limit >= _length_before(module, line, by_line)]
+    calls: dict[int, list[ast.Call]] = {line: [] for line in long}
+    for node in module.nodes if long else ():
+        if isinstance(node, ast.Call) and node.lineno == node.end_lineno and node.lineno in calls:
+            start, end = module.span(node)
+            if not any(span.start <= start and end <= span.end for span in by_line[node.lineno]):  # what a rule wrote
+                calls[node.lineno].append(node)
+    edits = (_broken(module, line, limit, calls[line]) for line in long)
+    return tuple(edit for each in edits if all(allowed(e.start) for e in each) for edit in each)
+
+
+def _line(module: SemanticModel, line: int) -> str:
+    return module.source.line_at(module.source.offset(line, 0)).decode(errors="replace")
+
+
+def _length_before(module: SemanticModel, line: int, by_line: dict[int, list[Written]]) -> int:
+    """Return how long a line was before this run."""
+    before = sum(max(map(len, span.before.split(b"\n"))) for span in by_line.get(line, ()))
+    return len(_line(module, line)) + before - sum(span.end - span.start for span in by_line.get(line, ()))
+
+
+def _line_length(module: SemanticModel, by_line: dict[int, list[Written]]) -> int:
+    """Return the line length that a tool of the project is told, else what all lines of the file keep."""
+    if known := module.facts.line_length:
+        return known
+    lengths = [_length_before(module, line, by_line) for line in range(1, len(module.source.line_starts) + 1)]
+    kept = _LENGTHS if sum(map(bool, lengths)) >= _HABIT else _LENGTHS[-1:]
+    return next((length for length in kept if max(lengths) <= length), _ANY_LENGTH)
+
+
+def _broken(module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Call]) -> list[Edit]:
+    """Return the edits that break a line in the arguments of a call, all on one line or each on its own."""
+    text = _line(module, line)
+    if "#" in text or text.endswith("\\"):  # a comment may be for a tool, which looks for it on its line
+        return []
+    indent = text[: len(text) - len(text.lstrip())]
+    plain = [c for c in calls if not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(c))]
+
+    def rank(call: ast.Call) -> tuple[int, int]:
+        return sum(isinstance(up, ast.Call) for up in module.ancestors(call)), -call.col_offset
+
+    ways = [_one_by_one(module, module.statement(plain[0]), indent)] if plain else []
+    ranked = sorted(plain, key=rank)
+    moves = [call for call in ranked if _is_only_word(call)]
+    ranked = [call for call in ranked if call not in moves]
+    if module.facts.line_length:  # a tool of the project would break the line there
+        ranked += moves
+    both = itertools.product(ranked, (True, False))
+    for edits in itertools.chain(ways, (_spread(module, call, indent, is_whole) for call, is_whole in both)):
+        if edits and max(map(len, _with_edits(module, line, edits).splitlines())) <= limit:
+            return edits
+    return []
+
+
+def _is_only_word(call: ast.Call) -> bool:
+    """Whether all that a call is given is a name or a call of one, as in `x.to(accel.device())`."""
+    match call:
+        case ast.Call(args=[only], keywords=[]) | ast.Call(args=[], keywords=[ast.keyword(value=only)]):
+            plain = only.func if isinstance(only, ast.Call) and not (only.args or only.keywords) else only
+            return chain_of(plain) is not None
+    return False
+
+
+def _one_by_one(module: SemanticModel, statement: ast.stmt, indent: str) -> list[Edit]:
+    """Return the edits that make two assignments of `a, b = a.to(d), b.to(d)`; [] if one needs what another binds."""
+    match statement:
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values) > 1:
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            moves = [
+                v
+                for v in values
+                if isinstance(v, ast.Call) and isinstance(v.func, ast.Attribute) and v.func.attr == "to"
+            ]
+        case _:
+            return []
+    read = [{n.id for n in ast.walk(value) if isinstance(n, ast.Name)} for value in values[1:]]
+    is_free = len({*names}) == len(values) and not any(used & {*names[: n + 1]} for n, used in enumerate(read))
+    text, spans = module.source.utf8, [module.span(part) for part in (*targets, *values)]
+    gaps = [text[a:b].strip() for (_, a), (b, _) in itertools.pairwise(spans)]
+    commas = [b","] * (len(values) - 1)
+    is_whole = _line(module, statement.lineno).strip().encode() == text[spans[0][0] : spans[-1][1]]
+    if len(moves) < len(values) or not (is_free and is_whole and gaps == [*commas, b"=", *commas]):
+        return []
+    pairs = zip(names[1:], itertools.pairwise(spans[len(names) :]), strict=True)
+    edits = [Edit(a, b, f"{module.source.newline}{indent}{name} = ") for name, ((_, a), (b, _)) in pairs]
+    return [Edit(spans[0][1], spans[len(names)][0], " = "), *edits]
+
+
+def _with_edits(module: SemanticModel, line: int, edits: Sequence[Edit]) -> str:
+    start = module.source.offset(line, 0)
+    moved = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
+    return compose(_line(module, line).encode(), moved).decode()
+
+
+def _spread(module: SemanticModel, call: ast.Call, indent: str, is_whole: bool) -> list[Edit]:
+    """Return the edits that give the arguments of a call lines of their own; [] if that is not simple."""
+    text, newline = module.source.utf8, module.source.newline
+    spans = sorted(module.span(part) for part in (*call.args, *call.keywords))
+    end = module.span(call)[1] - 1
+    start = text.find(b"(", module.span(call.func)[1]) + 1
+    gaps = [text[a:b].strip() for (_, a), (b, _) in itertools.pairwise(spans)]
+    is_simple = not text[start : spans[0][0]].strip() and not text[spans[-1][1] : end].strip() if spans else False
+    if not is_simple or (not is_whole and (len(spans) == 1 or any(gap != b"," for gap in gaps))):
+        return []
+    inner = indent + _unit(module, call, indent)
+    edits = [Edit(start, spans[0][0], newline + inner)]
+    if not is_whole:
+        edits += [Edit(a, b, f",{newline}{inner}") for (_, a), (b, _) in itertools.pairwise(spans)]
+    return [*edits, Edit(spans[-1][1], end, f"{'' if is_whole else ','}{newline}{indent}")]
+
+
+def _unit(module: SemanticModel, node: ast.AST, indent: str) -> str:
+    """Return by how much the file indents a block: the one around a node, else its first."""
+    if indent.startswith("\t"):
+        return "\t"
+    blocks = (n for n in (*module.ancestors(node), *module.nodes) if isinstance(n, (*_DEFINITIONS, ast.If, *_LOOPS)))
+    steps = (n.body[0].col_offset - n.col_offset for n in blocks if n.body[0].lineno > n.lineno)
+    return " " * next((step for step in steps if step > 0), 4)

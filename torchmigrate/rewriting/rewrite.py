@@ -10,6 +10,7 @@ from pathlib import Path
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Finding, Safety, Status, choose
 from torchmigrate.helper import import_edits
+from torchmigrate.helper.placement import placement
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import guard_policy
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
@@ -168,6 +169,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
         if not chosen:
             edits = plainer(module, original, passes) if plain else ()
             edits = edits or _natively(module, original, passes, rules)  # rules may have work in the native code, too
+            edits = edits or (plainer(module, original, passes, lines=True) if plain else ())
             respelled = respelled or bool(edits)
         if not edits:
             break
@@ -191,8 +193,10 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 
-def plainer(module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
-    """Return edits to what the passes wrote that make it what people would write."""
+def plainer(
+    module: SemanticModel, original: SemanticModel, passes: Sequence[tuple[Edit, ...]], lines: bool = False
+) -> tuple[Edit, ...]:
+    """Return edits to what the passes wrote that make it what people would write, or that break long lines."""
     if not passes:
         return ()
     from torchmigrate.rewriting import native_style, plain_lines
@@ -203,7 +207,8 @@ def plainer(module: SemanticModel, original: SemanticModel, passes: Sequence[tup
         at = _original(offset, passes)
         return not any(start <= at <= end for start, end in held)
 
-    return plain_lines.plainer(module, list(native_style.written(original.source.utf8, passes)), allowed)
+    work = plain_lines.folded if lines else plain_lines.plainer
+    return work(module, list(native_style.written(original.source.utf8, passes)), allowed)
 
 
 def _natively(
@@ -215,8 +220,11 @@ def _natively(
     from torchmigrate.rewriting import native_style
 
     edits = tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
-    if edits and module.facts.settings.style == "auto" and _calls_helper(_next(module, edits, ())):
-        return ()  # a file that needs the helper all the same calls it throughout
+    if edits and module.facts.settings.style == "auto":
+        if _calls_helper(_next(module, edits, ())):
+            return ()  # a file that needs the helper all the same calls it throughout
+        if native_style.chooses(edits) and placement(module.facts, module.path).path in module.facts.helpers:
+            return ()  # where a file beside it calls the helper, a choice is not written out
     return edits
 
 

@@ -31,12 +31,17 @@ class GuardRegion:
     reason: str = ""
     branch: bool = False  # the test is that of an `if` or `while`, and has no other use
     skips: bool = False  # a test, or all of a file, is skipped if the test fails
-    of_kernel: bool = False  # what is skipped calls a library or a kernel for NVIDIA's devices, and stays as it is
+    body_stays: bool = False  # what is skipped is itself bound to CUDA somewhere, and stays as it is
     refusal: bool = False  # the program ends if the test fails; the code after it may change while the test stays
 
     @property
     def spans(self) -> list[Span]:
         return [self.guard, *self.covered, *(self.flag.covered if self.flag else ())]
+
+    def is_beside(self, at: int) -> bool:
+        """Whether an offset lies in the same test as the guard, but not in the guard: `cuda and capability >= 8`."""
+        tests = ((a, b) for a, b in self.covered if a <= self.guard[0] < b)
+        return not self.guard[0] <= at < self.guard[1] and any(a <= at < b for a, b in tests)
 
     def holds(self, finding: Finding) -> bool:
         return any(a <= finding.start and finding.end <= b for a, b in self.spans)
@@ -353,6 +358,9 @@ def portable_beside(module: SemanticModel, statement: ast.stmt) -> bool:
 @query
 def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
     """Return the device variable that a statement sets, "return" if it returns a device, or None."""
+    match node:
+        case ast.If(body=[ast.Assign([target], _)], orelse=[]):
+            return chain_of(target)
     for inner in ast.walk(node):
         match inner:
             case ast.Assign([target], _) if re.search(r"dev", chain_of(target) or ""):

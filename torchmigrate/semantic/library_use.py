@@ -78,7 +78,8 @@ class Uses:
         may_be_bound = _MAY_BE_BOUND.search(module.source.utf8) is not None
         self._bound = Inside(map(module.span, _bound_to_cuda(module) if may_be_bound else ()))
         names = _imported_names(module)
-        self._names = Inside(map(module.span, _uses_of(module, names) if names else ()))
+        read = _reads_visible(module) if b"CUDA_VISIBLE_DEVICES" in module.source.utf8 else ()
+        self._names = Inside(map(module.span, (*(_uses_of(module, names) if names else ()), *read)))
         self._module = module
         self._with_kernels: Inside | None = None
 
@@ -137,6 +138,23 @@ def _needs_library(raw: bytes) -> bool:
 def _reads_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
     """Yield where the file reads one of these names."""
     return (n for n in module.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names)
+
+
+_READERS = ("os.getenv", "os.environ.get", "os.environ.pop")
+
+
+def _reads_visible(module: SemanticModel) -> Iterator[ast.AST]:
+    """Yield where the file calculates with `CUDA_VISIBLE_DEVICES`, which numbers CUDA's devices and no others."""
+    for node in module.nodes:
+        match node:
+            case ast.Subscript(owner, ast.Constant("CUDA_VISIBLE_DEVICES"), ast.Load()):
+                is_read = module.resolve(owner) == "os.environ"
+            case ast.Call(func, [ast.Constant("CUDA_VISIBLE_DEVICES"), *_]):
+                is_read = module.resolve(func) in _READERS
+            case _:
+                continue
+        if is_read and not isinstance(module.parent(node), (ast.Call, ast.FormattedValue, ast.Expr, ast.BinOp)):
+            yield node  # an argument of a call, or a part of a text, is only told
 
 
 def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:

@@ -50,6 +50,34 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
     return Kind.MAYBE_USER if _could_be_user(module, called) else Kind.TORCH
 
 
+def is_module(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
+    """Whether all that a value may be is a torch.nn.Module that copies a state which it loads, as torch's own do."""
+    todo: list[tuple[ast.expr, Scope]] = [(node, scope)]
+    seen: Seen = set()
+    hierarchy, is_made = module.facts.hierarchy, False
+    while todo:
+        value, here = todo.pop()
+        match value:
+            case ast.Name(name) if found := here.find(name):
+                if _is_new((found[0], name), seen):
+                    values = [binding.value for binding in found[1]]
+                    if found[0].is_class or None in values:
+                        return False
+                    todo += [(each, found[0]) for each in values if each is not None]
+            case ast.Call(ast.Attribute(inner, name)) if name in _SAME:
+                todo.append((inner, here))
+            case ast.IfExp(_, body, orelse):
+                todo += [(body, here), (orelse, here)]
+            case ast.Call():
+                made = [*hierarchy.instances(Place(str(module.path), here), value)]
+                is_made = bool(made) and all(map(hierarchy.loads_as_torch, made))
+                if not is_made:
+                    return False
+            case _:
+                return False
+    return is_made
+
+
 def _last_words(node: ast.AST) -> tuple[list[str], bool]:
     """Return a receiver's last attribute with the names and strings after it, and whether it has one.
 

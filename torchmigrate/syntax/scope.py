@@ -85,22 +85,25 @@ OWN = ("self", "cls")
 Bindings = list[Binding]
 
 
-_CHILD_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
+_CHILD_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.alias: ()}
+# fields that hold contexts and operators, and those that hold texts and numbers
+_NO_NODES = {"ctx", "op", "ops", "id", "attr", "module", "level", "asname", "conversion", "simple", "type_comment"}
 
 
 def _child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     """Return the fields of a node type that may contain nodes of interest, without contexts and operators."""
     if kind not in _CHILD_FIELDS:
-        _CHILD_FIELDS[kind] = tuple(name for name in kind._fields if name not in ("ctx", "op", "ops"))
+        _CHILD_FIELDS[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
     return _CHILD_FIELDS[kind]
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Return the child nodes, without contexts and operators, in a third of the time of `ast.iter_child_nodes`."""
     found: list[ast.AST] = []
-    for name in _child_fields(type(node)):
+    kind = type(node)
+    for name in _CHILD_FIELDS[kind] if kind in _CHILD_FIELDS else _child_fields(kind):
         value = getattr(node, name, None)
-        if isinstance(value, list):
+        if type(value) is list:
             found += [item for item in value if isinstance(item, ast.AST)]
         elif isinstance(value, ast.AST):
             found.append(value)

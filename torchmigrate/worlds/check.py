@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,9 +26,10 @@ ROUNDS = 2  # what a round finds out about attributes and parameters is known to
 # words without which worlds cannot differ: those with a GPU that is not CUDA's, and builds for CUDA
 _OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
-_WORDS = {"others": _OTHERS, "builds": _BUILDS}
-_ABOUT = (b"nccl", *(name.encode() for name in types_of("accelerator")))
-_TEST = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$)|_test\.py$")
+# and words without which two GPUs that have process groups of their own cannot differ from each other
+_APART = {*(world.kind for world in WORLDS if world.is_portable and world.only_with), *COLLECTIVES}
+_WORDS = {"others": _OTHERS, "builds": _BUILDS, "apart": _APART}
+_ABOUT = (b"nccl", b"cpu", *(name.encode() for name in types_of("accelerator")))
 # by path, the spans of the original text whose edits must not be made, with the reasons
 Held = dict[str, dict[Span, str]]
 
@@ -102,6 +102,7 @@ class Check:
         for path in sorted(changed):
             universe |= dict.fromkeys(sorted({use.importer for use in self.facts.index.importers.get(path, ())}))
         universe |= dict.fromkeys(self._imported(universe))
+        self._add_bases(universe)
         components = Components()
         for path in universe:
             for target in self.facts.index.imported_by(path):
@@ -139,6 +140,25 @@ class Check:
         leading = {*reached(filter(self._speaks_of_devices, importers), lambda path: importers.get(path, ()))}
         return [target for target in importers if target in leading]
 
+    def _add_bases(self, paths: dict[str, None]) -> None:
+        """Add the files of base classes, whose methods may hand on what attributes of their objects hold."""
+        todo = list(paths)
+        while todo:
+            file = self._old.file(path := todo.pop())
+            bases = {last_name(base) for node in file.by_node for base in getattr(node, "bases", ())} if file else set()
+            for target in self.facts.index.imported_by(path) if bases else ():
+                if target not in paths and self._defines(target, bases):
+                    paths[target] = None
+                    todo.append(target)
+
+    def _defines(self, path: str, names: set[str]) -> bool:
+        """Return whether a file defines a class of one of these names."""
+        text = self._original(path)
+        if text is None or not any(name.encode() in text[0] for name in names if name):
+            return False
+        file = self._old.file(path)
+        return file is not None and any(getattr(node, "name", "") in names for node in file.by_node)
+
     def _speaks_of_devices(self, path: str) -> bool:
         text = self._original(path)
         return text is not None and any(word in text[0] for word in _ABOUT)
@@ -161,7 +181,7 @@ class Check:
         if not owners:
             return {}
         both = [f for program in (self._old, new) for path in group.paths if (f := program.file(path)) is not None]
-        in_tests = {number: owner for number, owner in owners.items() if self._is_test(owner[0])}
+        in_tests = {number: owner for number, owner in owners.items() if self.facts.is_test(owner[0])}
         edits = {path: by_path[path].edits for path in group.paths if path in by_path}
         relevance = Relevance(both, self.facts.helper, edits)
         if not group.entries:
@@ -194,15 +214,14 @@ class Check:
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
 
-    def _is_test(self, path: str) -> bool:
-        return _TEST.search(os.path.relpath(path, self.facts.index.root)) is not None
-
     def _seen(self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool) -> Observations:
         """Return what one version does in one world, with any options of a user (`asked`) or with the defaults."""
         run = Statements(program, world, self.facts.helper, relevance)
         run.asked = asked
         roots = [f for path in group.paths if path in group.roots and (f := program.file(path)) is not None]
         by_key: dict[str, FunctionInfo] = {info.key: info for file in roots for info in file.functions}
+        near = [f for path in group.paths if path not in group.roots and (f := program.file(path)) is not None]
+        readers = [info for file in near for info in _readers(file) if relevance.holds(info.node)]
         for _ in range(ROUNDS):
             run.new_round()
             for file in roots:
@@ -211,6 +230,9 @@ class Check:
                 if (info := by_key.get(key)) is not None:
                     run.seen.is_assumption = key in group.called
                     run.root(info)
+            run.seen.is_assumption = True
+            for info in readers:
+                run.root(info)
             run.seen.is_assumption = False
             if not run.changed:
                 break
@@ -262,6 +284,18 @@ def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], fr
     called = set().union(*(_called(info.node) for info in functions), *(_called(file.tree) for file in files))
     order = sorted(functions, key=lambda i: (i.name in called or i.outer is not None, i.key))
     return [info.key for info in order], frozenset(info.key for info in functions if info.name in called)
+
+
+def _readers(file: File) -> list[FunctionInfo]:
+    """Return the functions that read what other functions bind: they need not be called to get it."""
+    shared = file.shared
+    return [info for info in file.functions if not shared.isdisjoint(_read(info.node))] if shared else []
+
+
+@remembered
+def _read(node: ast.AST) -> set[str]:
+    """Return the names that are read in a function."""
+    return {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 @remembered

@@ -22,6 +22,7 @@ from torchmigrate.worlds.observations import (
     LOST,
     PRECISION,
     REFUSAL,
+    Key,
     Observations,
     Place,
     device_of,
@@ -131,8 +132,10 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
             if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
                 continue
             before = old.get(kind, place)
-            comes_to_run = (kind, place) in old.assumed and (kind, place) not in new.assumed
-            if before is not None and (kind == DEATH or _is_cuda(before)) and not comes_to_run:
+            key = kind, place
+            comes_to_run = any(key in was and key not in now for was, now in _only_assumed(old, new))
+            loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
+            if before is not None and (kind == DEATH or _is_cuda(before)) and not (comes_to_run or loses_fallback):
                 continue
             edits = new.edits(kind, place)
             if edits:
@@ -144,9 +147,22 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
             gone_past = place[0] in dying or (world.kind != "cuda" and place[0] in refused)
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
-            if old.get(kind, place) is None and not gone_past and edits:
+            before = old.get(kind, place)
+            if before is not None and kind == REFUSAL:  # other devices are refused than before
+                edits = NONE.union(*(e for a, e in value.atoms.items() if isinstance(a, Device) and a not in before))
+            if (before is None or kind == REFUSAL) and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
+
+
+def _only_assumed(old: Observations, new: Observations) -> Iterator[tuple[set[Key], set[Key]]]:
+    """Yield what nothing is known to lead to, in both versions: to the function around it, or to what calls that."""
+    yield old.assumed, new.assumed
+    yield old.idle, new.idle
+
+
+def _all_cuda(value: Value) -> bool:
+    return bool(value) and all(isinstance(atom, Device) and atom.type == "cuda" for atom in value)
 
 
 def _is_cuda(value: Value) -> bool:
@@ -254,6 +270,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
                 moved.append(place)
+            elif now is not None and not _types(now):
+                continue  # where a tensor is (`y.to(x.device)`): it moves with that
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
     for place in moved:
@@ -326,8 +344,8 @@ def _gains_only(before: Value, now: Value) -> bool:
 
 
 def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:
-    """Yield the places where the original refused to run, and which the rewritten code gets past."""
-    return (place for place, _ in old.of(REFUSAL) if new.get(REFUSAL, place) is None)
+    """Yield the places where the original certainly refused to run, and which the rewritten code gets past."""
+    return (p for p, _ in old.of(REFUSAL) if (REFUSAL, p) in old.certain and new.get(REFUSAL, p) is None)
 
 
 def _dying(seen: Observations) -> frozenset[str]:
@@ -337,11 +355,7 @@ def _dying(seen: Observations) -> frozenset[str]:
     """
     places = {place for place, _ in seen.of(DEATH) if (DEATH, place) in seen.certain}
     for place, value in seen.of(DEVICE):
-        if (
-            (DEVICE, place) in seen.certain
-            and place not in seen.caught
-            and all(isinstance(a, Device) and a.type == "cuda" for a in value)
-        ):
+        if (DEVICE, place) in seen.certain and place not in seen.caught and place not in seen.made and _all_cuda(value):
             places.add(place)
     return frozenset(path for path, _ in places)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from torchmigrate.syntax.scope import children, walk
@@ -36,6 +37,7 @@ from torchmigrate.worlds.values import (
     Items,
     Module,
     Named,
+    Partial,
     Routine,
     Table,
     Type,
@@ -59,6 +61,9 @@ class Expressions(External):
         self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
         self.changed = False
+        self._writes = 0  # how often the store has changed
+        # of tests that were asked one way: the state and the store then, and the state in which they come out the other
+        self._other_way: dict[ast.expr, tuple[State, int, bool, State | None]] = {}
         self.work = 0
 
     # what statements add
@@ -79,12 +84,11 @@ class Expressions(External):
 
     def write(self, key: tuple[str, ...], value: Value) -> None:
         old = self.store.get(key)
-        if old is value:
-            return
         new = value if old is None else join(old, value)
-        if new != old:
+        if new is not old and new != old:
             self.store[key] = new
             self.changed = True
+            self._writes += 1
 
     def read(self, key: tuple[str, ...]) -> Value | None:
         return self.store.get(key)
@@ -116,7 +120,12 @@ class Expressions(External):
 
     def _name(self, node: ast.Name, state: State, frame: Frame) -> Value:
         found = state.env.get(node.id)
-        return found if found is not None else self.lookup(node.id, frame)
+        if found is None:
+            return self.lookup(node.id, frame)
+        if node.id in frame.file.shared and (anywhere := self.store.get(("global", frame.file.path, node.id))):
+            is_own = node.id in frame.locals.names and not isinstance(frame.info.node, ast.Module)
+            return found if is_own else join(found, anywhere)  # functions that were called may have bound it
+        return found
 
     def lookup(self, name: str, frame: Frame) -> Value:
         """Return a name that the frame's variables do not have: an outer function's, the file's, or a builtin."""
@@ -178,7 +187,8 @@ class Expressions(External):
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
-        return self.store.get(("attribute", "*", name)) or self.store.get(("option", name))
+        found = [v for v in (self.store.get(("attribute", "*", name)), self.store.get(("option", name))) if v]
+        return join(*found) if found else None
 
     def _of_instance(self, info: ClassInfo, atom: Instance, name: str, state: State) -> Value:
         for kind in self.ancestors(info):
@@ -191,7 +201,8 @@ class Expressions(External):
         if found is None:
             self.prepare(info)
             found = self.store.get(("attribute", info.key, name))
-        of_class = self.of_class(info, name)
+        is_field = found is not None and ("field", f"{info.key}.__post_init__", name) in self.store
+        of_class = None if is_field else self.of_class(info, name)
         if found is None and of_class is None:
             return TENSOR if name in ("cuda", "to") else self.of_unknown(name) or UNKNOWN
         return join(*(v for v in (found, of_class) if v is not None))
@@ -423,7 +434,7 @@ class Expressions(External):
 
     def publish(self, state: State, frame: Frame) -> None:
         """Make a function's variables known to the functions in it."""
-        if not isinstance(frame.info.node, ast.Module):
+        if frame.info.holds_functions:
             for name, value in state.env.items():
                 if "." not in name:
                     self.write(("local", frame.info.key, name), value)
@@ -533,51 +544,64 @@ class Expressions(External):
 
     def refine(self, test: ast.expr, state: State, frame: Frame, wanted: bool) -> State | None:
         """Return the state in which a test comes out as wanted, or None if it never does."""
+        other = self._other_way.pop(test, None)
+        if other is not None and other[0] is state and other[1:3] == (self._writes, wanted):
+            return other[3]
+        ways = self._ways(test, state, frame)
+        self._other_way[test] = state, self._writes, not wanted, ways[not wanted]
+        return ways[wanted]
+
+    def _ways(self, test: ast.expr, state: State, frame: Frame) -> tuple[State | None, State | None]:
+        """Return the states in which a test fails, and in which it holds; None for what never happens."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return self.refine(test.operand, state, frame, not wanted)
+            fails, holds = self._ways(test.operand, state, frame)
+            return holds, fails
         if isinstance(test, ast.BoolOp):
-            return self._refine_chain(test, state, frame, wanted)
-        return self._refine_leaf(test, state, frame, wanted)
+            return self._ways_of_chain(test, state, frame)
+        return self._ways_of_leaf(test, state, frame)
 
-    def _refine_chain(self, test: ast.BoolOp, state: State, frame: Frame, wanted: bool) -> State | None:
+    def _ways_of_chain(self, test: ast.BoolOp, state: State, frame: Frame) -> tuple[State | None, State | None]:
         """Refine by `a and b`: all hold; or the first fails, or the first holds and the second fails, and so on."""
-        together = isinstance(test.op, ast.And) is wanted
+        goes_on = isinstance(test.op, ast.And)
         here: State | None = state
-        ways: list[State] = []
+        stops: list[State | None] = []
         for item in test.values:
-            if here is None:
-                break
-            if not together and (way := self.refine(item, here, frame, wanted)) is not None:
-                ways.append(way)
-            here = self.refine(item, here, frame, wanted if together else not wanted)
+            if here is not None:
+                ways = self._ways(item, here, frame)
+                stops.append(ways[not goes_on])
+                here = ways[goes_on]
         edits = frame.file.edits_of(test)
-        found = here if together else merged(ways)
-        if found is not None and edits:
-            found = found.along(edits)
-        return found
+        found = [merged(stops), here] if goes_on else [here, merged(stops)]
+        fails, holds = (way.along(edits) if way is not None and edits else way for way in found)
+        return fails, holds
 
-    def _refine_leaf(self, test: ast.expr, state: State, frame: Frame, wanted: bool) -> State | None:
+    def _ways_of_leaf(self, test: ast.expr, state: State, frame: Frame) -> tuple[State | None, State | None]:
         if isinstance(test, ast.NamedExpr):
             self.evaluate(test, state, frame)
         chain = self._asked(test, state, frame)
         if chain is None:
             value = self.evaluate(test, state, frame)
-            return self._taken(value, state, wanted)
+            return self._taken(value, state, False), self._taken(value, state, True)
         name, known = chain
-        kept: dict[Atom, Edits] = {}
-        path = NONE
-        in_doubt = state.in_doubt
+        answers: list[tuple[Atom, Edits, bool | None, Edits]] = []
         for atom, edits in known.atoms.items():
-            inner = State({**state.env, name: one(atom, edits)}, state.path)
-            value = self.evaluate(test, inner, frame)
-            for answer, own in value.atoms.items():
-                if values.truth(answer) in (wanted, None):
-                    kept[atom] = edits
-                    path |= own
-                in_doubt = in_doubt or values.truth(answer) is not wanted
-        if not kept:
+            inner = State({**state.env, name: one(atom, edits)}, state.path, in_doubt=True)  # it may be another
+            found = self.evaluate(test, inner, frame)
+            answers += [(atom, edits, values.truth(answer), own) for answer, own in found.atoms.items()]
+        fails, holds = (self._narrowed(name, answers, state, wanted) for wanted in (False, True))
+        return fails, holds
+
+    def _narrowed(
+        self, name: str, answers: Sequence[tuple[Atom, Edits, bool | None, Edits]], state: State, wanted: bool
+    ) -> State | None:
+        """Return the state in which a chain is only what lets a test come out as wanted."""
+        taken = [answer for answer in answers if answer[2] in (wanted, None)]
+        if not taken:
             return None
-        return State({**state.env, name: Value(kept)}, state.path | path, in_doubt=in_doubt)
+        kept = Value({atom: edits for atom, edits, _, _ in taken})
+        path = state.path.union(*(own for _, _, _, own in taken))
+        in_doubt = state.in_doubt or any(truth is not wanted for _, _, truth, _ in answers)
+        return State({**state.env, name: kept}, path, in_doubt=in_doubt)
 
     def _taken(self, value: Value, state: State, wanted: bool) -> State | None:
         taken = [(atom, edits) for atom, edits in value.atoms.items() if values.truth(atom) in (wanted, None)]
@@ -593,7 +617,7 @@ class Expressions(External):
         What is unknown is taken for each kind of device that a user may name, if the test is about devices.
         """
         about = _is_about_devices(test)
-        for node, name in _chains_in(test):
+        for node, name in chains_in(test):
             value = self.evaluate(node, state, frame)
             if about and any(a in (Unknown(), Unknown("user")) for a in value):
                 value = self._spread(value)
@@ -668,7 +692,10 @@ class Expressions(External):
                     self.hands(call)
                 match atom:
                     case Routine(info, owner):
-                        result = self.call_function(info, owner, call.args, call.named, call.state)
+                        result = self.call_function(info, owner, call.args, call.named, call.behind(edits).state)
+                    case Partial(function, args, named):
+                        given = {**dict(named), **call.named}
+                        result = self.apply(function, replace(call, args=(*args, *call.args), named=given))
                     case Type(info):
                         result = self.construct(info, call.args, call.named, call.state)
                     case Named(name):
@@ -677,8 +704,8 @@ class Expressions(External):
                         own = next(
                             (k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None
                         )
-                        given = (one(atom), call.args, call.named, call.state)
-                        result = self.call_function(own, *given) if own else UNKNOWN
+                        whole = (one(atom), call.args, call.named, call.state)
+                        result = self.call_function(own, *whole) if own else UNKNOWN
                     case _:
                         self.hand_over("", call)
                         self.keeps(call)
@@ -788,7 +815,7 @@ def _is_property(node: ast.AST) -> bool:
 
 
 @remembered
-def _chains_in(test: ast.AST) -> list[tuple[ast.AST, str]]:
+def chains_in(test: ast.AST) -> list[tuple[ast.AST, str]]:
     """Return the chains in a test whose values may decide it."""
     found: list[tuple[ast.AST, str]] = []
     stack: list[ast.AST] = [test]
@@ -797,6 +824,8 @@ def _chains_in(test: ast.AST) -> list[tuple[ast.AST, str]]:
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
             continue
         name = attribute_chain(node)
+        if name is None and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            name = item_chain(node.value, const(node.slice.value)) or None
         if name is not None:
             found.append((node, name))
         elif isinstance(node, ast.Call):  # of `f(x)` x alone may be several things, of `x.f()` both

@@ -31,6 +31,7 @@ from torchmigrate.worlds.state import Call, Dead, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
     NOTHING,
+    PLACED,
     TENSOR,
     UNKNOWN,
     Atom,
@@ -38,6 +39,7 @@ from torchmigrate.worlds.values import (
     Device,
     Items,
     Named,
+    Partial,
     Routine,
     Table,
     Type,
@@ -50,7 +52,6 @@ from torchmigrate.worlds.values import (
 
 METHOD = "torch.Tensor."  # before the name of a method of a tensor or module that is handed on without being called
 MOVING = ("to", "cuda", "cpu", "to_empty")
-PLACED = Unknown("placed")  # the helper's device for an index that is not followed
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
@@ -114,8 +115,11 @@ class External(ABC):
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
+        if name == "contextlib.nullcontext":
+            return call.argument(0, const(None))
         if name == "functools.partial" and call.args:
-            return call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named))) or UNKNOWN
+            known = call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named)))
+            return one(Partial(known, tuple(call.args[1:]), tuple(call.named.items()))) if known else UNKNOWN
         if name in ("sys.exit", "os._exit"):
             self._end(call)
         if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
@@ -145,6 +149,13 @@ class External(ABC):
             and (saved := call.named.get("map_location", NOTHING).only([Const(None, type(None))]))
         ):
             found.append(one(Unknown(), saved.edits))  # where it was when it was saved
+        if (
+            name == "torch.load"
+            and "map_location" not in call.named
+            and len(call.args) == 1
+            and self.world.kind != "cuda"
+        ):
+            self._note(KEPT, call, one(Device("cuda")), "a file that may have been saved on CUDA")
         if found:
             self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
         return TENSOR if torchy else UNKNOWN
@@ -197,9 +208,7 @@ class External(ABC):
 
     def _note(self, kind: str, call: Call, value: Value, words: str = "") -> None:
         place = self.place(call.node, call.frame)
-        self.seen.add(kind, place, value, call.state.path, words)
-        if not call.state.in_doubt:
-            self.seen.certain.add((kind, place))
+        self.seen.add(kind, place, value, call.state.path, words, not call.state.in_doubt)
 
     def die(self, what: str, call: Call, value: Value = NOTHING) -> NoReturn:
         self._note(DEATH, call, value or const(what), what)

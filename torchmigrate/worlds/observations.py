@@ -29,19 +29,29 @@ class Observations:
         self.paths: dict[Key, Edits] = {}  # the edits that let the place be reached
         self.told: dict[Key, str] = {}  # words for messages
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
+        self.idle: set[Key] = set()  # those of them that were seen only in such functions themselves
         self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.is_assumption = False
+        self.is_called = False
 
-    def add(self, kind: str, place: Place, value: Value, path: Edits, words: str = "") -> None:
+    def add(
+        self, kind: str, place: Place, value: Value, path: Edits, words: str = "", is_certain: bool = False
+    ) -> None:
         key = kind, place
+        if is_certain:
+            self.certain.add(key)
         if not self.is_assumption:
             self.assumed.discard(key)
         elif key not in self.found:
             self.assumed.add(key)
+        if not self.is_assumption or self.is_called:
+            self.idle.discard(key)
+        elif key not in self.found:
+            self.idle.add(key)
         self.found[key] = join(self.found.get(key, NOTHING), value)
         self.paths[key] = self.paths.get(key, NONE) | path
         if words:
@@ -52,11 +62,12 @@ class Observations:
         del self.found[key], self.paths[key]
         self.certain.discard(key)
         self.assumed.discard(key)
+        self.idle.discard(key)
         self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
-        for each in (self.found, self.paths, self.assumed, self.certain, self.caught, self.used, self.named):
+        for each in (self.found, self.paths, self.assumed, self.idle, self.certain, self.caught, self.used, self.named):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:

@@ -7,7 +7,7 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,6 +71,7 @@ class FunctionInfo:
     owner: ClassInfo | None = None
     outer: FunctionInfo | None = None
     key: str = ""  # the same in both versions
+    holds_functions: bool = False  # functions or lambdas are written in it
 
     @property
     def name(self) -> str:
@@ -118,6 +119,8 @@ class File:
                 name = f"{prefix}.{getattr(child, 'name', '<lambda>')}"
                 info = FunctionInfo(self, child, owner, outer, f"{self.path}:{name}")
                 self.functions.append(info)
+                if outer is not None:
+                    outer.holds_functions = True
                 self.by_node[child] = info
                 if owner and not isinstance(child, ast.Lambda):
                     owner.methods.setdefault(child.name, info)
@@ -128,6 +131,11 @@ class File:
                 self._collect(child, made, outer, f"{prefix}.{child.name}")
             else:
                 self._collect(child, owner if isinstance(child, ast.stmt) else None, outer, prefix)
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """Return the names that functions bind as `global` or `nonlocal`."""
+        return frozenset().union(*(self.locals_of(info.node).shared for info in self.functions))
 
     def locals_of(self, node: ast.AST) -> Locals:
         """Return the names that a function, class or the file itself binds."""

@@ -71,7 +71,7 @@ class _Outline:
         self.rows: list[_Row] = []
         self.around: dict[ast.AST, ast.AST] = {}
         self.binding: set[ast.AST] = set()  # compound statements around imports and definitions
-        self.parameters: list[tuple[str, list[str], str]] = []  # a function's name, its parameters, its key
+        self.parameters: list[tuple[str, list[str], str, list[str]]] = []  # name, parameters, key, `*rest` and `**rest`
         self.aliases: list[tuple[str, str]] = []
         self.classes: set[str] = set()
         self._collect(file.tree, file.tree.body, _Place(file), "")
@@ -86,7 +86,7 @@ class _Outline:
         for node in body:
             self.around[node] = around
             own = list(_own(node))
-            called = frozenset(last_name(n.func) for n in own if isinstance(n, ast.Call))
+            called = frozenset(last_name(call.func) for call in own if isinstance(call, ast.Call))
             self.rows.append(_Row(node, place, frozenset(_words(node, own, place)), called))
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.aliases += [(a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname]
@@ -103,7 +103,8 @@ class _Outline:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, owner: str) -> _Place:
         name = owner if node.name == "__init__" and owner else node.name
         key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
-        self.parameters.append((name, parameters_of(node.args), key))
+        extra = [a.arg for a in (node.args.vararg, node.args.kwarg) if a]
+        self.parameters.append((name, parameters_of(node.args), key, extra))
         names = frozenset(place.file.locals_of(node).names)
         return _Place(place.file, name, key, names, place if place.key else None, owner)
 
@@ -137,9 +138,9 @@ class Relevance:
         self._arrays = {file: outline.arrays for file, outline in outlines.items()}
         self._aliases = {file: outline.aliases for file, outline in outlines.items()}
         self.classes = set().union(*(outline.classes for outline in outlines.values()))
-        self._parameters: dict[str, list[tuple[list[str], str]]] = {}  # names and key, by the name of a function
-        for name, names, key in (each for outline in outlines.values() for each in outline.parameters):
-            self._parameters.setdefault(name, []).append((names, key))
+        self._parameters: dict[str, list[tuple[list[str], str, list[str]]]] = {}  # by the name of a function
+        for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
+            self._parameters.setdefault(name, []).append((names, key, extra))
         self._by_word: dict[str, list[_Row]] = {}
         for row in self._rows:
             for word in row.words:
@@ -269,7 +270,7 @@ class Relevance:
     def _returns(self, place: _Place) -> None:
         """Note that a function returns a decision, unless so many have its name that a call tells nothing."""
         if len(self._parameters.get(place.name, ())) <= MOST_OF_A_NAME:
-            self._add(self.decisions, place.name)
+            self._add(self.decisions, place.name, *([place.outer.token(place.name)] if place.outer else ()))
 
     def _add(self, kind: set[str], *words: str) -> None:
         for word in words:
@@ -294,32 +295,45 @@ class Relevance:
                 self._returns(place)
             case ast.For(target, iterable) if self._carries(iterable, place):
                 self._add(self.decisions, *_tokens_of(target, place))
+            case ast.With(items) | ast.AsyncWith(items):
+                given = [i.optional_vars for i in items if i.optional_vars and self._carries(i.context_expr, place)]
+                self._add(self.decisions, *(t for target in given for t in _tokens_of(target, place)))
             case ast.If(test) | ast.While(test) if self._carries(test, place):
                 self._depending(node, place)
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
                 self._decorated(node, place)
+                if name in self.decisions:  # another function of this name returns a device
+                    cpu = [s for s in _statements(node) if isinstance(s, ast.Return) and _is_text(s.value, "cpu")]
+                    self.relevant.update(cpu)
+                    self.places.update((name, place.owner) if cpu else ())
                 if name in self.about or name == "to":
                     self.makers.add(place.owner)
-                for names, key in self._parameters.get(name, ()):
+                for names, key, _ in self._parameters.get(name, ()):
                     defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
+                    if held:
+                        self.makers.add(name)
             case ast.Import(names) | ast.ImportFrom(_, names):
                 told = self.decisions | self.about
                 bound = [a for a in names if a.asname or isinstance(node, ast.ImportFrom)]
                 held = [a.asname or a.name for a in bound if not told.isdisjoint(a.name.split("."))]
                 self._add(self.decisions, *(place.token(name) for name in held))
-        for call in (n for n in _own(node) if isinstance(n, ast.Call)):
+        for call in _own_calls(node):
             self._handed(call, place)
 
     def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
         """Add the parameters that decorators give decisions, as `parametrize` does."""
         words: set[str] = set()
+        if any(isinstance(d, ast.Name) and self._carries(d, place) for d in node.decorator_list):
+            self._add(self.decisions, place.token(node.name))
+            for names, key, extra in self._parameters.get(node.name, ()):
+                self._add(self.decisions, *(f"{name}@{key}" for name in (*names, *extra)))
         for call in (d for d in node.decorator_list if isinstance(d, ast.Call)):
             if any(self._carries(value, place) for value in call.args):
                 texts = (c.value for c in call.args[:1] if isinstance(c, ast.Constant) and isinstance(c.value, str))
                 words.update(part.strip() for text in texts for part in text.split(","))
-        for names, key in self._parameters.get(node.name, ()):
+        for names, key, _ in self._parameters.get(node.name, ()):
             self._add(self.decisions, *(f"{name}@{key}" for name in names if name in words))
 
     def _depending(self, node: ast.If | ast.While, place: _Place) -> None:
@@ -337,11 +351,9 @@ class Relevance:
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
         name = last_name(call.func)
-        for names, key in self._parameters.get(self._meant(name, place), ()):
+        for names, key, extra in self._parameters.get(self._meant(name, place), ()):
             shift = 1 if names[:1] in (["self"], ["cls"]) else 0
-            given = [(n, v) for n, v in zip(names[shift:], call.args, strict=False)]
-            given += [(k.arg, k.value) for k in call.keywords if k.arg in names]
-            held = [n for n, value in given if self._carries(value, place)]
+            held = self._given(call, names[shift:], extra, place)
             self._add(self.decisions, *(f"{n}@{key}" for n in held))
             if held and shift:
                 self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
@@ -350,6 +362,17 @@ class Relevance:
             self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
         if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
             self._add(self.decisions, *_tokens_of(call.func.value, place))
+
+    def _given(self, call: ast.Call, names: list[str], extra: list[str], place: _Place) -> list[str]:
+        """Return the parameters to which a call hands a decision; `*x` and `**x` may be any of them."""
+        held: list[str] = []
+        for at, value in enumerate(call.args):
+            if self._carries(value, place):
+                held += [*names[at:], *extra] if isinstance(value, ast.Starred) else names[at : at + 1] or extra
+        for keyword in call.keywords:
+            if self._carries(keyword.value, place):
+                held += [*names, *extra] if keyword.arg is None else [keyword.arg] if keyword.arg in names else extra
+        return held
 
     def _meant(self, name: str, place: _Place) -> str:
         """Return the name by which a project defines what a file imports under another name."""
@@ -372,7 +395,7 @@ class Relevance:
             case ast.Call():
                 return self._call_carries(node, place)
             case ast.Lambda():
-                return self._carries(node.body, place)
+                return any(self._carries(each, place) for each in (node.body, *defaults_of(node.args).values()))
             case _ if isinstance(node, _TRANSPARENT):
                 return any(self._carries(child, place) for child in children(node))
         return False
@@ -388,8 +411,11 @@ class Relevance:
             return False
         if self._meant(name, place) in self._parameters or name in self.classes:
             return place.token(name) in self.decisions or name in self.decisions
-        if name not in _PASSING:
-            return place.token(name) in self.decisions  # a variable that holds a function
+        is_variable = isinstance(node.func, ast.Name) and place.token(name) != name  # it holds some function
+        if is_variable and place.token(name) in self.decisions:
+            return True
+        if name not in _PASSING and not is_variable:
+            return name in self.decisions
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         given = (owner, *node.args, *(k.value for k in node.keywords))
         return any(self._carries(each, place) for each in given)
@@ -401,7 +427,7 @@ _PASSING = {
     "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
     "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
     "endswith", "join", "keys", "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy",
-    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix",
+    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext",
 }  # fmt: skip
 _TRANSPARENT = (
     ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
@@ -462,6 +488,10 @@ def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.e
     yield target, value
 
 
+def _is_text(node: ast.expr | None, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
+
+
 def _is_plain(node: ast.expr) -> bool:
     """Return whether a value is a constant, or made of constants."""
     if isinstance(node, (ast.Tuple, ast.List)):
@@ -479,6 +509,11 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
             continue
         yield inner
         stack += children(inner)
+
+
+@remembered
+def _own_calls(node: ast.AST) -> list[ast.Call]:
+    return [inner for inner in _own(node) if isinstance(inner, ast.Call)]
 
 
 def _words(node: Statement, own: Iterable[ast.AST], place: _Place) -> Iterator[str]:

@@ -35,6 +35,10 @@ class State:
     def copy(self) -> State:
         return State(dict(self.env), self.path, self.is_plain, self.in_doubt)
 
+    def doubted(self) -> State:
+        """Return a copy for what may not be reached."""
+        return State(dict(self.env), self.path, self.is_plain, True)
+
 
 @dataclass(slots=True)
 class Frame:

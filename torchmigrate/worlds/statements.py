@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
-from torchmigrate.worlds.expressions import HELPER, Expressions, item_chain
+from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
 from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
 from torchmigrate.worlds.program import (
     FUNCTIONS,
@@ -18,6 +18,7 @@ from torchmigrate.worlds.program import (
     Edits,
     File,
     FunctionInfo,
+    Locals,
     Program,
     attribute_chain,
     defaults_of,
@@ -43,6 +44,7 @@ from torchmigrate.worlds.values import (
 
 _ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
 LONGEST = 4  # passes of a loop that are run one after the other
+_NO_LOCALS = Locals(ast.Pass())  # defaults are evaluated around their function
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
@@ -55,6 +57,7 @@ class Statements(Expressions):
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
         self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
+        self.called: set[str] = set()  # functions that some call led to, in this round or the one before
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
 
     def new_round(self) -> None:
@@ -70,8 +73,10 @@ class Statements(Expressions):
         if info.key in self.begun:
             return
         owner = one(Instance(info.owner)) if info.owner else None
+        # of a method that only others' objects are known to be asked for, nobody knows whether it runs
+        in_doubt = info.owner is not None and self.seen.is_assumption and info.key not in self.called
         with contextlib.suppress(Dead):
-            self.call_function(info, owner, (), {}, State({}, is_plain=True), is_root=True)
+            self.call_function(info, owner, (), {}, State({}, is_plain=True, in_doubt=in_doubt), is_root=True)
 
     def call_function(
         self,
@@ -84,6 +89,8 @@ class Statements(Expressions):
     ) -> Value:
         if len(self.stack) > DEEPEST or not self.relevance.matters(info.node) or isinstance(info.node, ast.Module):
             return UNKNOWN
+        if not is_root:
+            self.called.add(info.key)
         before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
         self._bind(info, owner, args, named, state, is_root)
         path = self.reached.get(info.key, NONE) | state.path
@@ -98,10 +105,12 @@ class Statements(Expressions):
         self.reached[info.key] = path
         self.begun.add(info.key)
         self.stack.append(info.key)
+        was_called, self.seen.is_called = self.seen.is_called, not is_root or info.key in self.called
         try:
-            result = self._run(info, path)
+            result = self._run(info, path, is_root and state.in_doubt)
         finally:
             self.stack.pop()
+            self.seen.is_called = was_called
         self.results[info.key] = result
         if result is None:
             raise Dead
@@ -124,7 +133,7 @@ class Statements(Expressions):
         given = list(args) if is_static or info.owner is None else [owner or UNKNOWN, *args]
         bound = dict(zip(names, given, strict=False)) | {k: v for k, v in named.items() if k in info.parameters()}
         defaults = defaults_of(spec)
-        frame = Frame(info.file.body, info.file.locals_of(info.file.tree))
+        frame = Frame(info, _NO_LOCALS)
         for name in info.parameters():
             value = bound.get(name)
             if value is None:
@@ -141,12 +150,13 @@ class Statements(Expressions):
             whole = one(values.Items(tuple(more))) if kind == "rest" else one(values.Table(tuple(options)))
             self.write(("parameter", info.key, extra.arg), whole if not is_root else UNKNOWN)
 
-    def _run(self, info: FunctionInfo, path: Edits) -> Value | None:
+    def _run(self, info: FunctionInfo, path: Edits, in_doubt: bool) -> Value | None:
         """Return what a function returns, or None if it never does."""
         assert not isinstance(info.node, ast.Module)
         frame = Frame(info, info.file.locals_of(info.node))
         names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
-        state: State | None = State({n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}, path, True)
+        env = {n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}
+        state: State | None = State(env, path, True, in_doubt)
         state = self._decorated(info, state, frame)
         if state is None:
             return NOTHING
@@ -155,7 +165,14 @@ class Statements(Expressions):
                 return self.evaluate(info.node.body, state, frame).of(state.path - path)
             except Dead:
                 return None
+        fields = [key[2] for key in self.store if key[:2] == ("field", info.key)] if _fills(info) else []
+        for name in fields:
+            state.put(f"{names[0]}.{name}", self.store["field", info.key, name])
         end = self.block(info.node.body, state, frame)
+        if fields and info.owner is not None:
+            for name in fields:
+                here = None if end is None or frame.returns else end.env.get(f"{names[0]}.{name}")
+                self.write(("attribute", info.owner.key, name), here or self.store["field", info.key, name])
         if frame.locals.yields:
             few = 0 < len(frame.yields) <= values.WIDEST
             result: Value | None = one(values.Items(tuple(frame.yields))) if few else UNKNOWN
@@ -226,9 +243,21 @@ class Statements(Expressions):
         fields = [
             n.target.id for n in info.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
-        for name, value in (*zip(fields, args, strict=False), *named.items()):
+        given = {**dict(zip(fields, args, strict=False)), **named}
+        after = info.methods.get("__post_init__")
+        if after is not None:
+            self._fill(
+                after, {n: v for n in fields if (v := given.pop(n, None) or self.of_class(info, n))}, made, state
+            )
+        for name, value in given.items():
             self.write(("attribute", info.key, name), value)
         return made
+
+    def _fill(self, after: FunctionInfo, fields: Mapping[str, Value], made: Value, state: State) -> None:
+        """Give an object of a dataclass its fields, and then what its `__post_init__` makes of them."""
+        for name, value in fields.items():
+            self.write(("field", after.key, name), value)
+        self.call_function(after, made, (), {}, state)
 
     def prepare(self, info: ClassInfo) -> None:
         for kind in self.ancestors(info):
@@ -262,17 +291,23 @@ class Statements(Expressions):
         """Run the blocks of a statement whose own test, loop or context is about nothing that matters."""
         if isinstance(node, ast.Try):
             return self._try(node, state, frame)
+        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
+            return self._turned(node, state, frame)  # its body runs in any case
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            return self.block(node.body, state, frame)
         ways: list[State | None] = []
         if isinstance(node, ast.Match):
-            ways = [state, *(self.block(case.body, state.copy(), frame) for case in node.cases)]
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            ways = [self.block(node.body, state, frame)]
+            ways = [state, *(self.block(case.body, state.doubted(), frame) for case in node.cases)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             broken: list[State] = []
-            ways = [state, self._loop(node.body, state.copy(), frame, lambda s: None, broken), *broken]
+            ways = [state, self._loop(node.body, state.doubted(), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
-            ways = [self.block(body, state.copy(), frame) for body in (node.body, node.orelse)]
-        return merged(ways)
+            begun = state.copy() if _asks_for_main(node) else state.doubted()
+            ways = [self.block(node.body, begun, frame), self.block(node.orelse, state.doubted(), frame)]
+        after = merged(ways)
+        if after is not None and None not in ways:
+            after.in_doubt = state.in_doubt
+        return after
 
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
         handler = _HANDLERS.get(type(node))
@@ -341,14 +376,15 @@ class Statements(Expressions):
 
     def _raise(self, node: ast.Raise, state: State, frame: Frame) -> State | None:
         words = ast.unparse(node.exc) if node.exc else ""
-        self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, words)
+        self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, words, not state.in_doubt)
         raise Dead
 
     def _assert(self, node: ast.Assert, state: State, frame: Frame) -> State | None:
         failing = self.refine(node.test, state, frame, False)
         if failing is not None:
             words = ast.unparse(node.msg) if node.msg else ""
-            self.seen.add(REFUSAL, self.place(node.test, frame), const(True), failing.path, words)
+            lost = join(const(True), *(devices(failing.env.get(name, NOTHING)) for _, name in chains_in(node.test)))
+            self.seen.add(REFUSAL, self.place(node.test, frame), lost, failing.path, words, not failing.in_doubt)
         passing = self.refine(node.test, state, frame, True)
         if passing is None:
             raise Dead
@@ -365,10 +401,9 @@ class Statements(Expressions):
             outcomes[wanted] = inner.path - state.path
             test_edits |= inner.path - state.path
             ways.append(self.block(body, inner.copy(), frame))
-        place = self.place(node.test, frame)
-        self.seen.add(
-            BRANCH, place, Value({values.Const(b, bool): e for b, e in outcomes.items()}), NONE, _refusal_of(node)
-        )
+        if not _only_falls_back(node):  # which device it leaves is seen where that is used
+            answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
+            self.seen.add(BRANCH, self.place(node.test, frame), answers, NONE, _refusal_of(node))
         after = merged(ways)
         if after is None:
             return None
@@ -376,14 +411,26 @@ class Statements(Expressions):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
             after.in_doubt = state.in_doubt
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
-            for name, target in _bound_in(node):
-                known = after.env.get(name)
-                if known is None:
-                    known = self.evaluate(_loaded(target), after, frame)
-                after.put(name, known.of(test_edits))
+            self._depend(node, test_edits, after, frame)
         return after
 
+    def _depend(self, node: ast.stmt, edits: Edits, after: State, frame: Frame) -> None:
+        """Let what a statement's blocks bind depend on edits."""
+        for name, target in _bound_in(node):
+            known = after.env.get(name)
+            if known is None:
+                known = self.evaluate(_loaded(target), after, frame)
+            after.put(name, known.of(edits))
+
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
+        after = self._turned(node, state, frame)
+        entered = [way.path for wanted in (True, False) if (way := self.refine(node.test, state, frame, wanted))]
+        test_edits = NONE.union(*entered) - state.path
+        if after is not None and test_edits:  # how often the body runs depends on the test
+            self._depend(node, test_edits, after, frame)
+        return after
+
+    def _turned(self, node: ast.While, state: State, frame: Frame) -> State | None:
         here: State | None = state
         broken: list[State] = []
         for _ in range(LONGEST):  # as long as the test is certain, one pass after the other
@@ -462,7 +509,11 @@ class Statements(Expressions):
             value = self.evaluate(item.context_expr, state, frame)
             suppresses = suppresses or _suppresses(item.context_expr)
             if item.optional_vars is not None:
-                self.assign(item.optional_vars, value, state, frame)
+                held = (
+                    self.element(one(a, e)) if isinstance(a, values.Items) else one(a, e)
+                    for a, e in value.atoms.items()
+                )
+                self.assign(item.optional_vars, join(*held), state, frame)  # of a generator, what it yields
         end = self.block(node.body, state.copy(), frame)
         return merged([state, end]) if suppresses else end
 
@@ -623,10 +674,21 @@ def _names_cuda(name: str) -> bool:
     return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
 
 
+def _fills(info: FunctionInfo) -> bool:
+    return info.name == "__post_init__" and info.owner is not None and bool(info.parameters())
+
+
 @remembered
 def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
     return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in walk(s))
+
+
+@remembered
+def _asks_for_main(node: ast.AST) -> bool:
+    """Return whether an `if` holds what a file does as a program."""
+    assert isinstance(node, ast.If)
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
 
 
 @remembered
@@ -655,6 +717,20 @@ def _refusal_of(node: ast.AST) -> str:
         if isinstance(statement, ast.Raise):
             return ast.unparse(statement)
     return ""
+
+
+@remembered
+def _only_falls_back(node: ast.AST) -> bool:
+    """Return whether all that an `if` does is to choose the CPU."""
+    assert isinstance(node, ast.If)
+    return not node.orelse and all(isinstance(s, ast.Assign) and _is_cpu(s.value) for s in node.body)
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    """Return whether an expression is `"cpu"` or `torch.device("cpu")`."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        return attribute_chain(node.func) in ("torch.device", "device") and _is_cpu(node.args[0])
+    return isinstance(node, ast.Constant) and node.value == "cpu"
 
 
 @remembered
@@ -702,6 +778,8 @@ def _test_of(pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
     match pattern:
         case ast.MatchValue(value):
             test: ast.expr = ast.Compare(subject, [ast.Eq()], [value])
+        case ast.MatchSingleton(constant):
+            test = ast.Compare(subject, [ast.Is()], [ast.copy_location(ast.Constant(constant), pattern)])
         case ast.MatchOr(patterns):
             tests = [_test_of(p, subject) for p in patterns]
             if None in tests:

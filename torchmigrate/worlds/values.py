@@ -61,6 +61,15 @@ class Routine:
 
 
 @dataclass(frozen=True, slots=True)
+class Partial:
+    """What functools.partial makes: something to call, with its first arguments and those by name."""
+
+    function: Value
+    args: tuple[Value, ...]
+    named: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Type:
     """A class of the project."""
 
@@ -88,7 +97,7 @@ class Unknown:
     of: str = ""
 
 
-Atom = Const | Device | Items | Table | Named | Routine | Type | Instance | Module | Unknown
+Atom = Const | Device | Items | Table | Named | Routine | Partial | Type | Instance | Module | Unknown
 
 
 class Value:
@@ -150,6 +159,7 @@ class Value:
 NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
+PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
 
 
 def one(atom: Atom, edits: Edits = NONE) -> Value:
@@ -164,13 +174,14 @@ def join(*values: Value) -> Value:
     """Return the union; a set that grows too large is unknown, from the same edits."""
     if len(values) == 1:
         return values[0]
-    given = [v for v in values if v.atoms]
-    if given and all(v is given[0] for v in given):
-        return given[0]
+    given = {id(value): value for value in values if value.atoms}
+    if len(given) == 1:
+        return next(iter(given.values()))
     found: dict[Atom, Edits] = {}
-    for value in given:
+    for value in given.values():
         for atom, edits in value.atoms.items():
-            found[atom] = found.get(atom, NONE) | edits
+            known = found.get(atom)
+            found[atom] = edits if known is None or known is edits else known | edits
     if len(found) > WIDEST:
         return Value({Unknown(): Value(found).edits})
     return Value(found)
@@ -194,7 +205,13 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: lambda a, b: a % b,
     ast.FloorDiv: lambda a, b: a // b,
     ast.Div: lambda a, b: a / b,
+    ast.BitAnd: lambda a, b: a & b,
+    ast.BitOr: lambda a, b: a | b,
 }
+
+
+_EQUALITY = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
+_PLACED_OR_NONE = {PLACED, Const(None, type(None))}
 
 
 def compared(op: ast.cmpop, left: Atom, right: Atom) -> bool | None:
@@ -211,9 +228,9 @@ def compared(op: ast.cmpop, left: Atom, right: Atom) -> bool | None:
             return bool(_COMPARE[type(op)](left.value, right.value))
         except TypeError:
             return None
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return None
-    if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):  # of different kinds: a device is not None, no text
+    is_known = not (isinstance(left, Unknown) or isinstance(right, Unknown))
+    if isinstance(op, _EQUALITY) and (is_known or {left, right} == _PLACED_OR_NONE):
+        # of different kinds: a device is not None, no text
         return isinstance(op, (ast.IsNot, ast.NotEq))
     return None
 
@@ -296,5 +313,5 @@ def truth(atom: Atom) -> bool | None:
         case Items(items) | Table(items):
             return bool(items)
         case Unknown():
-            return None
+            return True if atom == PLACED else None
     return True

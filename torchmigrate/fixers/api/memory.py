@@ -10,6 +10,7 @@ from torchmigrate.fixers.api.amp import helper_class
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.spelling import helper_function
 from torchmigrate.syntax.blocks import own_blocks
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
@@ -70,10 +71,17 @@ def manual_seed(context: RuleContext) -> Iterator[Finding]:
     if context.call is None:
         if not isinstance(context.parent, (ast.alias, ast.Attribute)):
             yield context.replace(context.ref, f"accel.{name}")
-    elif seeded_beside(context, context.call):
+    elif seeded_beside(context, context.call) and not _behind_helper(context, context.call):
         yield context.left("torch.manual_seed beside it seeds every device with the same seed")
     else:
         yield context.rewrite(f"{context.qualified}($$args)", f"accel.{name}($$args)") or context.note()
+
+
+def _behind_helper(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a test for any accelerator stands around the call: half of a decision would stay CUDA's."""
+    module = context.module
+    tests = (up.test for up in module.ancestors(call) if isinstance(up, (ast.If, ast.IfExp)))
+    return any(helper_function(module, node) == "is_available" for test in tests for node in ast.walk(test))
 
 
 def seeded_beside(context: RuleContext, call: ast.Call) -> bool:

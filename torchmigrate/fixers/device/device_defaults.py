@@ -89,9 +89,17 @@ def speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
 
 
 def parameter_default(
-    context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, arguments: ast.arguments
+    context: RuleContext,
+    whole: ast.AST,
+    outer: ast.AST,
+    device: Device,
+    arguments: ast.arguments,
+    typed: bool = False,
 ) -> Iterator[Finding]:
-    """Yield the finding for `def f(device="cuda")`: the default becomes None, and the function asks for the device."""
+    """Yield the finding for `def f(device="cuda")`: the default becomes None, and the function asks for the device.
+
+    A default that is `typed` is a `torch.device`.
+    """
     function = context.module.parent(arguments)
     name = _parameter_of(arguments, outer)
     if not isinstance(function, FUNCTIONS) or name is None:
@@ -103,7 +111,7 @@ def parameter_default(
             whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; `{name}` may not be a device"
         )
     else:
-        yield _lazy(context, function, whole, name, device)
+        yield _lazy(context, function, whole, name, device, typed)
 
 
 def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
@@ -115,7 +123,7 @@ def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
     return next((arg.arg for arg, value in pairs if value is default), None)
 
 
-def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, device: Device) -> Finding:
+def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, device: Device, typed: bool) -> Finding:
     module = context.module
     body = function.body
     rest = body[ast.get_docstring(function, clean=False) is not None :]
@@ -130,16 +138,33 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     step = "\t" if indent.endswith("\t") else "    "
     newline = module.source.newline
     of_amp, others = _of_amp(module, function, name)
-    value = spell(device.as_type if device.index is not None or not of_amp else of_amp, spelled(module))
+    named = device.as_device if typed else device.as_type
+    value = spell(named if device.index is not None or not of_amp else of_amp, spelled(module))
     text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
     start, end = module.span(whole)
-    edits = [Edit(start, end, "None"), Edit(at, at, text)]
+    edits = [Edit(start, end, "None"), Edit(at, at, text), *_optional(module, function, name)]
     if of_amp and others:
         why = f"`{name}` goes to mixed precision, which is CUDA's on the CPU, and elsewhere"
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; {why}")
     if _none_means_something(module, function, name):
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; `{name}=None` may mean something else here")
     return context.fix(edits, Safety.SAFE)
+
+
+def _optional(module: SemanticModel, function: Function, name: str) -> Iterator[Edit]:
+    """Yield the edit that lets a parameter's annotation take None, where the file has a way to say so."""
+    annotated = (n for n in ast.walk(function.args) if isinstance(n, ast.arg) and n.arg == name)
+    annotation = next(annotated).annotation
+    if not isinstance(annotation, (ast.Name, ast.Attribute, ast.Subscript)):
+        return
+    if not {"None", "Optional", "Any"}.isdisjoint(words_in(module, annotation)):
+        return
+    start, end = module.span(annotation)
+    names = module.scopes.module.names
+    if any(b.qualified == "typing.Optional" for b in names.get("Optional", ())):
+        yield Edit(start, end, f"Optional[{module.text(annotation)}]")
+    elif any(b.qualified == "__future__.annotations" for b in names.get("annotations", ())):
+        yield Edit(end, end, " | None")
 
 
 _AMP = {
@@ -168,15 +193,21 @@ def _of_amp(module: SemanticModel, function: Function, name: str) -> tuple[str, 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
     """Whether the function asks for None, or a call gives it: `map_location=None` and `x.to(None)` move nothing."""
-    if any(_asks_for_none(node, name) for node in ast.walk(function)):
+    parameters = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)} - {name}
+    if any(_asks_for_none(node, name, parameters) for node in ast.walk(function)):
         return True
     given = (n for n in module.nodes if isinstance(n, ast.keyword) and n.arg == name)
     return "location" in name or any(isinstance(n.value, ast.Constant) and n.value.value is None for n in given)
 
 
-def _asks_for_none(node: ast.AST, name: str) -> bool:
-    """Whether this is `name is None`, `x.name is None` or the contrary. Names that only end so count: `map_device`."""
+def _asks_for_none(node: ast.AST, name: str, others: set[str]) -> bool:
+    """Whether this is `name is None`, `x.name is None` or the contrary. Names that only end so count: `map_device`.
+
+    Other parameters of the function do not: they are asked about by themselves.
+    """
     match node:
+        case ast.Compare(ast.Name(other)) if other in others:
+            return False
         case ast.Compare(asked, [ast.Is() | ast.IsNot(), *_], [ast.Constant(None), *_]):
             return last_name(asked).endswith(name)
     return False

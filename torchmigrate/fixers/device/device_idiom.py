@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import words_in
+from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import having
 
@@ -41,7 +43,21 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
         return
     whole, typed = _context(context, node, is_string=parse(context.module, cuda) is not None)
     # the replaced code asked for CUDA at the same place, so importing the module asks no more than before
-    yield context.replace(whole, device.as_device if typed else device.as_type)
+    found = context.replace(whole, device.as_device if typed else device.as_type)
+    yield replace(found, fix=_without_parentheses(context.module, whole, found.fix)) if found.fix else found
+
+
+def _without_parentheses(module: SemanticModel, node: ast.AST, fix: Fix) -> Fix:
+    """Return the fix with the parentheses around a value that is assigned or returned: they held its lines together."""
+    text, (start, end) = module.source.utf8, module.span(node)
+    while isinstance(module.parent(node), (ast.Assign, ast.AnnAssign, ast.Return)):
+        before, after = text[:start].rstrip(), text[end:].lstrip()
+        if not (before.endswith((b" (", b"((")) and after.startswith(b")")):
+            break
+        start, end = len(before) - 1, len(text) - len(after) + 1
+    own = module.span(node)
+    edits = tuple(Edit(start, end, e.text) if (e.start, e.end) == own else e for e in fix.edits)
+    return replace(fix, edits=edits)
 
 
 def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:

@@ -11,11 +11,12 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_idiom import is_idiom
+from torchmigrate.project.helper_parts import device_position
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
-from torchmigrate.semantic.library_use import uses_torch
+from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.spelling import helper_function, spelled
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import Function
 from torchmigrate.torch_api.libraries import FOREIGN
@@ -47,6 +48,14 @@ def is_foreign(context: RuleContext, call: ast.Call) -> bool:
         root == spelled(context.module)["accel"]
         or (context.module.resolve(call.func) or "").partition(".")[0] in FOREIGN
     )
+
+
+def _is_for_helper(module: SemanticModel, call: ast.Call, value: ast.AST) -> bool:
+    """Whether a value tells a function of the helper which device it asks about: `accel.synchronize("cuda:1")`."""
+    at = device_position(helper_function(module, call.func) or "")
+    if at is None:
+        return False
+    return call.args[at : at + 1] == [value] or any(k.value is value and k.arg == "device" for k in call.keywords)
 
 
 def is_default(call: ast.Call, value: ast.AST) -> bool:
@@ -145,6 +154,14 @@ def _torch_device(
     ):
         yield _compared(context, call, device, up)
         return
+    if isinstance(up, ast.Attribute) and isinstance(context.module.parent(up), ast.Compare):
+        # the CPU's own type would equal the helper's where there is nothing else
+        yield replace(context.left("what it is compared with asks for CUDA by name"), blocks=True)
+        return
+    if isinstance(up, ast.arguments) and not call.keywords:
+        numbered = Device(context.module.text(call.args[1])) if len(call.args) > 1 else device
+        yield from device_defaults.parameter_default(context, call, call, numbered, up, typed=True)
+        return
     forms = [(f"torch.device({kind}$string)", device.as_device) for kind in ("", "type=")]
     if device.index is None:
         pairs = ("$string, $index", "$string, index=$index", "type=$string, index=$index")
@@ -230,7 +247,9 @@ def _for_device(
         case ast.keyword(arg):
             call = module.parent(up)
             assert isinstance(call, (ast.Call, ast.ClassDef))
-            if isinstance(call, ast.Call) and not is_foreign(context, call):
+            if isinstance(call, ast.Call) and _is_for_helper(module, call, outer):
+                yield context.replace(whole, device.as_device)
+            elif isinstance(call, ast.Call) and not is_foreign(context, call):
                 yield from keyword(context, whole, outer, device, call, arg)
         case ast.Call() if is_default(up, outer):
             yield device_defaults.at_import_checked(context, whole, device.as_type)
@@ -238,6 +257,8 @@ def _for_device(
             yield from device_lists.element(context, whole, device, up)
         case ast.Call() if device_lists.added(module, up):
             yield device_defaults.at_import_checked(context, whole, device.as_type)
+        case ast.Call() if _is_for_helper(module, up, outer):
+            yield context.replace(whole, device.as_device)
         case ast.Call() if not is_foreign(context, up):
             yield from argument(context, whole, outer, device, up)
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
@@ -319,10 +340,29 @@ def _taken_as_device(node: ast.AST) -> list[ast.expr]:
 def _returned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
     function = context.module.function(up)
     name = function.name if function else ""
-    if re.search(r"device|dev$", name, re.I) or _flows_to_device(context, name):
+    is_device = re.search(r"device|dev$", name, re.I) or _flows_to_device(context, name)
+    if is_device or (function in _returning_cpu(context.module) and _is_asked_nowhere(context.module, name)):
         yield replaced(context, whole, device, typed=False)
     else:
         yield replaced(context, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
+
+
+@query
+def _returning_cpu(module: SemanticModel) -> set[Function | None]:
+    """Return the functions that return "cpu" somewhere: they choose a device, whatever they are called."""
+    returned = (s for s in module.scopes.statements if isinstance(s, ast.Return))
+    return {module.function(s) for s in returned if s.value is not None and is_cpu(module, s.value)}
+
+
+def _is_asked_nowhere(module: SemanticModel, name: str) -> bool:
+    """Return whether nothing in the project is seen to get what a function returns: no use of it can go wrong."""
+    return name not in _asked(module) and not is_imported(module)
+
+
+@query
+def _asked(module: SemanticModel) -> set[str]:
+    """Return the names that the file reads, also as an attribute."""
+    return {last_name(node) for node in module.nodes if isinstance(node, (ast.Name, ast.Attribute))}
 
 
 _RECORDS = {"save", "dump", "dumps", "log", "write", "print", "assertEqual"}

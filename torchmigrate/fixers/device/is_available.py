@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
@@ -15,6 +15,7 @@ from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding
+from torchmigrate.torch_api.libraries import of_library
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
 _CAPABILITY = re.compile(r"get_device_capability|^capability$|compute_capability")
@@ -41,7 +42,11 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
     if _is_flag_of_library(context):
         yield context.left("another library's flag: what that does with another accelerator is not known")
         return
-    lifted = _is_lifted(context)
+    refusal, said = _refusal(context)
+    if library := _library_named(said):
+        yield context.left(f"it refuses what {library} needs, which runs on NVIDIA's devices alone")
+        return
+    lifted = _is_lifted(context, refusal, said)
     asked = "is_usable" if lifted else "is_available"
     found = context.rewrite("torch.cuda.is_available()", f"accel.{asked}()") or context.note()
     backends = ("cpu", *found.backends) if lifted else found.backends
@@ -113,13 +118,12 @@ def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:
     return of_properties or any(map(_CAPABILITY.search, words))
 
 
-def _is_lifted(context: RuleContext) -> bool:
+def _is_lifted(context: RuleContext, refusal: ast.stmt | None, said: Sequence[ast.AST]) -> bool:
     """Whether the program ends without CUDA for want of CUDA alone: on a machine without an accelerator it then runs.
 
     It goes on refusing the CPU if it does not say that CUDA is what it lacks, if it speaks of the CPU, if somebody may
     have chosen the device that is not there (the refusal depends on a test, or tells a value), and if it skips a test.
     """
-    refusal, said = _refusal(context)
     if refusal is None or _depends(context.module, refusal):
         return False
     inside = [node for part in said for node in ast.walk(part)]
@@ -127,6 +131,13 @@ def _is_lifted(context: RuleContext) -> bool:
         return False
     text = " ".join(n.value for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str))
     return bool(_CUDA.search(text)) and not _CPU.search(text)
+
+
+def _library_named(said: Sequence[ast.AST]) -> str:
+    """Return the library for NVIDIA's devices that a refusal names: "CUDA is required for apex", or ""."""
+    texts = (n.value for part in said for n in ast.walk(part) if isinstance(n, ast.Constant))
+    words = (word for text in texts if isinstance(text, str) for word in re.split(r"[^\w-]+", text))
+    return next((word for word in words if of_library(word)), "")
 
 
 def _refusal(context: RuleContext) -> tuple[ast.stmt | None, list[ast.AST]]:

@@ -10,8 +10,9 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_blocking, wrapped
 from torchmigrate.semantic.library_use import uses_torch
-from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.receiver import Kind, receiver_kind
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
+from torchmigrate.semantic.references import words_in
 from torchmigrate.semantic.spelling import asks_accelerator, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import leading_chain
@@ -151,13 +152,35 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             return
         if asks_accelerator(context.module):
             yield context.left("a file that asks torch.accelerator is portable by its own means")
+        elif _is_test_without_cuda(context.module):
+            yield context.left("a test that speaks of no CUDA loads what was saved beside it")
         else:
-            yield context.replace(given, _KEPT) if given else _missing(context, call)
+            text = _for_a_module(context, call) or _KEPT
+            yield context.replace(given, text) if given else _missing(context, call, text)
     elif isinstance(given, ast.Lambda):
         yield from _function(context, given)
 
 
-def _missing(context: RuleContext, call: ast.Call) -> Finding:
+def _for_a_module(context: RuleContext, call: ast.Call) -> str:
+    """Return "cpu" for what a module alone gets, which copies it to where its parameters are; else ""."""
+    module, below, up = context.module, call, context.module.parent(call)
+    while isinstance(up, ast.Subscript) and up.value is below:
+        below, up = up, module.parent(up)  # type: ignore[assignment]
+    match up:
+        case ast.Call(ast.Attribute(receiver, "load_state_dict"), [first, *more], keywords) if first is below:
+            is_plain = len(more) + len(keywords) < 2 and all(k.arg == "strict" for k in keywords)
+            if is_plain and not in_fstring(module, call) and is_module(module, receiver, context.scope):
+                text = module.text(call)
+                return "'cpu'" if "'" in text and '"' not in text else '"cpu"'
+    return ""
+
+
+@query
+def _is_test_without_cuda(module: SemanticModel) -> bool:
+    return module.facts.is_test(str(module.path)) and not any("cuda" in word for word in words_in(module, module.tree))
+
+
+def _missing(context: RuleContext, call: ast.Call, text: str) -> Finding:
     """Return the finding that adds `map_location` after the first argument; `load(` stays as the file spells it."""
     if in_fstring(context.module, call):  # `ast` may misplace these before Python 3.12
         return context.rewrite("torch.load($f)", f"torch.load($f, map_location={_KEPT})") or context.note()
@@ -165,8 +188,9 @@ def _missing(context: RuleContext, call: ast.Call) -> Finding:
     if island is None:
         return context.note()
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
-    edits = [Edit(after, after, spell(f", map_location={_KEPT}", spelled(context.module)))]
-    if context.module.path.suffix == ".ipynb":  # another cell, not in this file's order, may count on where it was
+    edits = [Edit(after, after, spell(f", map_location={text}", spelled(context.module)))]
+    if text == _KEPT and context.module.path.suffix == ".ipynb":
+        # another cell, not in this file's order, may count on where it was
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; what other cells do with it is not known")
     return context.fix(edits)
 

@@ -1,0 +1,2 @@
+def place():
+    return "cuda"
