@@ -340,3 +340,23 @@ def test_two_copies_that_one_program_may_find_hold_the_same_functions(tmp_path: 
     both = [text for text in copies.values() if "def synchronize" in text]
     assert len(copies) == 4 and len(both) == 2, sorted(copies)
     assert all("def empty_cache" in text and "def manual_seed_all" not in text for text in both)
+
+
+def test_a_copy_in_a_package_that_is_imported_by_its_name_alone(tmp_path: Path) -> None:
+    """RAFT's shape: train.py puts the folder of a package on sys.path, whose files import each other by name."""
+    write_tree(
+        tmp_path,
+        {
+            "train.py": "import sys\nsys.path.append('core')\nimport net\nimport torch\ntorch.cuda.synchronize()",
+            "core/__init__.py": "",
+            "core/net.py": "import torch\nfrom other import g\ndef f():\n    torch.cuda.empty_cache()\nf()\n",
+            "core/other.py": "def g(): pass\n",
+        },
+    )
+    copies = {name: r.after.decode() for name, r in planned(tmp_path).items() if name.endswith("accel.py")}
+    assert copies.keys() == {"accel.py", "core/accel.py"}
+    assert all("def synchronize" in text and "def empty_cache" in text for text in copies.values())
+    for name, text in copies.items():
+        (tmp_path / name).write_text(text)
+    assert write_plan(tmp_path).keys() == {"train.py", "core/net.py"}
+    assert checked(tmp_path) == {}

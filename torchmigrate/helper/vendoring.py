@@ -56,6 +56,7 @@ class Vendored:
     def __init__(self, facts: ProjectContext) -> None:
         self.facts = facts
         self.needed: dict[str, set[Path]] = {}  # helper files, and which files import each
+        self._by_name: set[str] = set()  # helper files that a rewritten file imports by their name alone
         self._restored: dict[str, str] = {}  # the helper files that are gone, by the file that imports each
         self.hosted: list[Path] = []  # notebooks that also run where only they are
 
@@ -65,7 +66,7 @@ class Vendored:
             after = self._with_class_updated(result.path, result.after)
             return replace(result, after=after) if after else result
         if self.facts.own is None and _is_bound_notebook(result, self.facts.helper):
-            self._need(placement(self.facts, result.path).path, result.path)
+            self._need(placement(self.facts, result.path), result.path)
             alone = stands_alone(self.facts, result.path, result.after, notebook.split(result.after))
             self.hosted += [result.path] if self.needed and alone else []
         return result
@@ -80,7 +81,8 @@ class Vendored:
         place = placed(module) if lacks.helper else Placement("", "")
         edits = with_import(module, place.statement, lacks.torch, place.root)
         if not text.hidden[0]:
-            self._need(self._present(str(result.path), text.utf8) or place.path, result.path)
+            present = self._present(str(result.path), text.utf8)
+            self._need(replace(place, path=present, statement="") if present else place, result.path)
         if not edits:
             return self.keep(result)
         after = text.encode(compose(text.utf8, edits))
@@ -137,9 +139,11 @@ class Vendored:
             name = f"{self.facts.helper}.py"
             yield f"{who} on Colab or Kaggle, too, where {name} is not: upload it, or have a first cell fetch it"
 
-    def _need(self, helper: str, path: Path) -> None:
-        if helper:
-            self.needed.setdefault(helper, set()).add(path)
+    def _need(self, place: Placement, path: Path) -> None:
+        if place.path:
+            self.needed.setdefault(place.path, set()).add(path)
+            if place.statement == f"import {self.facts.helper}":
+                self._by_name.add(place.path)
 
     def completed(self, results: Iterable[FileResult]) -> list[FileResult]:
         """Return the results with the helper files to write: new ones, and outdated ones of ours.
@@ -166,7 +170,7 @@ class Vendored:
         for path, raw in users:
             if place := self._gone(path, raw):
                 self._restored[path] = place
-                self._need(place, Path(path))
+                self._need(Placement(place, ""), Path(path))
 
     def tend_classes(self, results: Sequence[FileResult], holders: Iterable[tuple[str, bytes]]) -> list[FileResult]:
         """Return the results with the files whose helper, a class in them, is of another version or lacks functions."""
@@ -243,14 +247,19 @@ class Vendored:
         return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
 
     def _of_one_name(self, helper: str) -> list[str]:
-        """Return the copies outside packages whose users are linked by imports to those of a copy; itself first."""
+        """Return the copies imported by their name alone whose users imports link to those of a copy; itself first."""
         index = self.facts.index
         restored = {*self._restored.values()}  # the import graph gives their users to another copy while they are gone
-        if index.is_package(os.path.dirname(helper)) or helper in restored:
+        if not self._is_by_name(helper) or helper in restored:
             return [helper]
         linked = {index.component(user) for user in self._users(helper)}
-        others = (copy for copy in {*self.needed} - {helper, *restored} if not index.is_package(os.path.dirname(copy)))
+        others = filter(self._is_by_name, {*self.needed} - {helper, *restored})
         return [helper, *(copy for copy in others if any(index.component(u) in linked for u in self._users(copy)))]
+
+    def _is_by_name(self, helper: str) -> bool:
+        """Return whether a file imports a copy by its name alone, from sys.path, also where it lies in a package."""
+        uses = self.facts.index.importers.get(helper, ())
+        return helper in self._by_name or any(u.dotted == (self.facts.helper,) and not u.relative for u in uses)
 
     def _users(self, helper: str) -> set[str]:
         known = (use.importer for use in self.facts.index.importers.get(helper, ()))
