@@ -415,9 +415,15 @@ class Statements(Expressions):
         return after
 
     def _depend(self, node: ast.stmt, edits: Edits, after: State, frame: Frame) -> None:
-        """Let what a statement's blocks bind depend on edits."""
+        """Let what a statement's blocks bind depend on edits: a table that is followed does so as a whole."""
         for name, target in _bound_in(node):
             known = after.env.get(name)
+            if known is None and isinstance(target, ast.Subscript):
+                table = self.evaluate(_loaded(target.value), after, frame)
+                if any(
+                    isinstance(atom, values.Table) for atom in table
+                ):  # perhaps without the item: nothing asks for that
+                    name, known = attribute_chain(target.value) or name, table
             if known is None:
                 known = self.evaluate(_loaded(target), after, frame)
             after.put(name, known.of(edits))
