@@ -360,3 +360,39 @@ def test_a_copy_in_a_package_that_is_imported_by_its_name_alone(tmp_path: Path) 
         (tmp_path / name).write_text(text)
     assert write_plan(tmp_path).keys() == {"train.py", "core/net.py"}
     assert checked(tmp_path) == {}
+
+
+SHARED = {
+    "a name that two modules have": {
+        "tools/train.py": "import paths, models\nimport torch\ntorch.cuda.synchronize()\n",
+        "tools/paths.py": "import sys\nsys.path.insert(0, 'lib')\n",
+        "lib/models/__init__.py": "import models.net\n",
+        "lib/models/net.py": "import torch\ntorch.cuda.empty_cache()\n",
+        "lib/config/models.py": "",
+        "lib/config/__init__.py": "",
+        "hubconf.py": "from lib.models.net import *\n",
+    },
+    "a copy beside a file that is meant to find another": {
+        "main.py": "import torch\nfrom pkg.models.used import *\ntorch.cuda.synchronize()\n",
+        "pkg/models/used.py": "import torch\ntorch.cuda.empty_cache()\n",
+        "pkg/models/alone.py": "import torch\ntorch.cuda.empty_cache()\n",
+    },
+    "a library of which no script is seen": {
+        "run.py": "import torch\ntorch.cuda.synchronize()\nif __name__ == '__main__': pass\n",
+        "lib/net/__init__.py": "from net.a import x\n",
+        "lib/net/a.py": "import torch\nx = torch.cuda.empty_cache()\n",
+    },
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_copies_that_may_be_found_in_each_other_s_place(name: str, tmp_path: Path) -> None:
+    """They hold the same functions, and nothing is left to do after `apply`."""
+    write_tree(tmp_path, SHARED[name])
+    copies = {name: r.after.decode() for name, r in planned(tmp_path).items() if name.endswith("accel.py")}
+    assert len(copies) >= 2
+    assert all("def synchronize" in text and "def empty_cache" in text for text in copies.values()), copies.keys()
+    for path, text in copies.items():
+        (tmp_path / path).write_text(text)
+    write_plan(tmp_path)
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}

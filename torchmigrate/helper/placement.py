@@ -61,7 +61,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
         return beside(path, helper)
     if in_package and not uses:
         return _of_package(index, path, own, directory, helper)
-    if all(u.relative for u in uses) and not _runs_itself(index, path):
+    if all(u.relative for u in uses) and not runs_itself(index, path):
         if top := _installed_above(index, directory):
             return _absolute(index, *top, helper)
         if named := _named_above(index, path):
@@ -132,7 +132,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
     installed = _installed_above(index, directory)
-    if _runs_itself(index, path):
+    if runs_itself(index, path):
         statement = _EITHER if installed or top in index.tops else "import {0}"
         return Placement(f"{directory}/{helper}.py", statement.format(helper))
     if top in index.tops and not installed:
@@ -157,8 +157,8 @@ def _has_siblings(index: ImportIndex, own: list[Import], directory: str) -> bool
     return any(index.under(directory, (name,)) for name in names)
 
 
-def _runs_itself(index: ImportIndex, path: str) -> bool:
-    """Whether a file is a script: it asks for `__main__`, or reads a command line."""
+def runs_itself(index: ImportIndex, path: str) -> bool:
+    """Return whether a file is a script: it asks for `__main__`, or reads a command line."""
     try:
         raw = index.read(path)
         has_sign = any(sign in raw for sign in (b"__main__", b"argparse", b"argv"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import os
 import re
@@ -24,12 +25,12 @@ from torchmigrate.diagnostics.finding import (
     shifted,
 )
 from torchmigrate.helper.import_edits import imports_helper, with_class, with_import, with_imports
-from torchmigrate.helper.placement import Placement, beside, holds_helper, placed, placement, stands_alone
+from torchmigrate.helper.placement import Placement, beside, holds_helper, placed, placement, runs_itself, stands_alone
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
-from torchmigrate.project.import_graph import read_imports
+from torchmigrate.project.import_graph import Components, reached, read_imports
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source import encoding, notebook
@@ -246,15 +247,50 @@ class Vendored:
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
         return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
 
-    def _of_one_name(self, helper: str) -> list[str]:
-        """Return the copies imported by their name alone whose users imports link to those of a copy; itself first."""
-        index = self.facts.index
+    def _of_one_name(self, helper: str) -> set[str]:
+        """Return the copies that a program may find where it looks for one by its name alone; this one among them."""
         restored = {*self._restored.values()}  # the import graph gives their users to another copy while they are gone
+        found, todo = {helper}, [helper]
         if not self._is_by_name(helper) or helper in restored:
-            return [helper]
-        linked = {index.component(user) for user in self._users(helper)}
-        others = filter(self._is_by_name, {*self.needed} - {helper, *restored})
-        return [helper, *(copy for copy in others if any(index.component(u) in linked for u in self._users(copy)))]
+            return found
+        others = {copy for copy in self.needed if self._is_by_name(copy)} - restored
+        while todo:
+            fresh = {other for other in others - found if self._in_one_program(todo[-1], other)}
+            found |= fresh
+            todo[-1:] = fresh
+        return found
+
+    def _in_one_program(self, helper: str, other: str) -> bool:
+        """Return whether one program may find two copies.
+
+        Imports link users of both, a user of one lies beside the other, or no script is seen that leads to a user of
+        one: with folders of libraries on sys.path, any may.
+        """
+        users, others = self._users(helper), self._users(other)
+        programs, of_others = ({*map(self._programs.find, each)} for each in (users, others))
+        folders, of_other_folders = ({*map(os.path.dirname, each)} for each in (users, others))
+        is_beside = os.path.dirname(other) in folders or os.path.dirname(helper) in of_other_folders
+        return bool(programs & of_others) or is_beside or not users | others <= self._led_to
+
+    @functools.cached_property
+    def _programs(self) -> Components:
+        """The groups of files that imports link, certainly or perhaps."""
+        found = Components()
+        for path in self.facts.index.files:
+            for target in self.facts.index.may_import(path):
+                found.link(path, target)
+        return found
+
+    @functools.cached_property
+    def _led_to(self) -> set[str]:
+        """The files that run as scripts, or are never imported and outside packages; and all that these import."""
+        index = self.facts.index
+
+        def starts(path: str) -> bool:
+            is_outside = not index.is_package(os.path.dirname(path))
+            return (is_outside and not index.importers.get(path)) or runs_itself(index, path)
+
+        return {*reached(filter(starts, index.files), index.may_import)}
 
     def _is_by_name(self, helper: str) -> bool:
         """Return whether a file imports a copy by its name alone, from sys.path, also where it lies in a package."""

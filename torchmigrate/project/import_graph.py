@@ -143,6 +143,12 @@ class ImportIndex:
             self._imported[path] = [*dict.fromkeys(found)]
         return self._imported[path]
 
+    def may_import(self, path: str) -> list[str]:
+        """Return the files that a file imports, with each that an ambiguous name may mean."""
+        names = (tuple(filter(None, i.module.split("."))) for i in self.imports.get(path, ()) if not i.level)
+        unclear = (name for name in names if self.locate(path, 0, name) is None)
+        return [*self.imported_by(path), *(file for name in unclear for _, file in self._named(name))]
+
     @cached_property
     def _components(self) -> Components:
         found = Components()
@@ -194,17 +200,22 @@ class ImportIndex:
             for _ in range(level - 1):
                 base = os.path.dirname(base)
             return self.under(base, dotted)
-        if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects' modules
-            return None
-        tail = "/" + "/".join(dotted)
-        roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
+        roots = self._named(dotted)
         here = os.path.dirname(path)
-        if dotted[0] in sys.stdlib_module_names:  # `import logging` in a package does not mean its logging.py
-            roots = [(root, c) for root, c in roots if not self.is_package(root)]
         above = [(root, c) for root, c in roots if here == root or here.startswith(root + "/")]
         best = max(above, key=lambda item: (not self.is_package(item[0]), len(item[0])), default=None)
         best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
         return (best[1], best[0]) if best else None
+
+    def _named(self, dotted: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return (root directory, file) for each file that a dotted name may mean."""
+        if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects' modules
+            return []
+        tail = "/" + "/".join(dotted)
+        roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
+        if dotted[0] in sys.stdlib_module_names:  # `import logging` in a package does not mean its logging.py
+            roots = [(root, c) for root, c in roots if not self.is_package(root)]
+        return roots
 
     def is_package(self, directory: str) -> bool:
         """Return whether a folder has an __init__.py."""
