@@ -172,12 +172,13 @@ class ClassHierarchy:
             dotted = (*parts, *names[:taken])
             target = self._index.locate(path, level, dotted) if dotted or level else None
             if target:
-                scopes = self._scopes(target[0])
+                scopes = self.scopes(target[0])
                 yield (Place(target[0], scopes.module), ".".join(names[taken:])) if scopes else None
                 return
         yield None if level else ".".join((*parts, *names))
 
-    def _scopes(self, path: str) -> Scopes | None:
+    def scopes(self, path: str) -> Scopes | None:
+        """Return the scopes of a file, or None if it cannot be parsed."""
         if path not in self._files:
             try:
                 raw = self._index.read(path)

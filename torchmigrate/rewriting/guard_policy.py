@@ -272,6 +272,9 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         at = min(found, default=uses.find(region))
         if (kernel := uses.kernel(region)) is not None:
             at = kernel
+        if at is None or region.skips:
+            operator = uses.operator(region, _asks_for_cuda(module, region))
+            at = at if operator is None else operator
         if at is None and region.flag:
             at = bound(region.flag)
         region.body_stays = at is not None and region.skips and not region.is_beside(at)
@@ -286,6 +289,13 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
     return [_settle(f, blocked) for f in findings]
+
+
+def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:
+    """Whether a guard asks torch for CUDA's devices, and not a tensor or a name what device it is."""
+    guard = _expressions(module).get(region.guard)
+    calls = (n for n in ast.walk(guard) if isinstance(n, ast.Call)) if guard else ()
+    return any((module.resolve(call.func) or "").startswith("torch.cuda.") for call in calls)
 
 
 def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
