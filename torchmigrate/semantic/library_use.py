@@ -10,8 +10,9 @@ from functools import lru_cache
 from torchmigrate.project.class_hierarchy import Place
 from torchmigrate.semantic.guard_regions import GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.values import parts_of
 from torchmigrate.source.edits import Inside
-from torchmigrate.syntax.scope import Binding, Function, children
+from torchmigrate.syntax.scope import Binding, Function
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CUDA_ONLY
 
 
@@ -164,7 +165,7 @@ def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
     todo: list[tuple[Function | None, int]] = []
     for statement in module.scopes.statements if names else ():
         function = module.function(statement)
-        for node in _own_parts(statement):
+        for node in parts_of(statement):
             match node:
                 case ast.Name(name, ast.Load()) if name in names:
                     todo.append((function, module.span(node)[0]))
@@ -177,15 +178,6 @@ def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
             todo += methods.pop((module.parent(function), function.name), ())
             todo += [(outer, at)] if (outer := module.function(function)) else []
     return found
-
-
-def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the expressions of a statement, without the statements in it."""
-    todo: list[ast.AST] = [statement]
-    while todo:
-        part = todo.pop()
-        yield part
-        todo += (child for child in children(part) if not isinstance(child, (ast.stmt, ast.excepthandler)))
 
 
 _READERS = ("os.getenv", "os.environ.get", "os.environ.pop")
