@@ -136,3 +136,23 @@ def test_where_one_of_two_classes_has_it_the_fix_is_unsafe(tmp_path: Path) -> No
 
 def test_a_receiver_that_may_be_an_imported_heir_is_doubtful(tmp_path: Path) -> None:
     assert "y.cuda()" in after(tmp_path, "from pkg import Likelihood\ndef f(y):\n    y.cuda()\n    print(Likelihood)")
+
+
+@pytest.mark.parametrize(
+    ("bases", "stays"),
+    [
+        ("mmengine.BaseModel", True),
+        ("Mixin, nn.Module", True),
+        ("Mixed", True),
+        ("nn.Module, Mixin", False),
+        ("abc.ABC, nn.Module", False),
+        ("lightning.LightningModule", False),
+    ],
+)
+def test_super_of_a_class_of_another_library_is_doubtful(bases: str, stays: bool, tmp_path: Path) -> None:
+    """The class above may define `cuda()`, which `super().to()` would pass by, on CUDA too."""
+    head = "import abc, lightning, mmengine\nfrom elsewhere import Mixin\nfrom torch import nn\n"
+    head += "class Mixed(mmengine.BaseModel):\n    pass\n"
+    use = f"{head}class Own({bases}):\n    def cuda(self, device=None):\n        return super().cuda(device)"
+    assert ("super().cuda(device)" in after(tmp_path, use)) is stays
+    assert "super().to(accel.device(device))" in texts_after(tmp_path, unsafe_fixes=True)["use.py"]

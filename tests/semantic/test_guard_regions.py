@@ -177,3 +177,32 @@ def test_what_is_left_alone_says_why(rules: DispatchTable) -> None:
 def test_a_second_run_decides_the_same(body: str, migrated: Migrated) -> None:
     once = migrated(HEAD + body)
     assert migrated(once) == once
+
+
+# ---- float64, which MPS refuses
+DOUBLES = ["np.random.rand(3)", "np.zeros(3)", "np.array([1.0, 2.0])"]
+SINGLES = ["np.zeros(3, dtype=np.float32)", "np.zeros(3, np.float32)", "np.array([1, 2])", "a", "a.astype('float32')"]
+GUARDED = {
+    "a branch": f"    x = torch.from_numpy(DATA)\n    if {ASK}:\n        {MOVE}\n    return x\n",
+    "a device": f"    d = 'cuda' if {ASK} else 'cpu'\n    return torch.from_numpy(DATA).to(d)\n",
+    "an array with a name": f"    b = DATA\n    d = 'cuda' if {ASK} else 'cpu'\n    return torch.tensor(b).to(d)\n",
+}
+
+
+@pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
+@pytest.mark.parametrize("data", DOUBLES)
+def test_what_moves_float64_of_numpy_stays_on_the_cpu_without_cuda(data: str, body: str, migrated: Migrated) -> None:
+    text = "import numpy as np\nimport torch\ndef f(a):\n" + body.replace("DATA", data)
+    assert migrated(text) == text
+
+
+@pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
+@pytest.mark.parametrize("data", SINGLES)
+def test_what_moves_other_arrays_changes(data: str, body: str, migrated: Migrated) -> None:
+    assert "torch.cuda" not in migrated("import numpy as np\nimport torch\ndef f(a):\n" + body.replace("DATA", data))
+
+
+def test_what_is_cast_on_the_way_changes(migrated: Migrated) -> None:
+    head = f"import numpy as np\nimport torch\ndef f():\n    d = 'cuda' if {ASK} else 'cpu'\n"
+    for cast in (".float().to(d)", ".to(d, torch.float32)", ".to(d, dtype=torch.float32)"):
+        assert "torch.cuda" not in migrated(f"{head}    return torch.from_numpy(np.zeros(3)){cast}\n")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,17 @@ class ClassHierarchy:
         """Whether `super().cuda()` in a class calls a method of the project's."""
         return self._has_own(self._ancestors(found)[1:])
 
+    def inherits_unknown(self, found: Definition, known: Collection[str]) -> bool:
+        """Whether `super().cuda()` in a class may call a method of a library that is not known to leave it to torch."""
+        for above in self._ancestors(found)[1:]:
+            if isinstance(above, str):
+                root = above.partition(".")[0]
+                if root in known:
+                    return False
+                if "." in above and root not in sys.stdlib_module_names:
+                    return True
+        return False
+
     def loads_as_torch(self, found: Meaning) -> bool:
         """Whether instances of a class are modules of torch that copy a state they load into what they have."""
         if not isinstance(found, Definition):
@@ -172,12 +184,13 @@ class ClassHierarchy:
             dotted = (*parts, *names[:taken])
             target = self._index.locate(path, level, dotted) if dotted or level else None
             if target:
-                scopes = self._scopes(target[0])
+                scopes = self.scopes(target[0])
                 yield (Place(target[0], scopes.module), ".".join(names[taken:])) if scopes else None
                 return
         yield None if level else ".".join((*parts, *names))
 
-    def _scopes(self, path: str) -> Scopes | None:
+    def scopes(self, path: str) -> Scopes | None:
+        """Return the scopes of a file, or None if it cannot be parsed."""
         if path not in self._files:
             try:
                 raw = self._index.read(path)

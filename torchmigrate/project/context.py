@@ -16,6 +16,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, packaging, process_facts
 from torchmigrate.project.class_hierarchy import ClassHierarchy
+from torchmigrate.project.compiled_operators import CompiledOperators
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
@@ -61,6 +62,11 @@ class ProjectContext:
     def hierarchy(self) -> ClassHierarchy:
         """Return the classes of the project, which are followed over its files on demand."""
         return ClassHierarchy(self.index)
+
+    @cached_property
+    def compiled(self) -> CompiledOperators:
+        """Return what the project compiles for CUDA, which is followed over its files on demand."""
+        return CompiledOperators(self.index, self.hierarchy)
 
     @cached_property
     def under_default(self) -> UnderDefault:

@@ -17,7 +17,8 @@ from torchmigrate.source.encoding import helper_hidden
 # words that `process_facts` looks for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
-WORDS = SETTER, *TF32, *BACKENDS
+EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION
 
 
 @dataclass(frozen=True, slots=True)

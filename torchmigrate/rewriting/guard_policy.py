@@ -18,12 +18,14 @@ from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, c
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
+from torchmigrate.semantic.values import doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
+_DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
 _IDLE = "it guards nothing that would change"
 
 
@@ -272,6 +274,9 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         at = min(found, default=uses.find(region))
         if (kernel := uses.kernel(region)) is not None:
             at = kernel
+        if at is None or region.skips:
+            operator = uses.operator(region, _asks_for_cuda(module, region))
+            at = at if operator is None else operator
         if at is None and region.flag:
             at = bound(region.flag)
         region.body_stays = at is not None and region.skips and not region.is_beside(at)
@@ -280,12 +285,31 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
+        elif not region.reason and (at := _double(module, region)) is not None:
+            region.reason, region.body_stays = _DOUBLE.format(module.source.position(at)[0]), region.skips
     portable = {r.home for r in regions if r.reason == PORTABLE}
     for region in regions:
         if region.refusal and not region.reason and region.home in portable:
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
     return [_settle(f, blocked) for f in findings]
+
+
+def _double(module: SemanticModel, region: GuardRegion) -> int | None:
+    """Return the offset where float64 goes to a device that a guard chooses; without CUDA it stayed on the CPU."""
+    moved = doubles_moved(module)
+    if not moved or (region.refusal and not region.skips) or not _asks_for_cuda(module, region):
+        return None
+    covered = (at for found in moved.values() for at in found if any(a <= at < b for a, b in region.covered))
+    beside = moved.get(region.home, ()) if not region.skips else ()
+    return min((*covered, *beside), default=None)
+
+
+def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:
+    """Whether a guard asks torch for CUDA's devices, and not a tensor or a name what device it is."""
+    guard = _expressions(module).get(region.guard)
+    calls = (n for n in ast.walk(guard) if isinstance(n, ast.Call)) if guard else ()
+    return any((module.resolve(call.func) or "").startswith("torch.cuda.") for call in calls)
 
 
 def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:

@@ -7,10 +7,12 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from torchmigrate.project.class_hierarchy import Place
 from torchmigrate.semantic.guard_regions import GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.values import parts_of
 from torchmigrate.source.edits import Inside
-from torchmigrate.syntax.scope import Binding
+from torchmigrate.syntax.scope import Binding, Function
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CUDA_ONLY
 
 
@@ -94,6 +96,18 @@ class Uses:
         found = (start for span in region.covered for start, _ in self._kernels.find(*span)) if region.skips else ()
         return min(found, default=None)
 
+    def operator(self, region: GuardRegion, asks: bool) -> int | None:
+        """Return the offset of a call of an operator that the project compiles, where a test decides on its device.
+
+        The test covers it, or it asks torch for CUDA in the same function: without CUDA that ran on the CPU, or not.
+        """
+        if region.refusal and not region.skips:
+            return None
+        uses = _operator_uses(self._module)
+        covered = (at for found in uses.values() for at in found if any(a <= at < b for a, b in region.covered))
+        beside = uses.get(region.home, ()) if asks and region.home and not region.skips else ()
+        return min((*covered, *beside), default=None)
+
     @property
     def _kernels(self) -> Inside:
         """What a test must not run elsewhere: such libraries, and the project's own modules that begin with them."""
@@ -138,6 +152,32 @@ def _needs_library(raw: bytes) -> bool:
 def _reads_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
     """Yield where the file reads one of these names."""
     return (n for n in module.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names)
+
+
+@query
+def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
+    """Return where each function reads what calls operators that the project compiles: names, and methods of `self`."""
+    compiled, home = module.facts.compiled, module.scopes.module
+    place = Place(str(module.path), home)
+    names = {name for name in home.names if compiled.are_called_by(place, name)} if module.facts.files else set()
+    found: dict[Function | None, list[int]] = {}
+    methods: dict[tuple[ast.AST | None, str], list[tuple[Function, int]]] = {}
+    todo: list[tuple[Function | None, int]] = []
+    for statement in module.scopes.statements if names else ():
+        function = module.function(statement)
+        for node in parts_of(statement):
+            match node:
+                case ast.Name(name, ast.Load()) if name in names:
+                    todo.append((function, module.span(node)[0]))
+                case ast.Attribute(ast.Name("self"), name) if function:
+                    used = module.parent(function), name
+                    methods.setdefault(used, []).append((function, module.span(node)[0]))
+    for function, at in todo:  # grows
+        found.setdefault(function, []).append(at)
+        if function:
+            todo += methods.pop((module.parent(function), function.name), ())
+            todo += [(outer, at)] if (outer := module.function(function)) else []
+    return found
 
 
 _READERS = ("os.getenv", "os.environ.get", "os.environ.pop")

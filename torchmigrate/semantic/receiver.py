@@ -13,12 +13,13 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 
 Seen = set[object]  # names, attributes and functions that were followed already
 
 
 class Kind(Enum):
-    """The kinds of receiver; MAYBE_USER may be an object of a project's class that defines `cuda()`."""
+    """The kinds of receiver; MAYBE_USER may be an object of a class with a `cuda()` of its own."""
 
     TORCH = auto()
     USER = auto()
@@ -269,7 +270,8 @@ def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> It
     elif name.split(".")[0] in ("torch", "torchvision"):
         yield Kind.UNKNOWN if name == "torch.load" else Kind.TORCH
     elif last == "super":
-        yield Kind.USER if _has_user_base(module, scope) else Kind.TORCH
+        foreign = Kind.MAYBE_USER if _has_unknown_base(module, scope) else Kind.TORCH
+        yield Kind.USER if _has_user_base(module, scope) else foreign
     elif last and (kind := _made(module, node, scope)) is not Kind.UNKNOWN:
         yield kind
     elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
@@ -328,6 +330,14 @@ def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
     owner = scope.enclosing_class()
     found = _definition(module, owner) if owner and _user_classes(module) else None
     return found is not None and module.facts.hierarchy.inherits_own(found)
+
+
+def _has_unknown_base(module: SemanticModel, scope: Scope) -> bool:
+    """Whether a class inherits from one of another library, which may define `cuda()`."""
+    owner = scope.enclosing_class()
+    found = _definition(module, owner) if owner else None
+    known = BUILT_ON_TORCH.union(module.facts.settings.torch_libraries)
+    return found is not None and module.facts.hierarchy.inherits_unknown(found, known)
 
 
 @lru_cache(maxsize=2)

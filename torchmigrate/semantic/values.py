@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.scope import Scope
+from torchmigrate.syntax.scope import Function, Scope, children
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
@@ -230,4 +230,68 @@ def is_size(module: SemanticModel, node: ast.expr) -> bool:
             return module.resolve(func) == "torch.Size"
         case ast.BinOp(left, ast.Mult() | ast.Add() | ast.Sub() | ast.FloorDiv(), right):
             return isinstance(left, ast.Constant | ast.Call) and is_size(module, left) and is_size(module, right)
+    return False
+
+
+_TAKES_ARRAYS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor"}
+_DOUBLES = {"rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal"}  # of numpy.random
+_FILLED = {"zeros", "ones", "empty", "linspace", "eye"}  # of numpy, with float64 unless a dtype is given
+_CASTS = ("torch.float", "torch.half", "torch.bfloat", "torch.int", "torch.long")
+
+
+@query
+def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
+    """Return where each function moves a tensor that is certain to be a float64 array of NumPy's to a device."""
+    found: dict[Function | None, list[int]] = {}
+    if b"numpy" not in module.source.utf8:
+        return found
+    for statement in module.scopes.statements:
+        for node in parts_of(statement):
+            match node:
+                case ast.Call(ast.Attribute(value, "cuda" | "to"), args, keywords):
+                    given = [*args, *(k.value for k in keywords)]
+                    cast = any(k.arg == "dtype" for k in keywords) or any(_is_cast(module, a) for a in given)
+                    if not cast and _is_double(module, value, statement):
+                        found.setdefault(module.function(statement), []).append(module.span(node)[0])
+    return found
+
+
+def parts_of(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the expressions of a statement, without the statements in it."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        part = todo.pop()
+        yield part
+        todo += (child for child in children(part) if not isinstance(child, (ast.stmt, ast.excepthandler)))
+
+
+def _is_cast(module: SemanticModel, node: ast.expr) -> bool:
+    return (module.resolve(node, module.scope(node)) or "").startswith(_CASTS)
+
+
+def _is_double(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
+    if isinstance(node, ast.Name):
+        values = given_before(module, node.id, statement)
+        return bool(values) and any(isinstance(v, ast.Call) and _is_double(module, v, s) for v, s in values or ())
+    scope = module.scope(statement)
+    match node:
+        case ast.Call(func, [data], keywords) if module.resolve(func, scope) in _TAKES_ARRAYS:
+            return not any(k.arg == "dtype" for k in keywords) and _is_double_array(module, data, statement)
+    return False
+
+
+def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
+    if isinstance(node, ast.Name):
+        values = given_before(module, node.id, statement)
+        return bool(values) and any(isinstance(v, ast.Call) and _is_double_array(module, v, s) for v, s in values or ())
+    match node:
+        case ast.Call(func, args, keywords):
+            home, _, name = (module.resolve(func, module.scope(statement)) or "").rpartition(".")
+            if home == "numpy.random":
+                return name in _DOUBLES
+            if home != "numpy" or any(k.arg == "dtype" for k in keywords):
+                return False
+            if name == "array":
+                return len(args) == 1 and isinstance(args[0], ast.List) and bool(args[0].elts) and is_floats(args[0])
+            return name in _FILLED and (len(args) == 1 or name == "linspace")
     return False

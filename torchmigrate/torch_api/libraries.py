@@ -21,6 +21,8 @@ _EVERY = frozenset(types_of("helper")) | {"cpu"}
 FOREIGN = frozenset({*_DATA["foreign"], *(name for name in _TAKES if "." not in name)}) - BUILT_ON_TORCH
 # top-level names that NVIDIA's packages share
 NAMESPACES = frozenset(_DATA["namespaces"])
+# namespaces of `torch.ops` that no project compiles
+OPERATORS = frozenset(_DATA["operators"])
 # by the name that is imported: what pip calls the library, in lower case with `_`; "" where there is no package
 PACKAGES: Mapping[str, str] = {name: _DATA["packages"].get(name, name).lower() for name in CUDA_ONLY}
 _BY_NAME = {name: advice for library, advice in CUDA_ONLY.items() for name in (library.lower(), PACKAGES[library])}

@@ -155,16 +155,27 @@ def _optional(module: SemanticModel, function: Function, name: str) -> Iterator[
     """Yield the edit that lets a parameter's annotation take None, where the file has a way to say so."""
     annotated = (n for n in ast.walk(function.args) if isinstance(n, ast.arg) and n.arg == name)
     annotation = next(annotated).annotation
-    if not isinstance(annotation, (ast.Name, ast.Attribute, ast.Subscript)):
+    if annotation is None or not {"None", "Optional", "Any"}.isdisjoint(words_in(module, annotation)):
         return
-    if not {"None", "Optional", "Any"}.isdisjoint(words_in(module, annotation)):
+    if any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(annotation)):
         return
     start, end = module.span(annotation)
     names = module.scopes.module.names
-    if any(b.qualified == "typing.Optional" for b in names.get("Optional", ())):
-        yield Edit(start, end, f"Optional[{module.text(annotation)}]")
-    elif any(b.qualified == "__future__.annotations" for b in names.get("annotations", ())):
-        yield Edit(end, end, " | None")
+    match annotation:
+        case ast.BinOp(op=ast.BitOr()):
+            yield Edit(end, end, " | None")
+        case ast.Constant(str(text)) if " | " in text and module.text(annotation)[1:-1] == text:
+            if "None" not in text:
+                yield Edit(end - 1, end - 1, " | None")  # before the quotation mark
+        case ast.Name() | ast.Attribute() | ast.Subscript():
+            if any(b.qualified == "typing.Optional" for b in names.get("Optional", ())):
+                yield Edit(start, end, f"Optional[{module.text(annotation)}]")
+            elif any(b.qualified == "__future__.annotations" for b in names.get("annotations", ())):
+                yield Edit(end, end, " | None")
+            elif isinstance(annotation, ast.Subscript) and module.resolve(annotation.value) == "typing.Union":
+                last = module.span(annotation.slice)[1]
+                if isinstance(annotation.slice, ast.Tuple) and module.text(annotation.slice)[-1] not in ",)":
+                    yield Edit(last, last, ", None")
 
 
 _AMP = {

@@ -172,8 +172,11 @@ def _is_asked_for(module: SemanticModel, whole: ast.AST) -> bool:
             return True
         if is_parameter(module, up) and asks(module, up):
             return True
-        if isinstance(up, (*FUNCTIONS, ast.ClassDef)) and node in up.decorator_list:
-            return any(asks(module, d) for d in up.decorator_list)
+        if isinstance(up, (*FUNCTIONS, ast.ClassDef)):
+            if any(asks(module, d) for d in up.decorator_list):
+                return True
+            if node in up.decorator_list:
+                return False
         node = up
     return False
 

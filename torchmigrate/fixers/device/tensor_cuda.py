@@ -15,7 +15,7 @@ from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
 from torchmigrate.semantic.references import words_in
 from torchmigrate.semantic.spelling import asks_accelerator, spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import leading_chain
+from torchmigrate.syntax.resolver import last_name, leading_chain
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -44,7 +44,9 @@ def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
 def _safety(context: RuleContext, kind: Kind) -> tuple[Safety, str]:
     doubt = ""
     if kind is Kind.MAYBE_USER:
-        doubt = "a class of this project defines `cuda()` and may be the receiver"
+        value = getattr(context.ref, "value", None)
+        is_super = isinstance(value, ast.Call) and last_name(value.func) == "super"
+        doubt = "the class above may define `cuda()`" if is_super else _OWN
     elif not uses_torch(context.module):
         doubt = "nothing in this file shows that the receiver is a torch object"
     return (Safety.UNSAFE, f"{context.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")
@@ -60,6 +62,9 @@ def _arguments(call: ast.Call) -> dict[str, ast.expr] | None:
             return None
         named[keyword.arg] = keyword.value
     return named
+
+
+_OWN = "a class of this project defines `cuda()` and may be the receiver"
 
 
 def _moved(context: RuleContext, named: dict[str, ast.expr], safety: Safety, message: str) -> Finding | None:

@@ -1,0 +1,54 @@
+"""What a parameter's annotation says of None, once its default is None; and lists of devices in skipped tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Migrated = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        ("", "str | torch.device", "str | torch.device | None"),
+        ("", '"str | torch.device"', '"str | torch.device | None"'),
+        ("from typing import Union\n", "Union[str, torch.device]", "Union[str, torch.device, None]"),
+        ("import typing as t\n", "t.Union[str, torch.device]", "t.Union[str, torch.device, None]"),
+        ("from typing import Optional\n", "str", "Optional[str]"),
+        ("from typing import Optional, Union\n", "Union[str, None]", "Union[str, None]"),
+        ("", '"str | None"', '"str | None"'),
+        ("", "str | None", "str | None"),
+        ("", "str", "str"),
+        ("Union = dict\n", "Union[str, int]", "Union[str, int]"),
+    ],
+)
+def test_a_union_takes_none(head: str, before: str, after: str, migrated: Migrated) -> None:
+    found = migrated(f'{head}import torch\ndef f(x, device: {before} = "cuda"):\n    return x.to(device)\n')
+    assert f"device: {after} = None)" in found
+
+
+LOOP = '        for d in ("cpu", "cuda"):\n            torch.zeros(2).to(d)\n'
+
+
+@pytest.mark.parametrize("ask", ["not torch.cuda.is_available()", "torch.cuda.device_count() < 2"])
+@pytest.mark.parametrize("of_class", [True, False])
+def test_a_list_of_devices_changes_with_the_skip_above_it(ask: str, of_class: bool, migrated: Migrated) -> None:
+    skip = f"@unittest.skipIf({ask}, 'x')\n"
+    head = f"{skip}class T:\n    def test(self):\n" if of_class else f"class T:\n    {skip}    def test(self):\n"
+    found = migrated(f"import unittest\nimport torch\n{head}{LOOP}")
+    assert 'for d in ("cpu", accel.device_type()):' in found
+    assert "torch.cuda" not in found
+
+
+def test_it_stays_where_nothing_is_skipped_for_want_of_a_device(migrated: Migrated) -> None:
+    text = f"import unittest\nimport torch\nclass T:\n    @unittest.skipIf(True, 'x')\n    def test(self):\n{LOOP}"
+    assert migrated(text) == text
+
+
+def test_it_stays_with_a_skip_that_stays(migrated: Migrated) -> None:
+    only = "        torch.cuda.cudart().cudaProfilerStart()\n"
+    skip = "    @unittest.skipIf(not torch.cuda.is_available(), 'x')\n"
+    text = f"import unittest\nimport torch\nclass T:\n{skip}    def test(self):\n{LOOP}{only}"
+    assert migrated(text) == text

@@ -1,0 +1,122 @@
+"""Operators that a project compiles: what stays because it calls one, and its twin that must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import texts_after, write_tree
+
+FILES = {
+    "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n",
+    "pkg/__init__.py": "",
+    "pkg/layers/__init__.py": "from .nms import nms_rotated, plain, either\nfrom .align import Align\n",
+    "pkg/layers/nms.py": """import torch
+def nms_rotated(boxes):
+    return torch.ops.pkg.nms_rotated(boxes)
+def plain(boxes):
+    return torch.ops.torchvision.nms(boxes)
+def either(boxes):
+    if boxes.is_cuda:
+        return torch.ops.pkg.either(boxes)
+    return boxes
+""",
+    "pkg/layers/align.py": """import torch
+from pkg import _C
+class _Align(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return _C.align(x)
+align = _Align.apply
+class Align(torch.nn.Module):
+    def forward(self, x):
+        return align(x)
+""",
+}
+HEAD = "import unittest\nimport torch\nfrom pkg.layers import NAME\nclass Test(unittest.TestCase):\n"
+BODIES = {
+    "skipped": """    @unittest.skipIf(not torch.cuda.is_available(), "x")
+    def test(self):
+        NAME(torch.zeros(2).cuda())
+""",
+    "through a method": """    @unittest.skipIf(not torch.cuda.is_available(), "x")
+    def test_cuda(self):
+        self.test_cpu(device="cuda")
+    def test_cpu(self, device="cpu"):
+        NAME(torch.zeros(2, device=device))
+""",
+    "in a loop over devices": """    def test(self):
+        for device in ["cpu"] + (["cuda"] if torch.cuda.is_available() else []):
+            NAME(torch.zeros(2, device=device))
+""",
+    "in a branch": """    def test(self):
+        if torch.cuda.is_available():
+            NAME(torch.zeros(2).cuda())
+""",
+    "after a branch": """    def test(self):
+        x = torch.zeros(2)
+        if torch.cuda.is_available():
+            x = x.cuda()
+        NAME(x)
+""",
+    "in a function that is handed on": """    def bench(self, measure):
+        devices = ["cpu"]
+        if torch.cuda.is_available():
+            devices.append(torch.device("cuda"))
+        def run(device):
+            return NAME(torch.zeros(2, device=device))
+        measure(run, devices)
+""",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("name", ["nms_rotated", "Align"])
+def test_what_calls_a_compiled_operator_stays(name: str, body: str, tmp_path: Path) -> None:
+    text = (HEAD + body).replace("NAME", name)
+    assert _after(tmp_path, {**FILES, "test_it.py": text}) == text
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("name", ["plain", "either"])
+def test_what_calls_torchs_own_or_chooses_by_the_tensor_changes(name: str, body: str, tmp_path: Path) -> None:
+    assert "is_available()" in (after := _after(tmp_path, {**FILES, "test_it.py": (HEAD + body).replace("NAME", name)}))
+    assert "torch.cuda" not in after
+
+
+def test_a_project_that_builds_nothing_has_no_such_operators(tmp_path: Path) -> None:
+    text = (HEAD + BODIES["skipped"]).replace("NAME", "nms_rotated")
+    assert "torch.cuda" not in _after(tmp_path, {**FILES, "setup.py": "", "test_it.py": text})
+
+
+def test_tests_of_other_code_change(tmp_path: Path) -> None:
+    kept, other = ((HEAD + BODIES["skipped"]).replace("NAME", name) for name in ("Align", "plain"))
+    assert "torch.cuda" not in _after(tmp_path, {**FILES, "test_kept.py": kept, "test_it.py": other})
+
+
+def test_a_device_that_is_asked_what_it_is_changes_with_the_device(tmp_path: Path) -> None:
+    text = """import torch
+from pkg.layers import Align
+from other import Loss
+def run():
+    device = "cuda"
+    loss = Loss(use_gpu=device.startswith("cuda"))
+    return loss(Align()(torch.zeros(2, device=device)))
+"""
+    other = "class Loss:\n    def __init__(self, use_gpu):\n        self.gpu = use_gpu\n    def __call__(self, x):\n"
+    other += "        return x.cuda() if self.gpu else x\n"
+    after = _after(tmp_path, {**FILES, "run.py": text, "other.py": other}, "run.py")
+    assert "accel.device_type()" in after
+    assert "use_gpu=accel.is_accelerated(device)" in after
+
+
+def test_a_loaded_operator(tmp_path: Path) -> None:
+    loaded = "from torch.utils.cpp_extension import load\nfused = load('fused', sources=['fused.cu'])\n"
+    files = {"op.py": f"{loaded}def act(x):\n    return fused.act(x)\n", "setup.py": ""}
+    text = "import torch\nfrom op import act\ndef run():\n    d = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    text += "    return act(torch.zeros(2, device=d))\n"
+    assert _after(tmp_path, {**files, "run.py": text}, "run.py") == text
+
+
+def _after(root: Path, files: dict[str, str], name: str = "test_it.py") -> str:
+    return texts_after(write_tree(root, files)).get(name, files[name])

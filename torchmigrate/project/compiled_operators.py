@@ -1,0 +1,117 @@
+"""Operators that a project compiles: which of its functions and classes call one, directly or through others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
+from torchmigrate.project.import_graph import EXTENSION
+from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import Binding
+from torchmigrate.torch_api.libraries import OPERATORS
+
+if TYPE_CHECKING:
+    from torchmigrate.project.import_graph import ImportIndex
+
+_FAR = 2  # files away: what is imported from further away is rarely called with the tensors at hand
+_MANY = 100  # definitions
+_LOADERS = ("load", "load_inline")  # of torch.utils.cpp_extension
+
+
+class CompiledOperators:
+    """Follows names to operators that the project compiles, which have kernels for CUDA and perhaps for the CPU."""
+
+    def __init__(self, index: ImportIndex, hierarchy: ClassHierarchy) -> None:
+        self._index, self._hierarchy = index, hierarchy
+        self._known: dict[tuple[str, str], bool] = {}
+
+    @cached_property
+    def are_built(self) -> bool:
+        """Return whether the project builds or loads operators at all; this reads all files."""
+        return bool(self._index.holding(EXTENSION))
+
+    def are_called_by(self, place: Place, name: str) -> bool:
+        """Return whether a global name of a file means such an operator, or what calls one."""
+        key = place.path, name
+        if key not in self._known:
+            self._known[key] = self.are_built and self._follow(place, name)
+        return self._known[key]
+
+    def _follow(self, place: Place, name: str) -> bool:
+        todo = [(place, name, 0)]
+        seen: set[tuple[str, str]] = set()
+        known: set[ast.AST] = set()
+        while todo:
+            here, read, away = todo.pop()
+            if (here.path, read) in seen or away > _FAR:
+                continue
+            seen.add((here.path, read))
+            found = here.scope.find(read)
+            if any(self._is_compiled(here.path, binding) for binding in (found[1] if found else ())):
+                return True
+            for node, home in self._meant(here, read):
+                if node not in known and len(known) < _MANY:
+                    known.add(node)
+                    parts = list(_reached(node))
+                    if any(map(_is_operator, parts)):
+                        return True
+                    names = {part.id for part in parts if isinstance(part, ast.Name)}
+                    todo += [(home, each, away + (home.path != here.path)) for each in sorted(names)]
+        return False
+
+    def _meant(self, place: Place, name: str) -> Iterator[tuple[ast.AST, Place]]:
+        """Yield the definitions and values that a name stands for, each with the place where its names are bound."""
+        found = place.scope.find(name)
+        for binding in found[1] if found else ():
+            if binding.value is not None:
+                yield binding.value, place
+        for meaning in self._hierarchy.meanings(place, name):
+            if isinstance(meaning, Definition):
+                yield meaning.node, meaning.place
+
+    def _is_compiled(self, path: str, binding: Binding) -> bool:
+        """Return whether a name is that of a compiled module: one that is loaded, or no file of its package."""
+        if isinstance(binding.value, ast.Call):
+            given = {k.arg for k in binding.value.keywords}
+            return last_name(binding.value.func) in _LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
+        if binding.local is None:
+            return False
+        level, module, name = binding.local
+        parts = tuple(filter(None, module.split(".")))
+        home = self._index.locate(path, level, parts)
+        if home is None:  # `from package._C import f`
+            above = self._index.locate(path, level, parts[:-1]) if parts else None
+            return above is not None and above[0].endswith("/__init__.py")
+        scopes = self._hierarchy.scopes(home[0]) if home[0].endswith("/__init__.py") else None
+        if scopes is None or scopes.module.stars or name in scopes.module.names:
+            return False
+        return self._index.locate(path, level, (*parts, name)) is None
+
+
+def _reached(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a definition or value, without what it does only for CUDA's tensors, or not for them."""
+    todo: list[ast.AST] = [node]
+    while todo:
+        part = todo.pop()
+        yield part
+        if isinstance(part, (ast.If, ast.IfExp)) and any(map(_names_cuda, ast.walk(part.test))):
+            continue
+        todo += ast.iter_child_nodes(part)
+
+
+def _names_cuda(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(word) | ast.Attribute(_, word) | ast.Constant(str(word)):
+            return "cuda" in word.lower()
+    return False
+
+
+def _is_operator(node: ast.AST) -> bool:
+    """Whether a node is `torch.ops.ours.f`, an operator that is not torch's."""
+    match node:
+        case ast.Attribute(ast.Attribute(ast.Attribute(ast.Name("torch"), "ops"), namespace), _):
+            return namespace not in OPERATORS
+    return False
