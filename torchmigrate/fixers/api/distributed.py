@@ -17,9 +17,11 @@ from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spell, spelled
 from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.torch_api.backends import having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
-_CHOICE = re.compile(r"world|rank|distrib|dist\b|ddp|parallel|process|gpu|device|cuda|mps|nccl|accelerat", re.I)
+_WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", *having("helper"))
+_CHOICE = re.compile("|".join(_WORDS), re.I)
 _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
 
