@@ -16,6 +16,7 @@ from torchmigrate.verify.compare import (
     compare,
     compare_files,
     lines,
+    named_devices,
     reference,
     written,
 )
@@ -39,6 +40,21 @@ def plain(comparison: Comparison) -> int:
 
 def told(comparison: Comparison) -> str:
     return str(comparison.difference)
+
+
+def test_warnings_of_python_are_not_compared() -> None:
+    warning = "/env/lib/torch/optim/lr_scheduler.py:{}: UserWarning: step {} before 7\n  warnings.warn(text, 2)\n"
+    text = "loss 0.5\n{}loss 0.25\n"
+    for found in (warning.format(81, 1), warning.format(82, 3), "<string>:1: FutureWarning: 3 of cuda:0\n", ""):
+        assert plain(compared(text.format(warning.format(80, 1)), text.format(found))) == 2
+    assert not named_devices("train.py:3: UserWarning: moved to cuda:0\n  x.to('cuda:0')\n")
+
+
+def test_lines_that_only_look_like_warnings_are_compared() -> None:
+    assert plain(compared("train.py:3: loss 0.5\n  acc 0.5\n", "train.py:3: loss 0.5\n  acc 0.5\n")) == 3
+    assert "0.4" in told(compared("UserWarning: loss 0.5\n", "UserWarning: loss 0.4\n"))
+    text = "a.py:3: UserWarning: x\n  y = 1\n  loss {}\n"
+    assert "0.4" in told(compared(text.format(0.5), text.format(0.4)))
 
 
 def test_equal_to_the_digit_or_not() -> None:

@@ -255,6 +255,14 @@ KNOWN = [
     ),
     (
         "NotImplementedError",
+        "The operator 'c10d::allgather_' is not currently implemented for the MPS device. If you want",
+        "needs a collective (c10d::allgather_), and MPS has none",
+    ),
+    ("NotImplementedError", "Could not run 'c10d::broadcast_' with arguments from the 'MPS' backend.", "MPS has none"),
+    ("RuntimeError", "No backend type associated with device type mps", "needs a collective, and MPS has none"),
+    ("NotImplementedError", "Could not run 'c10d::broadcast_' with arguments from the 'NPU' backend.", "for NPU"),
+    (
+        "NotImplementedError",
         "Could not run 'aten::mode' with arguments from the 'NPU' backend.",
         "no `aten::mode` for NPU",
     ),

@@ -17,7 +17,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.verify import sandbox as sandbox_module
 from torchmigrate.verify import session
-from torchmigrate.verify.migration import Origin, migrate
+from torchmigrate.verify.migration import Origin, migrate, restore
 from torchmigrate.verify.sandbox import Project, Sandbox
 
 BIG = b"\0" * (sandbox_module.LARGE + 1)
@@ -295,6 +295,17 @@ def test_what_check_says_of_a_line_comes_with_what_its_fix_makes_of_it(tmp_path:
     (said,) = known["a.py", 3]
     assert said.startswith("device/tensor-cuda: ")
     assert said.endswith(" (--unsafe-fixes makes it `return batch.to(accel.device())`)")
+
+
+def test_what_check_says_of_a_migrated_project_is_known_by_the_originals_lines(tmp_path: Path) -> None:
+    before = b"import torch\n\nx = torch.ones(2).cuda()\nloss = torch.nn.CTCLoss(0)\n"
+    after = "import torch\n\nimport accel\n\nx = torch.ones(2, device=accel.device())\nloss = torch.nn.CTCLoss(0)\n"
+    root = write_tree(tmp_path / "p", {"a.py": after, "b.py": "import torch\n\nloss = 1\n"})
+    with Sandbox(Project.at(root)) as sandbox:
+        made = restore(sandbox, {root / "a.py": before}, config_file.load([root]))
+    assert made.restored
+    assert [place for place in made.known if place[0] != "accel.py"] == [("a.py", 4)]
+    assert made.known["a.py", 4][0].startswith("hazard/mps-operator: ")
 
 
 def test_the_projects_own_settings_hold(project: Path) -> None:

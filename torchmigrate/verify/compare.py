@@ -35,6 +35,8 @@ _TIME = re.compile(
     r"\s*(?:(?:[nmuµ]?s|msecs?|secs?|seconds?|mins?|minutes?|hours?|hrs?|[hm])\b|\w*/(?:s|secs?|seconds?|min|hour)\b)"
 )
 _BYTES = re.compile(r"\s*(?:[KMGT]i?B|bytes|[kKMG]B)\b")
+# What `warnings` prints where stderr goes to stdout: the place of the call, which a rewrite moves, then its source.
+_WARNING = re.compile(r"(?:\S.*\.py|<\w+>):\d+: \w*Warning: ")
 _UNIT_AHEAD = re.compile(r"\b(?:time|elapsed|took|duration|seconds|secs|eta|speed|throughput)\b\W{0,3}$", re.IGNORECASE)
 
 
@@ -75,14 +77,27 @@ class Line:
 
 def lines(output: str) -> list[Line]:
     """Return the lines that hold numbers; of a line overwritten with carriage returns, the last text counts."""
-    found = (_parse_line(at, text) for at, text in enumerate(output.split("\n"), 1))
+    found = (_parse_line(at, text) for at, text in _without_warnings(output))
     return [line for line in found if line.numbers]
+
+
+def _without_warnings(output: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines, from 1, but for Python's warnings, whose text and place belong to the machine and the rewrite.
+
+    The line of source below a warning has an indent of two.
+    """
+    warned = False
+    for at, text in enumerate(output.split("\n"), 1):
+        source = warned and text.startswith("  ")
+        warned = bool(_WARNING.match(text))
+        if not (warned or source):
+            yield at, text
 
 
 def named_devices(output: str) -> dict[str, frozenset[str]]:
     """Return the types of the devices that lines of output name, by the shape of the line."""
     found: dict[str, frozenset[str]] = {}
-    for line in output.split("\n"):
+    for _, line in _without_warnings(output):
         types = {match["device"].partition(":")[0].lower() for match in _TOKEN.finditer(line) if match["device"]}
         if types:
             form = shape(line.rstrip("\r").rpartition("\r")[2])

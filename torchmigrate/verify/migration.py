@@ -166,10 +166,10 @@ def _fix(result: Changed | Unchanged, finding: Finding) -> str:
     return f"--unsafe-fixes makes it `{shorten(lines[finding.line - 1].strip(), 100)}`"
 
 
-def restore(sandbox: Sandbox, originals: Mapping[Path, bytes]) -> Migration:
+def restore(sandbox: Sandbox, originals: Mapping[Path, bytes], settings: Settings) -> Migration:
     """Put what the files of a migrated project held before into the copy of the original.
 
-    `originals`: by path in the project. Raises UserError if none of them is inside it.
+    `originals`: by path in the project. Raises PackError, and UserError if none of them is inside it.
     """
     project, rewritten = sandbox.project, {}
     for path, before in originals.items():
@@ -185,7 +185,10 @@ def restore(sandbox: Sandbox, originals: Mapping[Path, bytes]) -> Migration:
             rewritten[name] = Rewritten(before.splitlines(True), after.read_bytes().splitlines(True), ())
     if not rewritten:
         raise UserError("no Python file of this project differs from its original: there is nothing to compare")
-    return Migration(Origins(sandbox.rewritten, rewritten), len(rewritten), 0, 0, restored=True)
+    target = project.within(sandbox.rewritten, project.path)
+    said = planner.plan([target], _settings_for_copy(settings, sandbox), 1, "check").results
+    origin = Origins(sandbox.rewritten, rewritten)
+    return Migration(origin, len(rewritten), 0, 0, known=_known(said, origin), restored=True)
 
 
 def _settings_for_copy(settings: Settings, sandbox: Sandbox) -> Settings:

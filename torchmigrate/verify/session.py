@@ -104,12 +104,12 @@ def _prepare(request: Request, sandbox: Sandbox, settings: Settings) -> Migratio
     Raises UserError if both are equal.
     """
     if request.originals:
-        return restore(sandbox, request.originals)
+        return restore(sandbox, request.originals, settings)
     migration = migrate(sandbox, settings)
     if migration.files:
         return migration
     if originals := request.applied(request.path):
-        return restore(sandbox, originals)
+        return restore(sandbox, originals, settings)
     for error in migration.errors:
         raise UserError(f"not rewritten: {error}", "exclude the file, or mend it")
     raise UserError(

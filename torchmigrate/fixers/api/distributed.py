@@ -1,4 +1,4 @@
-"""Fixers for processes beside each other: FSDP, and tensors in memory that they share."""
+"""Fixers for processes beside each other: DistributedDataParallel, FSDP, and tensors in memory that they share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.float64 import names_device
 from torchmigrate.semantic.device_expr import wrapped
-from torchmigrate.semantic.library_use import first_call
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.dominance import know_parents
+from torchmigrate.semantic.library_use import first_call, is_for_devices
+from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spell, spelled
+from torchmigrate.syntax.blocks import leaves_block
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.torch_api.backends import having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
+_WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", *having("helper"))
+_CHOICE = re.compile("|".join(_WORDS), re.I)
 _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
 
@@ -54,6 +60,40 @@ def _is_index(module: SemanticModel, node: ast.expr) -> bool:
             own = chain_of(func) == spell("accel.current_device", spelled(module))
             return own or (module.resolve(func) or chain_of(func)) in ("int", "torch.cuda.current_device")
     return False
+
+
+def mps(context: RuleContext) -> Iterator[Finding]:
+    """Report the first DistributedDataParallel of a file that no test about processes or devices keeps from MPS."""
+    if context.call is None or not is_for_devices(context.module):
+        return
+    if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
+        yield context.note()
+
+
+@query
+def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
+    know_parents(module)
+    calls = (n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names)
+    return min((call for call in calls if not _is_chosen(module, call)), key=module.span, default=None)
+
+
+def _is_chosen(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a test about processes or devices decides if a call runs."""
+    below: ast.AST = call
+    for up in module.ancestors(call):
+        if isinstance(up, (ast.If, ast.IfExp, ast.While)) and below is not up.test and _asks(module, up.test):
+            return True
+        if isinstance(up, ast.BoolOp) and any(_asks(module, value) for value in up.values if value is not below):
+            return True
+        before = module.blocks.before(below) if isinstance(below, ast.stmt) else ()
+        if any(isinstance(s, ast.If) and leaves_block(s.body) and _asks(module, s.test) for s in before):
+            return True
+        below = up
+    return False
+
+
+def _asks(module: SemanticModel, test: ast.expr) -> bool:
+    return any(map(_CHOICE.search, identifiers_in(module, test) | strings_in(module, test)))
 
 
 def sharing(context: RuleContext) -> Iterator[Finding]:

@@ -129,6 +129,12 @@ def _process_group(case: Case) -> str:
     return f"{case.here}: the process group is one of nccl's or xccl's, which are not here for {case.backend}; gloo is"
 
 
+def _collective(case: Case) -> str:
+    what = f" ({case.match['operator']})" if case.match["operator"] else ""
+    mend = "where one process runs, leave DistributedDataParallel and collectives out"
+    return f"{case.here} needs a collective{what}, and MPS has none, whatever the process group's backend: {mend}"
+
+
 def _package(case: Case) -> str:
     name = case.match["package"]
     is_for_cuda = name.split(".")[0] in CUDA_ONLY.keys() | NAMESPACES
@@ -164,6 +170,11 @@ _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
     ),
     (r"support float64|to float64 dtype|have support for that dtype|fp64", _float64),
     (r"The operator '(?P<operator>aten::[\w.]+)' is not currently implemented for the MPS", _missing_on_mps),
+    (
+        r"(?:Could not run|The operator) '(?P<operator>c10d::[\w.]+)' (?=.*\bMPS\b)"
+        r"|No backend type associated with device type mps",
+        _collective,
+    ),
     (r"Could not run '(?P<operator>\w+::[\w.]+)' (with arguments )?from the '(?P<backend>\w+)' backend", _missing),
     (r'"(?P<operator>\w+)" not implemented for \'(?P<dtype>\w+)\'', _missing_dtype),
     (
@@ -190,6 +201,7 @@ ABOUT: Mapping[Callable[[Case], str], tuple[str, ...]] = {
     _two_devices: ("hazard/default-tensor-type", "tensor_type/legacy-constructor"),
     _float64: ("hazard/float64", "hazard/double"),
     _missing_on_mps: ("hazard/mps-operator",),
+    _collective: ("distributed/mps", "distributed/fsdp", "distributed/device-id"),
     _process_group: ("distributed/nccl",),
     _package: ("hazard/nvidia-library",),
     _graph: ("compile/cuda-graphs",),
