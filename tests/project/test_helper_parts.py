@@ -206,6 +206,16 @@ def mine(text: bytes) -> bytes:
     return lines[:start] + b"CHECK = True  # mine\n\n\n" + MINE.encode() + lines[end:] + b"\n\nprint('mine')\n"
 
 
+def test_statements_that_share_a_line_are_never_woven() -> None:
+    """Each was once written with its whole line, so that a second run had the line twice, and the next four times."""
+    lines = vendored(FEW).decode().splitlines(keepends=True)
+    edited = "".join([*lines[:3], "import os; print(os.name)\n", *lines[4:]]).encode()
+    assert not is_untouched(edited)
+    assert helper_parts.updated(edited, {"synchronize": True}) is None
+    apart = edited.replace(b"import os; print", b"import os\nprint")
+    assert (helper_parts.updated(apart, {"synchronize": True}) or b"").count(b"print(os.name)") == 1
+
+
 def test_what_a_person_edited_stays_and_the_others_are_updated() -> None:
     uses = {"device": False, "is_available": True, "map_location": True}
     old = mine(vendored(uses))

@@ -14,6 +14,7 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
@@ -409,8 +410,8 @@ def _others(raw: bytes) -> Iterator[ast.stmt]:
 def updated(raw: bytes, uses: Uses, owner: str = "") -> bytes | None:
     """Return a vendored helper with these functions, those that it has, and what a person wrote there as it is.
 
-    None if that cannot be told apart: the file is not Python, or an edited one of the first version. `raw` is the
-    body of the class `owner` if that is given.
+    None if that cannot be told apart: the file is not Python, an edited one of the first version, or two of its
+    statements share a line. `raw` is the body of the class `owner` if that is given.
     """
     wanted = merged([held(raw), uses])
     make: Callable[..., bytes] = functools.partial(_members, owner=owner) if owner else vendored
@@ -418,7 +419,8 @@ def updated(raw: bytes, uses: Uses, owner: str = "") -> bytes | None:
         return make(wanted, ())
     text = unix_lines(raw).decode(errors="replace")
     header = _HEADER.match(text)
-    if header is None or not _body(raw):
+    body = _body(raw)
+    if header is None or not body or any(a.end_lineno == b.lineno for a, b in pairwise(body)):
         return None
     theirs = {*edited(raw)}
     lines = text.splitlines(keepends=True)
