@@ -59,13 +59,13 @@ def listed(names: Sequence[str]) -> str:
 # C0 controls but the tab, DEL, C1 controls, line and paragraph separators, direction marks (CVE-2021-42574), lone
 # surrogates.
 _CONTROLS = "\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-_HIDDEN = re.compile(f"[{_CONTROLS}]")
+HIDDEN = re.compile(f"[{_CONTROLS}]")
 _HIDDEN_IN_LINES = re.compile(f"(?!\n|\r\n)[{_CONTROLS}]")
 
 
 def visible(text: str) -> str:
     """Make the text one harmless line: escape control characters, and a leading `::`, a command to GitHub Actions."""
-    shown = _HIDDEN.sub(_escape_character, text)
+    shown = HIDDEN.sub(_escape_character, text)
     return f"./{shown}" if shown.startswith("::") else shown
 
 

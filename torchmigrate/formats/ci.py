@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
 
+from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.diagnostics.finding import Failed
 from torchmigrate.formats.model import Report, kind
 from torchmigrate.formats.positions import Entry, entries, name_of
@@ -106,15 +107,15 @@ def _suite(root: xml.Element, name: str, found: Sequence[Entry]) -> None:
     suite = xml.SubElement(root, "testsuite", name=legal(name), tests=count, failures=count, errors="0")
     for entry in found:
         place = f"{name}:{entry.line}" + (f":{entry.column}" if entry.column is not None else "")
-        case = _case(suite, f"{entry.finding.rule} ({place})", name, entry.line)
-        failure = xml.SubElement(case, "failure", type=entry.finding.rule, message=legal(entry.message))
-        failure.text = legal(f"{place}: {entry.message}\n{entry.source}".rstrip())
+        case = _case(suite, visible(f"{entry.finding.rule} ({place})"), name, entry.line)
+        failure = xml.SubElement(case, "failure", type=entry.finding.rule, message=legal(visible(entry.message)))
+        failure.text = legal(visible_lines(f"{place}: {entry.message}\n{entry.source}".rstrip()))
 
 
 def _unread(root: xml.Element, name: str, failed: Failed) -> None:
     suite = xml.SubElement(root, "testsuite", name=legal(name), tests="1", failures="0", errors="1")
-    error = xml.SubElement(_case(suite, "read", name, 1), "error", type="error", message=legal(failed.error))
-    error.text = legal(f"{name}: {failed.error}")
+    error = xml.SubElement(_case(suite, "read", name, 1), "error", type="error", message=legal(visible(failed.error)))
+    error.text = legal(visible_lines(f"{name}: {failed.error}"))
 
 
 def _case(suite: xml.Element, title: str, name: str, line: int) -> xml.Element:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.text import counted, shorten
+from torchmigrate.base.text import HIDDEN, counted, shorten
 from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines
 from torchmigrate.formats import diff
 from torchmigrate.formats.model import Report, kind, place
@@ -164,7 +164,7 @@ class _Page:
 
 
 def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+    return HIDDEN.sub("\ufffd", " ".join(text.split()))
 
 
 def _name_hunk(hunk: bytes, name: str) -> str:
@@ -176,12 +176,9 @@ def _name_hunk(hunk: bytes, name: str) -> str:
     return "\n".join([head.rpartition(" (")[0], *(line.removeprefix("# ") for line in rest.split("\n"))])
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
 def code(text: str) -> str:
     """Return a code span on one line."""
-    text = _CONTROL.sub("\ufffd", text)
+    text = HIDDEN.sub("\ufffd", text.replace("\t", "\ufffd"))
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if "`" in text or not text else ""
     return f"{fence}{pad}{text}{pad}{fence}"

@@ -38,21 +38,19 @@ class Occupied:
 
     starts: list[int] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
+    known: set[Edit] = field(default_factory=set)
 
     def add(self, edits: Iterable[Edit]) -> bool:
         """Accept all of `edits` and return True, or none of them and return False if one collides."""
-        fresh = [e for e in sorted(set(edits)) if not self._has(e)]
+        fresh = sorted({*edits} - self.known)
         if any(map(self._collides, fresh)) or any(_overlap(a, b) for a, b in itertools.pairwise(fresh)):
             return False
         for edit in fresh:
             at = bisect.bisect_left(self.edits, edit)
             self.edits.insert(at, edit)
             self.starts.insert(at, edit.start)
+        self.known.update(fresh)
         return True
-
-    def _has(self, edit: Edit) -> bool:
-        at = bisect.bisect_left(self.edits, edit)
-        return at < len(self.edits) and self.edits[at] == edit
 
     def _collides(self, edit: Edit) -> bool:
         at = bisect.bisect_left(self.starts, edit.start)
