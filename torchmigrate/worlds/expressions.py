@@ -614,12 +614,13 @@ class Expressions(External):
     def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[str, Value] | None:
         """Return a chain in a test whose value may be several things: the test is evaluated for each of them.
 
-        What is unknown is taken for each kind of device that a user may name, if the test is about devices.
+        What is unknown is taken for each kind of device that a user may name, if the test is about devices and it
+        may not be a tensor.
         """
         about = _is_about_devices(test)
         for node, name in chains_in(test):
             value = self.evaluate(node, state, frame)
-            if about and any(a in (Unknown(), Unknown("user")) for a in value):
+            if about and any(a in (Unknown(), Unknown("user")) for a in value) and Unknown("tensor") not in value:
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
                 return name, value
