@@ -23,6 +23,7 @@ from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES
+from torchmigrate.torch_api.names import NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
@@ -67,11 +68,13 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
+    yield from _of_nccl(module)
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
+_OF_NCCL = "it marks a parameter that is NCCL"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
 
 
@@ -139,6 +142,15 @@ def _of_one_sum(module: SemanticModel, findings: list[Finding]) -> Iterator[tupl
             own = decisions.calculated_from(module, node)
             if other := next((f for f, sums in stay if own & sums), None):
                 yield _span(finding), _ONE_SUM.format(module.source.position(other.start)[0])
+
+
+def _of_nccl(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield the parameters of tests that are NCCL, with the marks that say where it is: `pytest.param("nccl", ...)`."""
+    if b"nccl" not in module.source.utf8:
+        return
+    for call in (n for n in module.nodes if isinstance(n, ast.Call) and last_name(n.func) == "param" and n.keywords):
+        if any(isinstance(a, ast.Constant) and isinstance(a.value, str) and NCCL.fullmatch(a.value) for a in call.args):
+            yield module.span(call), _OF_NCCL
 
 
 def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:

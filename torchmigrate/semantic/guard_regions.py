@@ -357,17 +357,21 @@ def portable_beside(module: SemanticModel, statement: ast.stmt) -> bool:
 
 @query
 def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
-    """Return the device variable that a statement sets, "return" if it returns a device, or None."""
+    """Return the device variable, or the table, that a statement sets, "return" if it returns a device, or None."""
     match node:
         case ast.If(body=[ast.Assign([target], _)], orelse=[]):
-            return chain_of(target)
+            return _set_by(target)
     for inner in ast.walk(node):
         match inner:
-            case ast.Assign([target], _) if re.search(r"dev", chain_of(target) or ""):
-                return chain_of(target)
+            case ast.Assign([target], _) if re.search(r"dev", _set_by(target) or ""):
+                return _set_by(target)
             case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp() | ast.List() | ast.ListComp()):
                 return "return"
     return None
+
+
+def _set_by(target: ast.expr) -> str | None:
+    return chain_of(target.value if isinstance(target, ast.Subscript) else target)
 
 
 @query
