@@ -441,3 +441,28 @@ def test_a_test_that_speaks_of_no_cuda_loads_as_before(tmp_path: Path, name: str
     result = planned(write_tree(tmp_path, files))[name]
     assert isinstance(result, Changed) is is_mapped
     assert any("loads what was saved beside it" in f.message for f in result.findings) is not is_mapped
+
+
+RESULT = """import pytest
+import torch
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+def test_sum(device):
+    assert {asserted}
+"""
+
+
+@pytest.mark.parametrize(
+    ("asserted", "changes"),
+    [
+        ("torch.ones(2, device=device).sum() == 2", True),
+        ("device == 'cpu' or torch.cuda.get_device_capability() >= (7, 0)", False),
+    ],
+)
+def test_a_test_of_a_result_refuses_no_device(tmp_path: Path, asserted: str, changes: bool) -> None:
+    """Once one such line held all tests of a file back: "the program would stop here on MPS"."""
+    result = planned(write_tree(tmp_path, {"test_it.py": RESULT.format(asserted=asserted)}))["test_it.py"]
+    assert isinstance(result, Changed) is changes

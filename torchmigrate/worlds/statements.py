@@ -381,7 +381,7 @@ class Statements(Expressions):
 
     def _assert(self, node: ast.Assert, state: State, frame: Frame) -> State | None:
         failing = self.refine(node.test, state, frame, False)
-        if failing is not None:
+        if failing is not None and not self._tests_a_result(node, state, failing, frame):
             words = ast.unparse(node.msg) if node.msg else ""
             lost = join(const(True), *(devices(failing.env.get(name, NOTHING)) for _, name in chains_in(node.test)))
             self.seen.add(REFUSAL, self.place(node.test, frame), lost, failing.path, words, not failing.in_doubt)
@@ -389,6 +389,12 @@ class Statements(Expressions):
         if passing is None:
             raise Dead
         return passing
+
+    def _tests_a_result(self, node: ast.Assert, state: State, failing: State, frame: Frame) -> bool:
+        """Whether a test function asserts what no device decides, as `x.sum() == 2` is: it refuses no device."""
+        passing = self.refine(node.test, state, frame, True) if frame.info.name.startswith("test") else None
+        names = [name for _, name in chains_in(node.test)]
+        return passing is not None and all(failing.env.get(name) == passing.env.get(name) for name in names)
 
     def _if(self, node: ast.If, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
