@@ -68,13 +68,13 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
-    yield from _of_nccl(module)
+    yield from _of_nccl(module, findings)
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
-_OF_NCCL = "it marks a parameter that is NCCL"
+_OF_NCCL = "it is about NCCL, which stays"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
 
 
@@ -144,13 +144,28 @@ def _of_one_sum(module: SemanticModel, findings: list[Finding]) -> Iterator[tupl
                 yield _span(finding), _ONE_SUM.format(module.source.position(other.start)[0])
 
 
-def _of_nccl(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield the parameters of tests that are NCCL, with the marks that say where it is: `pytest.param("nccl", ...)`."""
+def _of_nccl(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the parameters of tests that are NCCL, with the marks that say where it is: `pytest.param("nccl", ...)`.
+
+    And the tests with marks that name NCCL where no edit changes it, or that a fixture gives it.
+    """
     if b"nccl" not in module.source.utf8:
         return
-    for call in (n for n in module.nodes if isinstance(n, ast.Call) and last_name(n.func) == "param" and n.keywords):
-        if any(isinstance(a, ast.Constant) and isinstance(a.value, str) and NCCL.fullmatch(a.value) for a in call.args):
-            yield module.span(call), _OF_NCCL
+    changed = {_span(f) for f in findings if f.fix and f.status is Status.OPEN}
+
+    def names_nccl(node: ast.AST) -> bool:
+        if isinstance(node, ast.arg):
+            return "nccl" in node.arg.split("_")
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return is_text and bool(NCCL.fullmatch(node.value)) and module.span(node) not in changed  # type: ignore[attr-defined]
+
+    for node in module.nodes:
+        match node:
+            case ast.Call(func, args, [_, *_]) if last_name(func) == "param" and any(map(names_nccl, args)):
+                yield module.span(node), _OF_NCCL
+            case ast.FunctionDef(name, decorator_list=[first, *_]) if name.startswith("test"):
+                if any(map(names_nccl, (*ast.walk(node.args), *(n for s in node.body for n in ast.walk(s))))):
+                    yield (module.span(first)[0], module.span(node)[1]), _OF_NCCL
 
 
 def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
