@@ -83,7 +83,7 @@ class Vendored:
         edits = with_import(module, place.statement, lacks.torch, place.root)
         if not text.hidden[0]:
             present = self._present(str(result.path), text.utf8)
-            self._need(replace(place, path=present, statement="") if present else place, result.path)
+            self._need(Placement(present, "") if present else place, result.path)
         if not edits:
             return self.keep(result)
         after = text.encode(compose(text.utf8, edits))
@@ -249,15 +249,18 @@ class Vendored:
 
     def _of_one_name(self, helper: str) -> set[str]:
         """Return the copies that a program may find where it looks for one by its name alone; this one among them."""
+        group = self._found_together.find(helper)
+        return {copy for copy in self.needed if self._found_together.find(copy) == group}
+
+    @functools.cached_property
+    def _found_together(self) -> Components:
+        """The copies in groups, once it is known which are needed: of a group, one program may find any."""
         restored = {*self._restored.values()}  # the import graph gives their users to another copy while they are gone
-        found, todo = {helper}, [helper]
-        if not self._is_by_name(helper) or helper in restored:
-            return found
-        others = {copy for copy in self.needed if self._is_by_name(copy)} - restored
-        while todo:
-            fresh = {other for other in others - found if self._in_one_program(todo[-1], other)}
-            found |= fresh
-            todo[-1:] = fresh
+        copies = [copy for copy in self.needed if copy not in restored and self._is_by_name(copy)]
+        found = Components()
+        for helper, other in itertools.combinations(copies, 2):
+            if found.find(helper) != found.find(other) and self._in_one_program(helper, other):
+                found.link(helper, other)
         return found
 
     def _in_one_program(self, helper: str, other: str) -> bool:

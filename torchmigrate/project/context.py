@@ -26,6 +26,7 @@ from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_c
 from torchmigrate.syntax.resolver import Resolver
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api import names
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.torch_api.names import canonical, version_of
 
 _TEST = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$)|_test\.py$")
@@ -67,6 +68,11 @@ class ProjectContext:
     def compiled(self) -> CompiledOperators:
         """Return what the project compiles for CUDA, which is followed over its files on demand."""
         return CompiledOperators(self.index, self.hierarchy)
+
+    @property
+    def built_on_torch(self) -> frozenset[str]:
+        """Return the libraries whose objects are torch's: those that are known, and the project's `torch-libraries`."""
+        return BUILT_ON_TORCH.union(self.settings.torch_libraries)
 
     @cached_property
     def under_default(self) -> UnderDefault:

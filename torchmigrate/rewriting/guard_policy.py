@@ -325,11 +325,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 def _double(module: SemanticModel, region: GuardRegion) -> int | None:
     """Return the offset where float64 goes to a device that a guard chooses; without CUDA it stayed on the CPU."""
     moved = doubles_moved(module)
-    if not moved or (region.refusal and not region.skips) or not _asks_for_cuda(module, region):
-        return None
-    covered = (at for found in moved.values() for at in found if any(a <= at < b for a, b in region.covered))
-    beside = moved.get(region.home, ()) if not region.skips else ()
-    return min((*covered, *beside), default=None)
+    return region.first_reached(moved, beside=True) if moved and _asks_for_cuda(module, region) else None
 
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:

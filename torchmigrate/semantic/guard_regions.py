@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmigrate.diagnostics.finding import Finding
@@ -42,6 +42,16 @@ class GuardRegion:
         """Whether an offset lies in the same test as the guard, but not in the guard: `cuda and capability >= 8`."""
         tests = ((a, b) for a, b in self.covered if a <= self.guard[0] < b)
         return not self.guard[0] <= at < self.guard[1] and any(a <= at < b for a, b in tests)
+
+    def first_reached(self, uses: Mapping[Function | None, Sequence[int]], beside: bool) -> int | None:
+        """Return the first of the offsets, by function, that the test covers or, if `beside`, that share its function.
+
+        None for a refusal: the code after it may change while the test stays.
+        """
+        if self.refusal and not self.skips:
+            return None
+        covered = (at for found in uses.values() for at in found if any(a <= at < b for a, b in self.covered))
+        return min((*covered, *(uses.get(self.home, ()) if beside and not self.skips else ())), default=None)
 
     def holds(self, finding: Finding) -> bool:
         return any(a <= finding.start and finding.end <= b for a, b in self.spans)

@@ -13,7 +13,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.values import parts_of
 from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.scope import Binding, Function
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CUDA_ONLY
+from torchmigrate.torch_api.libraries import CUDA_ONLY
 
 
 def first_call(module: SemanticModel, names: Collection[str]) -> ast.Call | None:
@@ -36,7 +36,7 @@ def is_for_devices(module: SemanticModel) -> bool:
 @query
 def uses_torch(module: SemanticModel) -> bool:
     """Whether the file imports torch, something built on it, or a module of the project."""
-    known = BUILT_ON_TORCH.union(module.facts.settings.torch_libraries)
+    known = module.facts.built_on_torch
     for bindings in module.scopes.module.names.values():
         for binding in bindings:
             name = binding.qualified or ""
@@ -101,12 +101,7 @@ class Uses:
 
         The test covers it, or it asks torch for CUDA in the same function: without CUDA that ran on the CPU, or not.
         """
-        if region.refusal and not region.skips:
-            return None
-        uses = _operator_uses(self._module)
-        covered = (at for found in uses.values() for at in found if any(a <= at < b for a, b in region.covered))
-        beside = uses.get(region.home, ()) if asks and region.home and not region.skips else ()
-        return min((*covered, *beside), default=None)
+        return region.first_reached(_operator_uses(self._module), beside=asks and region.home is not None)
 
     @property
     def _kernels(self) -> Inside:

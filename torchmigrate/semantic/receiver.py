@@ -13,7 +13,6 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 
 Seen = set[object]  # names, attributes and functions that were followed already
 
@@ -336,7 +335,7 @@ def _has_unknown_base(module: SemanticModel, scope: Scope) -> bool:
     """Whether a class inherits from one of another library, which may define `cuda()`."""
     owner = scope.enclosing_class()
     found = _definition(module, owner) if owner else None
-    known = BUILT_ON_TORCH.union(module.facts.settings.torch_libraries)
+    known = module.facts.built_on_torch
     return found is not None and module.facts.hierarchy.inherits_unknown(found, known)
 
 

@@ -425,11 +425,9 @@ class Statements(Expressions):
         for name, target in _bound_in(node):
             known = after.env.get(name)
             if known is None and isinstance(target, ast.Subscript):
-                table = self.evaluate(_loaded(target.value), after, frame)
-                if any(
-                    isinstance(atom, values.Table) for atom in table
-                ):  # perhaps without the item: nothing asks for that
-                    name, known = attribute_chain(target.value) or name, table
+                owner = self.evaluate(_loaded(target.value), after, frame)
+                if any(isinstance(atom, values.Table) for atom in owner):  # it may lack the item, and nothing asks
+                    name, known = attribute_chain(target.value) or name, owner
             if known is None:
                 known = self.evaluate(_loaded(target), after, frame)
             after.put(name, known.of(edits))
