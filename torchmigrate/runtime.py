@@ -231,29 +231,20 @@ def pin(tensor: Any) -> Any:
     return tensor if _here().type in ("cpu", "mps") else tensor.pin_memory()
 
 
-class _Places(dict):  # type: ignore[type-arg]
-    """A map_location: what an accelerator saved goes to the one that is here."""
-
-    def get(self, location: str, default: Any = None) -> Any:
-        kind, _, index = str(super().get(location, location)).partition(":")
-        here = kind if kind in ("cpu", "meta") else _here().type
-        if not index or here in ("cpu", "meta", "mps"):
-            return here
-        count = getattr(torch, here).device_count()
-        return f"{here}:{index}" if int(index) < count else f"{here}:0"
-
-
 def _from_anywhere() -> Any:
-    """Return a map_location: what an accelerator saved comes to this one; None on CUDA."""
-    return None if _here().type == "cuda" else _Places()
+    """Return a map_location: what another accelerator saved comes to this one; None on CUDA."""
+    here = _here().type
+    others = [kind for kind in _KINDS if kind != here]
+    saved = [*others, *(f"{kind}:{index}" for kind in others for index in range(64))]
+    return None if here == "cuda" else dict.fromkeys(saved, here)
 
 
 def map_location(target: Any = None) -> Any:
-    """Return a map_location; None moves only what an accelerator saved, on CUDA nothing."""
+    """Return a map_location; None moves only what another accelerator saved, on CUDA nothing."""
     if target is None:
         return _from_anywhere()
-    if isinstance(target, dict):
-        return target if _here().type == "cuda" else _Places(target)
+    if isinstance(target, dict) and _here().type != "cuda":
+        return {**_from_anywhere(), **{saved: str(device(place)) for saved, place in target.items()}}
     return device(target) if isinstance(target, (int, str, torch.device)) else target
 
 

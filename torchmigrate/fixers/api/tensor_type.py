@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
+from torchmigrate.fixers.api import type_choice
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.semantic.spelling import helper_function, spelled
@@ -49,6 +50,8 @@ def _dense(context: RuleContext, dtype: str) -> Iterator[Finding]:
         yield _constructed(context, context.call, dtype)
     elif isinstance(up, ast.IfExp) and _chooses_default(context, up):
         yield _default_choice(context, up, dtype)
+    elif choice := type_choice.choice_of(context.module, context.ref):
+        yield context.fix([*choice.edits])
     else:
         yield from _named(context, up, dtype)
 
@@ -174,7 +177,7 @@ def aliased(context: RuleContext) -> Iterator[Finding]:
         or not any(_is_cuda_type(context, v) for v in _values(context, call.args[0]))
     ):
         return
-    if context.qualified and isinstance(call.args[0], ast.IfExp):
+    if (context.qualified and isinstance(call.args[0], ast.IfExp)) or type_choice.is_cast(context.module, call):
         return  # the type's own rule rewrites it
     if context.qualified:
         yield context.note(
