@@ -6,13 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from torchmigrate.verify.backends import BUILD
 from torchmigrate.verify.run import simulated_environment
+from torchmigrate.verify.simulated.build import cache_folder
 
 # Takes the place of g++: says which it is, and notes each compilation.
 COMPILER = """#!/bin/sh
@@ -152,3 +153,43 @@ def test_a_program_whose_device_cannot_be_built_ends_with_the_reason(tmp_path: P
     done = subprocess.run([sys.executable, "-c", "import torch"], env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("no C++ compiler (g++, clang++, c++): install g++, or set CXX")
+
+
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    """The cache folder is found again, as its answer is kept."""
+    cache_folder.cache_clear()
+    yield
+    cache_folder.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_its_own_variable_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
+    assert cache_folder() != tmp_path / "own"
+    monkeypatch.setenv("TORCHMIGRATE_CACHE_DIR", str(tmp_path / "own"))
+    cache_folder.cache_clear()
+    assert cache_folder() == tmp_path / "own"
+    assert cache_folder().is_dir()
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_then_the_user_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TORCHMIGRATE_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "torchmigrate"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache_folder.cache_clear()
+    assert cache_folder() == tmp_path / ".cache" / "torchmigrate"
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_one_that_cannot_be_written_gives_way_to_a_private_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHMIGRATE_CACHE_DIR", str(tmp_path / "file" / "below"))
+    folder = cache_folder()
+    assert folder.is_dir()
+    assert folder.stat().st_mode & 0o077 == 0
+    assert cache_folder() == folder
+    folder.rmdir()

@@ -127,16 +127,25 @@ def _choice(module: SemanticModel, name: str, value: ast.expr, named: _Named) ->
     if (casts and not named.place) or (named.place != _HERE and any(use.scope is not scope for use in uses)):
         return None
     dtype = f"torch.{DTYPES[named.type_name.removesuffix('Tensor')]}"
-    target, new, wanted = value, f"lambda *args: torch.{named.type_name}(*args).to({named.place or _HERE})", dtype
-    if named.is_choice and named.place in ("", _HERE):
-        target, new = named.reference, f"({new})"
-    elif len(casts) == len(uses):
-        new, wanted = dtype, name
+    made = f"lambda *args: torch.{named.type_name}(*args).to({named.place or _HERE})"
+    is_kept = named.is_choice and named.place in ("", _HERE)
+    target, new = (named.reference, f"({made})") if is_kept else (value, made)
+    moved = f".to({named.place}, {dtype})"
+    is_dtype = len(casts) == len(uses) > 0 and not isinstance(getattr(value, "test", None), ast.Name)
+    if is_dtype:
+        target, new, moved = value, dtype, f".to({named.place})"
+    elif any(is_module(module, _subject(cast), module.scope(cast)) for cast in casts):
+        return None
     edits = [Edit(*module.span(target), spell(new, names))]
     for cast in casts:
-        start = module.span(cast.func.value)[1]  # type: ignore[attr-defined]
-        edits.append(Edit(start, module.span(cast)[1], spell(f".to({named.place}, {wanted})", names)))
+        start, end = module.span(_subject(cast))[1], module.span(cast)[1]
+        edits.append(Edit(end if is_dtype else start, end, spell(moved, names)))
     return TypeChoice(tuple(sorted(edits, key=lambda edit: edit.start)), casts)
+
+
+def _subject(cast: ast.Call) -> ast.expr:
+    """Return x of `x.type(name)`."""
+    return cast.func.value  # type: ignore[attr-defined, no-any-return]
 
 
 def _is_made(module: SemanticModel, call: ast.Call, use: Reference) -> bool:
@@ -149,12 +158,9 @@ def _is_made(module: SemanticModel, call: ast.Call, use: Reference) -> bool:
 
 
 def _is_cast_to(module: SemanticModel, call: ast.Call, use: Reference) -> bool:
-    """Return whether a call is `x.type(name)` for a tensor. A method may be given one of another device."""
-    match call.func:
-        case ast.Attribute(subject, "type") if call.args == [use.node] and not call.keywords:
-            is_method = any(isinstance(up, ast.ClassDef) for up in module.ancestors(call))
-            return not is_method and not is_module(module, subject, use.scope)
-    return False
+    """Return whether a call is `x.type(name)`. In a method x may be on another device than the current one."""
+    is_cast = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args == [use.node]
+    return is_cast and not call.keywords and not any(isinstance(up, ast.ClassDef) for up in module.ancestors(call))
 
 
 def _is_no_tensor(module: SemanticModel, node: ast.expr, use: Reference) -> bool:

@@ -6,6 +6,7 @@ If it cannot be built, the script exits with status 3 and one line on stderr.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
@@ -16,12 +17,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-if __package__:
-    from .cache import cache_folder
-else:  # run as a script, by the interpreter whose torch is wanted
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from cache import cache_folder  # type: ignore[import-not-found,no-redef]
-
 NATIVE = Path(__file__).resolve().parent / "native"
 FLAGS = ["-std=c++20", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-w"]
 OLDEST = (2, 9)  # the first torch with c10::DeviceAllocator
@@ -29,6 +24,29 @@ OLDEST = (2, 9)  # the first torch with c10::DeviceAllocator
 
 class BuildError(RuntimeError):
     """The simulated device cannot be built here; the message is one line that says why."""
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Return the cache folder, created if necessary.
+
+    It is `$TORCHMIGRATE_CACHE_DIR`, else `torchmigrate` in `$XDG_CACHE_HOME` or `~/.cache`. If it is not writable, this
+    process gets a new private folder: code is loaded from here, so nobody else may write to it.
+    """
+    try:
+        folder = _preferred_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
+        return Path(tempfile.mkdtemp(prefix="torchmigrate-"))
+
+
+def _preferred_folder() -> Path:
+    if own := os.environ.get("TORCHMIGRATE_CACHE_DIR"):
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "torchmigrate"
 
 
 def torch_folder() -> Path:
