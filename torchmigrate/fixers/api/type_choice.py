@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import is_module
 from torchmigrate.semantic.references import Reference, identifiers, reads_of
@@ -116,7 +115,8 @@ def _choice(module: SemanticModel, name: str, value: ast.expr, named: _Named) ->
     know_parents(module)
     scope = module.scopes.scope_of[module.statement(value)]
     home, bindings = scope.find(name) or (scope, [])
-    is_open = scope.is_class or (isinstance(scope.node, ast.Module) and is_imported(module))
+    is_global = isinstance(scope.node, ast.Module)
+    is_open = scope.is_class or (is_global and module.facts.index.is_taken(str(module.path), name))
     if home is not scope or len(bindings) != 1 or is_open:
         return None
     names, uses = spelled(module), reads_of(module, name, scope)
