@@ -116,6 +116,31 @@ def test_an_explicit_file_of_any_suffix_is_taken(tree: Path) -> None:
     assert found(tree, tree / "script", tree / "b.py") == ["b.py", "script"]
 
 
+@pytest.mark.parametrize("in_git", [False, True])
+def test_scripts_whose_first_line_names_python_are_taken(tree: Path, in_git: bool) -> None:
+    """A file that no one can execute, another language's, a binary's, a pipe and a link are none."""
+    texts = {
+        "train": (b"#!/usr/bin/python3\nimport torch\n", 0o755),
+        "pkg/eval": (b"#!/usr/bin/env python\n", 0o755),
+        "get_data": (b"#!/bin/bash\npython train\n", 0o755),
+        "notes": (b"#!/usr/bin/python3\n", 0o644),
+        "model": (b"\x7fELF python", 0o755),
+        "v1.5": (b"#!/usr/bin/python3\n", 0o755),
+    }
+    for name, (content, mode) in texts.items():
+        (tree / name).write_bytes(content)
+        (tree / name).chmod(mode)
+    os.mkfifo(tree / "pipe", 0o755)
+    (tree / "linked").symlink_to("train")
+    if in_git:
+        git(tree, "init")
+        git(tree, "add", "-A")
+    assert found(tree) == sorted([*EXPECTED, "pkg/eval", "train"])
+    assert [file.text for file in discover([tree], Settings(root=tree)) if file.path.name in ("train", "eval")] == [
+        False
+    ] * 2
+
+
 def test_each_file_once(tree: Path) -> None:
     (tree / "link.py").symlink_to("b.py")
     assert found(tree, tree, tree / "b.py", tree / "pkg", tree / "pkg" / ".." / "b.py", tree / "link.py") == EXPECTED

@@ -221,7 +221,7 @@ def test_what_a_person_edited_stays_and_the_others_are_updated() -> None:
     old = mine(vendored(uses))
     assert sorted(helper_parts.edited(old)) == ["CHECK", "is_available"]
     assert not is_untouched(old) and is_same(helper_parts.updated(old, uses) or b"", old)
-    outdated = old.replace(b'return None if _here().type == "cuda"', b'return 1 if _here().type == "cuda"')
+    outdated = old.replace(b'return None if here == "cuda"', b'return 1 if here == "cuda"')
     assert outdated != old
     was, now = (helper_parts._short(helper_parts._digests(text)["map_location"]) for text in (old, outdated))
     assert outdated.count(was.encode()) == 1
@@ -230,7 +230,7 @@ def test_what_a_person_edited_stays_and_the_others_are_updated() -> None:
     assert more is not None
     text = more.decode()
     assert MINE in text and "CHECK = True  # mine" in text and "import json  # mine" in text and "print('mine')" in text
-    assert 'return None if _here().type == "cuda"' in text and "return 1 if" not in text
+    assert 'return None if here == "cuda"' in text and "return 1 if" not in text
     assert {"empty_cache", "autocast", "device", "is_available"} <= {*helper_parts.public(more)}
     assert sorted(helper_parts.edited(more)) == ["CHECK", "is_available"]
     assert helper_parts.updated(more, {}) == more

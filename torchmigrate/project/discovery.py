@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from torchmigrate.base import file_io
 from torchmigrate.base.globs import Globs, Names
 from torchmigrate.config.settings import Settings
 from torchmigrate.vcs import git_tree
@@ -16,6 +17,7 @@ from torchmigrate.vcs import git_tree
 SUFFIXES = (".py", ".pyi", ".ipynb")
 # Build output, which a walk skips unless the user names it. With git, .gitignore decides.
 _WALK_SKIPS = frozenset(("build", "dist", "_build"))
+_FIRST_LINE = 128  # bytes of a script's first line that are read: Linux reads no more
 
 
 class TextGlobs(Protocol):
@@ -40,7 +42,7 @@ class DiscoveredFile:
 
 
 def discover(paths: Sequence[Path], settings: Settings, rules: TextGlobs | None = None) -> list[DiscoveredFile]:
-    """Return all Python files, notebooks and files that `rules` read below the paths, sorted."""
+    """Return all Python files, scripts, notebooks and files that `rules` read below the paths, sorted."""
     collector = _Collector(settings, rules)
     for path in paths or [Path()]:
         collector.add(os.fspath(path))
@@ -82,8 +84,11 @@ class _Collector:
         else:
             self._refuse(real, "not a regular file")
 
-    def _wants(self, name: str) -> bool:
-        return name.endswith(SUFFIXES) or (self.rules is not None and self.rules.wanted.match(name))
+    def _wants(self, path: str) -> bool:
+        return path.endswith(SUFFIXES) or self._is_text(path) or _is_script(path)
+
+    def _is_text(self, path: str) -> bool:
+        return not path.endswith(SUFFIXES) and self.rules is not None and self.rules.wanted.match(path)
 
     def excluded(self, path: str) -> str | None:
         """Return the pattern that excludes an absolute path, or None; paths outside of the root are not excluded."""
@@ -125,7 +130,7 @@ class _Collector:
         names = repository.files(Path(real))
         if not names and repository.ignores(Path(real)):
             return None
-        return [os.path.join(top, n) for n in names if n.endswith("/") or self._wants(n)]
+        return [path for n in names if (path := os.path.join(top, n)).endswith("/") or self._wants(path)]
 
     def _add_listed(self, path: str, inside: str) -> None:
         """Add one path of git's list; `inside` is relative to the root, or "" outside of it."""
@@ -154,7 +159,7 @@ class _Collector:
         elif is_link:
             self._add_link(path)
         elif is_file:
-            self._add_file(path, not path.endswith(SUFFIXES))
+            self._add_file(path, self._is_text(path))
 
     def _add_link(self, path: str) -> None:
         real = os.path.realpath(path)
@@ -207,6 +212,18 @@ def _prefix(path: str, root: str) -> str:
 def _relative_to_root(real: str, prefix: str) -> Callable[[str], str]:
     cut = len(real.rstrip(os.sep)) + 1
     return lambda path: prefix + path[cut:].replace(os.sep, "/")
+
+
+def _is_script(path: str) -> bool:
+    """Return whether a file whose name has no dot may be executed, and its first line says by Python."""
+    if "." in os.path.basename(path):
+        return False
+    try:
+        mode = os.lstat(path).st_mode
+        first = file_io.head(path, _FIRST_LINE) if stat.S_ISREG(mode) and mode & stat.S_IXUSR else b""
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"python" in first.partition(b"\n")[0]
 
 
 def _broken_link_message(path: str) -> str:

@@ -17,6 +17,7 @@ from torchmigrate.semantic.references import Reference, identifiers, reads_of
 from torchmigrate.semantic.spelling import helper_function, spell, spelled
 from torchmigrate.semantic.values import given_before, is_size
 from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import Scope
 from torchmigrate.torch_api.names import DTYPES
 
@@ -187,6 +188,9 @@ def _is_plain(module: SemanticModel, node: ast.expr, scope: Scope, statement: as
             return True
         case ast.Attribute(_, attribute) if attribute in _SIZES:
             return True
+        case ast.Attribute(ast.Name(options)):
+            bindings = (scope.find(options) or (scope, []))[1]
+            return bool(bindings) and all(_parses_options(binding.value) for binding in bindings)
         case ast.Subscript(ast.Attribute(_, attribute)) if attribute in _SIZES:
             return True
         case ast.Call(func):
@@ -195,3 +199,8 @@ def _is_plain(module: SemanticModel, node: ast.expr, scope: Scope, statement: as
             given = given_before(module, name, statement) or []
             return bool(given) and all(_is_plain(module, value, scope, at) for value, at in given)
     return False
+
+
+def _parses_options(value: ast.expr | None) -> bool:
+    """Return whether a value is a program's options, which hold no tensors."""
+    return isinstance(value, ast.Call) and last_name(value.func) == "parse_args"
