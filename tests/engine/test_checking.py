@@ -466,3 +466,29 @@ def test_a_test_of_a_result_refuses_no_device(tmp_path: Path, asserted: str, cha
     """Once one such line held all tests of a file back: "the program would stop here on MPS"."""
     result = planned(write_tree(tmp_path, {"test_it.py": RESULT.format(asserted=asserted)}))["test_it.py"]
     assert isinstance(result, Changed) is changes
+
+
+RESIZED = """import torch
+import torch.nn.functional as F
+def resize(images, height):
+    count, channels, rows, columns = images.shape
+    grid = torch.zeros(height, 2, device=images.device)
+    grid = grid.unsqueeze(0).repeat(count, 1)
+    if images.is_cuda:
+        grid = grid.cuda()
+    return F.grid_sample(images, grid)
+"""
+TRAINS = """import torch
+import images
+def train(settings):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    images.get_model(settings).to(device)
+"""
+
+
+def test_a_tensor_that_goes_where_another_is_holds_no_device_back(tmp_path: Path) -> None:
+    """`.to(images.device)` was not evaluated, as no word in it speaks of devices, and seemed to stay on the CPU."""
+    found = planned(write_tree(tmp_path, {"images.py": RESIZED, "train.py": TRAINS}))
+    moved, chosen = found["images.py"], found["train.py"]
+    assert isinstance(moved, Changed) and b"grid = grid.to(images.device)" in moved.after
+    assert isinstance(chosen, Changed) and b"device = accel.device()" in chosen.after

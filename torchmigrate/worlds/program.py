@@ -181,6 +181,11 @@ class File:
             if numbers:
                 self._written[node] = self._written.get(node, NONE).union(numbers)
 
+    @property
+    def written(self) -> list[Span]:
+        """The spans of this text that edits wrote."""
+        return [(start, end) for start, end, _ in self._new]
+
     def _near_edits(self) -> Iterator[ast.AST]:
         """Yield the nodes of this file, those of statements that no edit touches excepted."""
         stack: list[ast.AST] = [self.tree]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from torchmigrate.source.edits import Edit
+from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.resolver import attribute_chain, last_name
 from torchmigrate.syntax.scope import children, walk
@@ -148,8 +148,8 @@ class Relevance:
         self._todo: list[str] = sorted(self.about)
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
-            if not file.edits:
-                self._edited(file, outline, edits.get(file.path, ()))
+            told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
+            self._edited(file, outline, file.written if file.edits else list(told))
         self._close()
         self._calls()
         for node in list(self.relevant):
@@ -158,18 +158,18 @@ class Relevance:
                 self.holding.add(up)
                 up = self._around.get(up)
 
-    def _edited(self, file: File, outline: _Outline, edits: Sequence[Edit]) -> None:
-        """Add the original statements that are rewritten."""
-        rows: dict[ast.AST, _Row] = {row.node: row for row in outline.rows} if edits else {}
+    def _edited(self, file: File, outline: _Outline, edited: Sequence[Span]) -> None:
+        """Add the statements around edits: the original ones, or what they became."""
+        rows: dict[ast.AST, _Row] = {row.node: row for row in outline.rows} if edited else {}
         spans = sorted(((*file.span(node), at) for at, node in enumerate(rows)), key=lambda s: (s[0], -s[1], s[2]))
         starts, nodes = [start for start, _, _ in spans], list(rows)
         ends: dict[ast.AST, int] = {nodes[at]: end for _, end, at in spans}
         rewritten: dict[_Row, None] = {}
-        for edit in edits:
-            at = bisect.bisect_right(starts, edit.start) - 1
+        for start, end in edited:
+            at = bisect.bisect_right(starts, start) - 1
             # the innermost that begins there or before, then outwards
             node: ast.AST | None = nodes[spans[at][2]] if at >= 0 else None
-            while node is not None and ends.get(node, 0) < edit.end:
+            while node is not None and ends.get(node, 0) < end:
                 node = outline.around.get(node)
             if node in rows:
                 rewritten[rows[node]] = None
