@@ -301,3 +301,28 @@ def test_what_may_be_no_tensor_has_no_device(rules: DispatchTable) -> None:
     done = plainly(rules, "def f(x, y):\n    if x.is_cuda: y = y.cuda()\n    return x, y")
     assert "y = y.to(accel.device())" in done
     assert "is_accelerated(x)" in done
+
+
+def test_one_index_in_a_function_gets_a_variable_and_copies_that_do_not_wait_another(rules: DispatchTable) -> None:
+    body = "    for x, y in z:\n        x, y = x.cuda(rank, non_blocking=True), y.cuda(rank, non_blocking=True)\n"
+    body += "        x = x.cuda(rank, non_blocking=True) + y.cuda(0)"
+    new = "    device = accel.device(rank)\n    non_blocking = accel.non_blocking()\n    for x, y in z:\n"
+    new += "        x, y = x.to(device, non_blocking=non_blocking), y.to(device, non_blocking=non_blocking)\n"
+    new += "        x = x.to(device, non_blocking=non_blocking) + y.to(accel.device(0))"
+    assert plainly(rules, f"def f(rank, z):\n{body}") == f"def f(rank, z):\n{new}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a, i):\n    a.cuda(i)\n    i = i + 1\n    a.cuda(i)\n    a.cuda(i)",
+        "def f(a):\n    for i in a:\n        a.cuda(i), a.cuda(i), a.cuda(i)",
+        "def f(a):\n    a.cuda(a.i), a.cuda(a.i), a.cuda(a.i)",
+        "def f(a, i):\n    return [(a.cuda(i), a.cuda(i), a.cuda(i)) for i in a]",
+        "def f(a, i, device):\n    a.cuda(i), a.cuda(i), a.cuda(i)",
+        "def f(a, i):\n    a.cuda(i), a.cuda(i)",
+        "a.cuda(i), a.cuda(i), a.cuda(i)",
+    ],
+)
+def test_an_index_that_may_change_gets_none(rules: DispatchTable, text: str) -> None:
+    assert "device = accel" not in plainly(rules, text)

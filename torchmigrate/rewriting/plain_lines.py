@@ -78,15 +78,21 @@ def plainer(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -
         or tuple(edit for call in calls for edit in _of_tested(module, call))
         or tuple(edit for call in calls for edit in _known(module, call))
         or tuple(_bound_once(module, calls, _ENOUGH_NATIVE if native else _ENOUGH, allowed))
+        or tuple(_bound_in_functions(module, spans, allowed))
     )
 
 
 def _device_calls(module: SemanticModel, spans: Sequence[Written]) -> Iterator[ast.Call]:
     """Yield the calls `accel.device()` that this run wrote."""
+    return (call for own, call in _helper_calls(module, spans) if own == _NAME and not call.args)
+
+
+def _helper_calls(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the calls of `accel.device` and `accel.non_blocking` that this run wrote."""
     for node, own, _ in helper_uses(module, spans):
         call = module.parent(node)
-        if own == "device" and isinstance(call, ast.Call) and call.func is node and not call.args and not call.keywords:
-            yield call
+        if own in (_NAME, "non_blocking") and isinstance(call, ast.Call) and call.func is node and not call.keywords:
+            yield own, call
 
 
 def _in_signature(module: SemanticModel, call: ast.Call) -> bool:
@@ -262,15 +268,49 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
     shared = {call for group, _ in groups for call in group}
     for function in dict.fromkeys(outer.values()):
         own = [call for call in calls if outer[call] is function and call not in shared]
-        if function is not None and len(own) >= enough and not _speaks_of_device(module, function):
+        if function is not None and len(own) >= enough and not _speaks_of(module, function, _NAME):
             base = steps[own[0]].index(function) + 1
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
-        at = module.source.offset(first_line(place), 0) if place else -1
-        if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
-            indent = module.source.utf8[at : at + place.col_offset].decode()
-            yield Edit(at, at, f"{indent}{_NAME} = {module.text(group[0])}{module.source.newline}")
-            yield from (Edit(*module.span(call), _NAME) for call in group)
+        yield from _binding(module, _NAME, group, place, allowed)
+
+
+def _binding(
+    module: SemanticModel, name: str, group: Sequence[ast.Call], place: ast.stmt | None, allowed: Allowed
+) -> Iterator[Edit]:
+    """Yield the edits that bind a variable above a statement and use it for these equal calls."""
+    at = module.source.offset(first_line(place), 0) if place else -1
+    if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
+        indent = module.source.utf8[at : at + place.col_offset].decode()
+        yield Edit(at, at, f"{indent}{name} = {module.text(group[0])}{module.source.newline}")
+        yield from (Edit(*module.span(call), name) for call in group)
+
+
+def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> Iterator[Edit]:
+    """Yield the edits that bind a variable in each function with enough equal calls: of one index, or without any."""
+    groups: dict[tuple[ast.stmt, str], dict[str, list[ast.Call]]] = {}
+    for own, call in _helper_calls(module, spans):
+        function = next((s for s in _steps(module, call) if isinstance(s, FUNCTIONS)), None)
+        if function is not None and not _in_signature(module, call) and _is_fixed(module, own, call, function):
+            groups.setdefault((function, own), {}).setdefault(module.text(call), []).append(call)
+    for (owner, own), by_text in groups.items():
+        group = max(by_text.values(), key=len)
+        if len(group) >= _ENOUGH and not _speaks_of(module, owner, own):
+            steps = [_steps(module, call) for call in group]
+            yield from _binding(module, own, group, _place(module, steps, steps[0].index(owner) + 1), allowed)
+
+
+def _is_fixed(module: SemanticModel, own: str, call: ast.Call, function: ast.AST) -> bool:
+    """Return whether a call's one argument is a number, or a parameter of the function that keeps its value."""
+    match call.args:
+        case []:
+            return own == "non_blocking"
+        case [ast.Constant(int())]:
+            return True
+        case [ast.Name(name)]:
+            found = module.scope(call).find(name)
+            return found is not None and found[0].node is function and len(found[1]) == 1 and not _binds(function, name)
+    return False
 
 
 def _of_script(
@@ -294,7 +334,7 @@ def _of_script(
     first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
     late: list[ast.Call] = []
     if not _asks_for_main(first):
-        late = [c for c in calls if (f := outer[c]) is not None and not _speaks_of_device(module, f)]
+        late = [c for c in calls if (f := outer[c]) is not None and not _speaks_of(module, f, _NAME)]
     if late and not _called_before(module, {steps[call][0] for call in late}, first):
         if len(at_import) + len(late) >= enough:
             yield [*at_import, *late], _opens_line(module, first)
@@ -330,9 +370,9 @@ def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast
 
 
 @query
-def _speaks_of_device(module: SemanticModel, function: ast.AST) -> bool:
-    """Whether a function binds or reads a variable of the name `device`."""
-    return any(_NAME in _names_of(node) for node in ast.walk(function))
+def _speaks_of(module: SemanticModel, function: ast.AST, name: str) -> bool:
+    """Whether a function binds or reads a variable of this name."""
+    return any(name in _names_of(node) for node in ast.walk(function))
 
 
 def _names_of(node: ast.AST) -> tuple[str, ...]:
