@@ -523,3 +523,10 @@ def test_processes_that_share_a_device() -> None:
     assert said(ranks(MPS, "rewritten", (9,), (9,)), known)[0] == "PASS"  # which has one
     one = ranks(CUDA, "original", (9, 8))  # data parallel, which others than CUDA do not have
     assert said(ranks(xpu, "rewritten", (9, 0)), baseline(one, one))[0] == "PASS"
+
+
+def test_a_run_on_the_cpu_where_the_original_is_there_too() -> None:
+    found, own = outcome(way=MPS, kernels=0), outcome(way=MPS, kernels=0, project="original")
+    alone = "ran on the CPU: no kernel was launched on mps"
+    assert said(found) == ("FAIL", alone)
+    assert said(found, replace(base(), elsewhere={"mps": own})) == ("FAIL", f"{alone}; so does the original there")

@@ -195,6 +195,8 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     backend = outcome.run.way.backend
     if verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels):
         return replace(verdict, kind=Kind.REGRESSED, reason=f"{verdict.reason}; the original works on {backend}")
+    if verdict.on_cpu and _is_device_unused(before):
+        return replace(verdict, reason=f"{verdict.reason}; so does the original there")
     if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED):
         return verdict
     if lost := lost_work(outcome, before):
