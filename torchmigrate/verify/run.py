@@ -320,7 +320,6 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
         "PATH": _search_path(made.get("PATH", ""), task.python),
         "TMPDIR": os.fspath(place.scratch),
-        "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
         "TORCHMIGRATE_SHARED": os.fspath(place.base),
         "TORCHMIGRATE_LIBRARY": task.library,

@@ -19,10 +19,21 @@ _SEED = 2_071_723_081  # of no program's own: one that no longer seeds must not 
 def prepare() -> None:
     """Prepare this process before any code of the program runs; reads the environment (profiles.Settings)."""
     settings = Settings.read(os.environ)
+    write_lines()
     random.seed(_SEED)  # makes two runs of a program comparable that seeds nothing itself
     _watch(_steps_before(settings), _steps_after(settings))
     _install_recorder(settings)
     write_protection.install(settings.readonly, settings.project, settings.shared)
+
+
+def write_lines() -> None:
+    """Write each line to stdout whole, when it ends: lines of processes that share it stay apart.
+
+    Unbuffered, `print` writes the end of a line after the line.
+    """
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(line_buffering=True, write_through=False)
 
 
 def _install_recorder(settings: Settings) -> None:
