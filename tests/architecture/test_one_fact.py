@@ -127,7 +127,7 @@ def test_modules_that_run_alone_say_the_same() -> None:
 
 def test_the_help_of_verify_names_what_it_takes() -> None:
     text = (PACKAGE / "cli" / "commands" / "verify.py").read_text(encoding="utf-8")
-    assert f"Of {','.join(KNOWN)} (default: not {','.join(name for name in KNOWN if name not in DEFAULT)})." in text
+    assert f"Some of {','.join(KNOWN)} (all but {','.join(name for name in KNOWN if name not in DEFAULT)})." in text
 
 
 def test_kinds_are_spelled_alike() -> None:

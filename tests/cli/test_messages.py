@@ -146,7 +146,7 @@ ELSEWHERE = (
     ("fleet/task.py", "self.top / _MARK", "fleet/test_fleet.py", "not a file of its own"),
     ("fleet/work.py", "partition", "support/messages.txt", "no such directory of rules"),
     ("verify/interpreter.py", "no Python with torch", "cli/test_verify.py", "no Python with torch found"),
-    ("verify/session.py", "note: large data", "verify/test_sandbox.py", "linked"),
+    ("verify/session.py", "note: files over", "verify/test_sandbox.py", "linked into the copies"),
     ("verify/session.py", "are copied once", "verify/test_sandbox.py", "17.0 MiB are copied once"),
     ("verify/session.py", "written by no Python code", "verify/test_sandbox.py", "written by no Python code"),
     ("verify/session.py", "warning: not rewritten", "cli/test_verify.py", "warning: not rewritten"),

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran
 
+from torchmigrate.base import text as base_text
+from torchmigrate.base.text import folded
 from torchmigrate.cli import output
 from torchmigrate.cli.commands import catalog
 from torchmigrate.formats import text
@@ -39,7 +41,7 @@ def project(here: Path) -> Path:
 @pytest.fixture(params=[40, 80, 120])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A terminal of so many columns on stdout."""
-    for module in (output, catalog, catalog):
+    for module in (output, catalog, base_text):
         monkeypatch.setattr(module, "columns", lambda stream: request.param)
     yield request.param
 
@@ -96,6 +98,20 @@ def test_marks_stand_below_wide_characters(here: Path, cli: Cli) -> None:
     line, marks = cli("check").out.splitlines()[1:3]
     assert line.index("torch.zeros") + len("损失") == marks.index("^")  # two columns each
     assert [text.cells(s) for s in ("", "ab", "损失", "e\u0301", "\uff21")] == [0, 2, 4, 1, 2]
+
+
+def test_messages_fit(project: Path, cli: Cli, width: int) -> None:
+    for command in (("check",), ("help",), ("apply", "--select", "a-pack-that-nobody-has-ever-written")):
+        for line in cli(*command).err.splitlines():
+            whole = len(line) > width and "`" in line  # what is to be copied stays in one piece
+            assert len(line) <= width or whole or " " not in line.strip(), line
+
+
+def test_lines_break_between_words() -> None:
+    text = "error: one two three\nhelp: `a command of words`, or this\n  1/5 said and said"
+    expected = "error: one two\n  three\nhelp:\n  `a command of words`,\n  or this\n  1/5 said and\n    said"
+    assert folded(text, 16) == expected
+    assert folded(text, None) == folded(text, 80) == text
 
 
 @pytest.mark.slow
@@ -224,7 +240,7 @@ def test_the_bar_is_gone_in_the_end(project: Path) -> None:
     left = left_on(plain(shown))
     assert not any("━" in line for line in left)
     assert len([line for line in left if line.startswith(LONG)]) == 3
-    assert left[-1].startswith("Found 3 problems")
+    assert left[-2].startswith("Found 3 problems")
 
 
 @pytest.mark.slow

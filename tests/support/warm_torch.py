@@ -29,7 +29,6 @@ SECONDS = 400  # for one program, on a busy machine: it has taken minutes there
 READ_AT_START = ("CUDA_", "LD_", "MKL_", "OMP_", "PYTHON", "PYTORCH_", "TORCH_", "TORCHMIGRATE_")
 OWN_OF_EACH = (
     "PYTHONPATH",
-    "PYTHONUNBUFFERED",
     "TORCH_ACCEL_DEVICE",
     "TORCH_ACCEL_LOG",
     "TORCHMIGRATE_CACHE_DIR",
@@ -149,9 +148,6 @@ def _become(words: list[str], cwd: str, environment: dict[str, str], streams: li
     os.environ.update(environment)
     tempfile.tempdir = None
     sys.orig_argv[:] = [sys.executable, *words]
-    if environment.get("PYTHONUNBUFFERED"):
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     path = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:] = [*path, *(each for each in sys.path[1:] if each not in path)]
     if "torchmigrate_simulated" in sys.modules:
@@ -180,7 +176,8 @@ def _restart_the_simulation() -> None:
     if settings.backend == "mps":
         # Its generator was seeded, so that this fork is a bad one to torch.mps, which is then not seeded; as on a Mac
         torch.mps._is_in_bad_fork = lambda: False
-    random.seed(0)
+    startup.write_lines()
+    random.seed(startup._SEED)
     startup._install_recorder(settings)
     write_protection.install(settings.readonly, settings.project, settings.shared)
     write_protection.protect_torch(settings.readonly, settings.project, settings.shared)

@@ -11,9 +11,9 @@ import pytest
 
 from torchmigrate.formats.verify import _findings
 from torchmigrate.rules import packs
-from torchmigrate.verify.diagnosis import causes
+from torchmigrate.verify.diagnosis import causes, guards
 from torchmigrate.verify.diagnosis.diagnose import Diagnosis, diagnose
-from torchmigrate.verify.migration import Origin
+from torchmigrate.verify.migration import Origin, Origins
 
 Record = dict[str, Any]
 MIXED = "Expected all tensors to be on the same device, but got mat2 is on cpu, different from other tensors on mps:0"
@@ -394,3 +394,18 @@ def test_a_failure_that_began_in_another_line(told, project) -> None:
 def test_rules_that_speak_of_failures_are_there() -> None:
     known = packs.load().rules.keys()
     assert {name for names in causes.ABOUT.values() for name in names} <= known
+
+
+# ---- the conditions that are named for a run on the CPU
+
+
+def test_conditions_that_name_cuda_come_first(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("if per_gpu is not None:\n    pass\nif here:\n    pass\n")
+    (tmp_path / "b.py").write_text("device = 'cuda' if is_cuda_available() else 'cpu'\n")
+    found = guards.left(Origins(tmp_path), ["a.py", "b.py"])
+    assert found == ["b.py:1 `is_cuda_available()`", "a.py:1 `per_gpu is not None`"]
+
+
+def test_three_conditions_are_shown_each_once(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("".join(f"if gpu == {i}:\n    pass\n" for i in range(5)))
+    assert len(guards.left(Origins(tmp_path), ["a.py", "a.py"])) == 3

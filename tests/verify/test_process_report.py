@@ -183,6 +183,19 @@ def test_multiprocessing(ended, method: str) -> None:
 
 
 @forks
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_lines_of_processes_that_share_stdout_stay_apart(tmp_path: Path, unbuffered: str) -> None:
+    (tmp_path / "program.py").write_text(
+        "import os\nchild = os.fork()\nfor i in range(3000):\n    print('loss', 0.5)\n"
+        "print('an end', end='')\nif child:\n    os.waitpid(child, 0)\n"
+    )
+    environment = {**simulated_environment("cpu", evidence="cpu"), "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.count("loss 0.5\n") == 6000
+    assert done.stdout.count("an end") == 2
+
+
+@forks
 def test_killed_worker_has_told_before(ended) -> None:
     reports = ended(
         """

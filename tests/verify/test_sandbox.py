@@ -183,6 +183,18 @@ def test_large_files_are_linked_small_ones_and_source_are_copied(repository: Pat
     assert (repository / "m.pt").exists()
 
 
+def test_what_is_linked_is_told_by_folder() -> None:
+    told: list[str] = []
+    several = [f"data/{i}.flo" for i in range(8)]
+    session._report_links(SimpleNamespace(copied=0, linked=["m.pt", *several, "a/one.bin", "deep/*"]), told.append)
+    assert told == [
+        "note: files over 1.0 MiB and folders of data are linked into the copies, not copied: "
+        "m.pt, 8 files of data, a/one.bin and deep/*"
+    ]
+    session._report_links(SimpleNamespace(copied=0, linked=[f"{i}.pt" for i in range(6)]), told.append)
+    assert told[1].endswith(": 0.pt, 1.pt, 2.pt, 3.pt and 2 more")
+
+
 def test_directories_of_many_files_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_module, "MANY", 3)
     flat = {f"flat/{i}": "" for i in range(4)}

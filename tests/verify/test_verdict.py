@@ -13,7 +13,7 @@ import pytest
 
 from torchmigrate.formats.verify import junit, text
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import lines, named_devices
+from torchmigrate.verify.compare import by_shape, lines, named_devices
 from torchmigrate.verify.evidence import evidence
 from torchmigrate.verify.run import Outcome, Run
 from torchmigrate.verify.verdict import (
@@ -44,13 +44,25 @@ def outcome(
     random: int = 0,
     exception: dict[str, Any] | None = None,
     tail: tuple[str, ...] = (),
+    stderr: str = "",
+    peak: tuple[int, ...] = (10, 30),
     **rest: Any,
 ) -> Outcome:
     counted = None if way.evidence != "simulated" else kernels
-    report = {"kernels": counted, "random_kernels": random, "peak_bytes": [10, 30], "exception": exception, **rest}
+    report = {"kernels": counted, "random_kernels": random, "peak_bytes": [*peak], "exception": exception, **rest}
     found = tuple(lines(output))
     run = Run(project, way)  # type: ignore[arg-type]
-    return Outcome(run, exit, exit is None, 1.0, found, tail, (report,), named=named_devices(output))
+    return Outcome(
+        run,
+        exit,
+        exit is None,
+        1.0,
+        found,
+        tail,
+        (report,),
+        named=named_devices(output),
+        logged=by_shape(lines(stderr)),
+    )
 
 
 def base(output: str = "loss 0.5000\n", second: str | None = None, **about: Any) -> Baseline:
@@ -434,3 +446,87 @@ def test_junit_s_ends() -> None:
     suite = ElementTree.fromstring(junit(result, HERE))[0]
     assert [case[0].tag for case in suite] == ["error", "error", "skipped", "skipped"]
     assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("4", "2", "0")
+
+
+# ---- what else tells of a broken port
+
+
+def test_a_thread_that_dies_here_alone() -> None:
+    dies = {"others": [{**VALUE_ERROR, "where": "in thread Thread-1"}]}
+    fails = "ends as the original does, but a thread or process of it dies: ValueError: no 3 on cuda:0"
+    assert said(outcome(**dies)) == ("FAIL", fails)
+    assert said(outcome(exception=VALUE_ERROR)) == ("FAIL", fails)
+    # in the original as well, in the main thread where it is caught, an echo of another's end, or beside tests
+    assert said(outcome(**dies), base(**dies))[0] == "PASS"
+    assert said(outcome(others=[{**VALUE_ERROR, "where": "in DataLoader worker process 0"}]))[0] == "PASS"
+    echo = {"type": "ConnectionResetError", "message": "reset", "frames": [], "where": "in thread Thread-1"}
+    assert said(outcome(others=[echo]))[0] == "PASS"
+    assert said(outcome(**dies, tests={"a": "passed"}), base(tests={"a": "passed"}))[0] == "PASS"
+
+
+LOG = "step 1 loss 0.5000\nstep 2 loss 0.4000\n"
+
+
+def test_stderr_is_compared_where_it_depends_on_the_device() -> None:
+    known = base(stderr=LOG)
+    assert known.first and known.second
+    altered = outcome(stderr=LOG.replace("0.5", "0.7"), project="original")
+    known = replace(known, evidence=evidence(known.reference, known.first, altered))
+    agreed = "1 number within 0.001 of original on cuda; none from the device; 2 numbers on stderr as there"
+    assert said(outcome(way=MPS, stderr=LOG), known) == ("PASS", agreed)
+    differs = "stderr line 2: 0.9000 where the original printed 0.4000 (`step 2 loss 0.9000`)"
+    wrong = LOG.replace("0.4", "0.9")
+    assert said(outcome(way=MPS, stderr=wrong), known) == ("DIFFERS", differs)
+    assert said(outcome(way=MPS, stderr=wrong), known, Limits(steps=1))[0] == "PASS"
+    # other lines between them, counters, and bars that are drawn as often as there is time
+    assert said(outcome(way=MPS, stderr=f"a warning of 3 things\n{LOG}"), known)[0] == "PASS"
+    assert said(outcome(way=MPS, stderr=LOG.replace("step 2", "step 9")), known)[0] == "PASS"
+    assert said(outcome(way=MPS, stderr=wrong + wrong), known)[0] == "UNCOMPARED"
+
+
+def test_stderr_that_is_not_the_same_twice_is_not_compared() -> None:
+    known = replace(base(), second=outcome(stderr=LOG.replace("0.4", "0.3"), project="original"))
+    known = replace(known, first=outcome(stderr=LOG, project="original"))
+    assert known.first
+    altered = outcome("loss 0.7", stderr=LOG.replace("0.5", "0.7"), project="original")
+    known = replace(known, evidence=evidence(known.reference, known.first, altered))
+    assert said(outcome(way=MPS, stderr=LOG.replace("0.4", "0.9")), known)[0] == "PASS"
+
+
+def test_more_last_digits_than_rounding_changes() -> None:
+    def losses(*values: str) -> str:
+        return "".join(f"loss {value}\n" for value in values)
+
+    known = base(losses("0.61", "0.52", "0.43", "0.34", "0.25"))
+    many = "4 of 5 are one apart in the last digit, more than rounding explains"
+    assert many in said(outcome(losses("0.61", "0.53", "0.44", "0.35", "0.26"), MPS), known)[1]
+    assert said(outcome(losses("0.61", "0.53", "0.43", "0.35", "0.25"), MPS), known)[0] == "PASS"
+    same = base(losses(*["0.5"] * 30))  # one number, thirty times
+    assert said(outcome(losses(*["0.6"] * 30), MPS), same)[0] == "PASS"
+    # so many numbers that some are near the middle
+    text = [f"{100 + at / 10:.1f}" for at in range(40)]
+    other = [f"{100 + (at + at % 2) / 10:.1f}" for at in range(40)]
+    assert said(outcome(losses(*other), MPS), base(losses(*text)))[0] == "PASS"
+
+
+def test_processes_that_share_a_device() -> None:
+    def ranks(way: Way, project: str, *peaks: tuple[int, ...]) -> Outcome:
+        made = [outcome(way=way, project=project, peak=peak, elements=9) for peak in peaks]
+        return replace(made[0], reports=tuple(each.reports[0] for each in made))
+
+    two = ranks(CUDA, "original", (9, 0), (1, 9))
+    known = baseline(two, two)
+    shared = "its processes share 1 device of xpu, those of the original have 2"
+    xpu = Way("xpu", "simulated")
+    assert said(ranks(xpu, "rewritten", (9, 0), (9, 0)), known) == ("FAIL", shared)
+    assert said(ranks(xpu, "rewritten", (9, 0), (0, 9)), known)[0] == "PASS"
+    assert said(ranks(MPS, "rewritten", (9,), (9,)), known)[0] == "PASS"  # which has one
+    one = ranks(CUDA, "original", (9, 8))  # data parallel, which others than CUDA do not have
+    assert said(ranks(xpu, "rewritten", (9, 0)), baseline(one, one))[0] == "PASS"
+
+
+def test_a_run_on_the_cpu_where_the_original_is_there_too() -> None:
+    found, own = outcome(way=MPS, kernels=0), outcome(way=MPS, kernels=0, project="original")
+    alone = "ran on the CPU: no kernel was launched on mps"
+    assert said(found) == ("FAIL", alone)
+    assert said(found, replace(base(), elsewhere={"mps": own})) == ("FAIL", f"{alone}; so does the original there")

@@ -159,6 +159,48 @@ EACH = {
         (("print('device:', backend())", "print('device:', 'cuda')"),),
         Kind.REGRESSED,
     ),
+    # what nobody had thought of
+    "a_thread_that_dies": Weak(
+        "import threading\nresults = []\n"
+        "def evaluate():\n    results.append((x.double() @ x.double().T).sum().item())\n"
+        f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
+        "worker = threading.Thread(target=evaluate)\nworker.start()\nworker.join()\n",
+        "a thread or process of it dies: .*float64",
+    ),
+    "losses_that_only_stderr_has": Weak(
+        "import logging\nlogging.basicConfig(level=logging.INFO, format='%(message)s')\n"
+        f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
+        "for step in range(3):\n    logging.info('step %d loss %.4f', step, F.mse_loss(model(x), y).item())\n",
+        r"stderr line \d+: .* where the original printed",
+        (("F.mse_loss(model(x), y)", "F.mse_loss(model(x) * 0, y)"),),
+        Kind.DIFFERS,
+    ),
+    "a_seed_that_verify_gives_as_well": Weak(
+        "torch.cuda.manual_seed_all(0)\nprint(f'{torch.randn(9, device=DEVICE).sum().item():.4f}')\n",
+        "where the original printed",
+        (
+            ("torch.cuda.manual_seed_all(0)", "if torch.version.cuda:\n    torch.cuda.manual_seed_all(0)"),
+            ("torch.manual_seed(0)\nDEV", "DEV"),
+        ),
+        Kind.DIFFERS,
+    ),
+    "all_on_the_first_of_two": Weak(
+        "import torch.multiprocessing as mp\n"
+        "def work(i, rank):\n    device = f'cuda:{rank}'\n    model = nn.Linear(32, 4096).to(device)\n"
+        "    print(f'{model(torch.ones(64, 32, device=device)).sum().item():.4f}')\n"
+        "if __name__ == '__main__':\n    for rank in range(2):\n        mp.spawn(work, (rank,), nprocs=1)\n",
+        "its processes share 1 device of xpu, those of the original have 2",
+        (("f'cuda:{rank}'", "torch.accelerator.current_accelerator()"),),
+        on="xpu",
+        options={"count": 2},
+    ),
+    "every_number_off_by_its_last_digit": Weak(
+        f"model = {NET}.to(DEVICE)\n"
+        "for step in range(12):\n    print(f'step {step} loss {(F.mse_loss(model(x), y) + step).item():.1f}')\n",
+        "12 of .* are one apart in the last digit, more than rounding explains",
+        (("(F.mse_loss(model(x), y)", "(F.mse_loss(model(x), y) + 0.1"),),
+        Kind.DIFFERS,
+    ),
 }
 # These move to what is there in their originals, too: how those fare on the backend is what is asked.
 PORTABLE = {"a_device_of_its_own_lost", "an_answer_that_says_cuda"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 
 class UserError(Exception):
@@ -61,6 +63,52 @@ def listed(names: Sequence[str]) -> str:
 _CONTROLS = "\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 HIDDEN = re.compile(f"[{_CONTROLS}]")
 _HIDDEN_IN_LINES = re.compile(f"(?!\n|\r\n)[{_CONTROLS}]")
+
+
+def columns(stream: TextIO) -> int | None:
+    """Return the usable columns of a terminal (some wrap at the last), or None for a pipe or a file."""
+    if not stream.isatty():
+        return None
+    import shutil
+
+    return max(shutil.get_terminal_size().columns, 40) - 1
+
+
+def print_fitted(*lines: object) -> None:
+    """Print to stderr; on a terminal, in lines that fit it."""
+    room = columns(sys.stderr)
+    print(*(folded(str(line), room) for line in lines), sep="\n", file=sys.stderr, flush=True)
+
+
+def folded(text: str, columns: int | None) -> str:
+    """Return a text whose lines fit so many columns: broken between words, the rest indented by two more.
+
+    What stands between backquotes is to be copied and stays in one piece, as do words that are longer than a line.
+    """
+    return text if columns is None else "\n".join(part for line in text.split("\n") for part in _parts(line, columns))
+
+
+def _parts(line: str, columns: int) -> list[str]:
+    if len(line) <= columns:
+        return [line]
+    lead = line[: len(line) - len(line.lstrip())]
+    parts = [lead]
+    for word in _words(line.strip()):
+        if len(parts[-1]) + len(word) + 1 > columns and parts[-1].strip():
+            parts.append(f"{lead}  {word}")
+        else:
+            parts[-1] += f" {word}" if parts[-1].strip() else word
+    return parts
+
+
+def _words(text: str) -> list[str]:
+    words: list[str] = []
+    for word in text.split(" "):
+        if words and words[-1].count("`") % 2:
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
 
 
 def visible(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from torchmigrate import __version__
-from torchmigrate.base.text import Interrupted, UserError, did_you_mean
+from torchmigrate.base.text import Interrupted, UserError, did_you_mean, print_fitted
 from torchmigrate.cli import parameters
 from torchmigrate.cli.commands import apply
 
@@ -154,7 +154,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         os.getcwd()
     except OSError:
-        print(UserError("the current directory is gone", "change to one that exists"), file=sys.stderr)
+        print_fitted(UserError("the current directory is gone", "change to one that exists"))
         return 2
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
@@ -166,13 +166,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except UserError as error:
-        print(error, file=sys.stderr)
+        print_fitted(error)
         return error.status
     except KeyboardInterrupt:
-        print(Interrupted("nothing was written"), file=sys.stderr)
+        print_fitted(Interrupted("nothing was written"))
         return Interrupted.status
     except BrokenPipeError:  # e.g. `| head`
         return 1
     except Exception as error:
-        print(explain_error(error), file=sys.stderr)
+        print_fitted(explain_error(error))
         return 2

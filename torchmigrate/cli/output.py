@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from torchmigrate.base.text import UserError, counted, visible, visible_lines
+from torchmigrate.base.text import UserError, columns, counted, visible, visible_lines
 from torchmigrate.formats.model import Report, place
 
 if TYPE_CHECKING:
@@ -77,15 +77,6 @@ def colours(stream: object, asked: str = "auto") -> bool:
     if forced := os.environ.get("FORCE_COLOR"):
         return forced != "0"
     return bool(getattr(stream, "isatty", bool)()) and os.environ.get("TERM") != "dumb"
-
-
-def columns(stream: TextIO) -> int | None:
-    """Return the usable columns of a terminal (some wrap at the last), or None for a pipe or a file."""
-    if not stream.isatty():
-        return None
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, 40) - 1
 
 
 def body(report: Report, request: Request, settings: Settings, facts: ProjectContext | None = None) -> Iterator[bytes]:

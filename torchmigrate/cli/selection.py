@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.text import UserError, counted, did_you_mean, shorten, visible_lines
+from torchmigrate.base.text import UserError, counted, did_you_mean, print_fitted, shorten, visible_lines
 from torchmigrate.project.discovery import EVERYTHING, Selection
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Request:
     def say(self, *lines: str) -> None:
         """Print lines to stderr, unless `-q` is given."""
         if lines and not self.quiet:
-            print(*map(visible_lines, lines), sep="\n", file=sys.stderr)
+            print_fitted(*map(visible_lines, lines))
 
 
 STDIN = "-"

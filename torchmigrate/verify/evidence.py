@@ -17,15 +17,16 @@ class Evidence:
     """The results of the original that change if what leaves the device is altered.
 
     `places`: (line, number) of the reference. `checks`: the program itself notices, and ends in another way. `files`:
-    those that were written with another content.
+    those that were written with another content. `logged`: (shape, number) of lines of stderr.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()
     checks: bool = False
     files: frozenset[str] = frozenset()
+    logged: frozenset[tuple[str, int]] = frozenset()
 
     def __bool__(self) -> bool:
-        return self.checks or bool(self.places or self.files)
+        return self.checks or bool(self.places or self.files or self.logged)
 
 
 def evidence(
@@ -44,7 +45,7 @@ def evidence(
     checks = altered.exit is not None and altered.exit > 0 and altered.exit != original.exit and meant
     both = {*original.files} & {*altered.files}
     files = frozenset(name for name in both if _is_other(original.files[name], altered.files[name], arrays or {}))
-    return Evidence(places, checks, files)
+    return Evidence(places, checks, files, frozenset(_moved_in_log(original, altered)))
 
 
 def _is_other(original: Written, altered: Written, arrays: Mapping[str, Arrays]) -> bool:
@@ -63,6 +64,25 @@ def _moved(expected: Reference, altered: Outcome) -> Iterator[tuple[str, int]]:
         for j, (before, after) in enumerate(zip(line.numbers, other.numbers, strict=True)):
             if not equal(before, after):
                 yield line.shape, j
+
+
+def _moved_in_log(original: Outcome, altered: Outcome) -> Iterator[tuple[str, int]]:
+    """Yield the shape and place of each number on stderr that is another one."""
+    for form, group in original.logged.items():
+        for line, other in zip(group, altered.logged.get(form, ()), strict=False):
+            pairs = enumerate(zip(line.numbers, other.numbers, strict=True))
+            yield from ((form, j) for j, (before, after) in pairs if not equal(before, after))
+
+
+def lost_spread(outcome: Outcome, original: Outcome) -> str | None:
+    """Return that processes share a device which each had their own in the original, if there are enough; else None."""
+    there = max((len(report.get("peak_bytes") or ()) for report in outcome.reports), default=0)
+    if outcome.run.way.tier != original.run.way.tier or not outcome.spread < original.spread <= there:
+        return None
+    return (
+        f"its processes share {counted(outcome.spread, 'device')} of {outcome.run.way.backend}, "
+        f"those of the original have {original.spread}"
+    )
 
 
 def lost_work(outcome: Outcome, original: Outcome) -> str | None:

@@ -17,7 +17,7 @@ from torchmigrate.torch_api.backends import having
 from torchmigrate.vcs.worktree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import Line, Written, lines, named_devices, written
+from torchmigrate.verify.compare import Line, Logged, Written, by_shape, lines, named_devices, shape, written
 from torchmigrate.verify.migration import Origins
 from torchmigrate.verify.sandbox import Place, Project
 
@@ -74,6 +74,7 @@ Report = dict[str, Any]
 _OUTPUT = 64 << 20  # bytes of stdout that are read
 _PORT_TAKEN = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 _TAIL = 64 << 10  # bytes of stderr
+THREAD = "in thread"  # how the recorder begins the place of an exception that ended a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,8 @@ class Outcome:
 
     `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
     stderr, else of stdout. `dropped`: bytes of stdout beyond those that are read. `given_ports`: those that the run was
-    to use. `named`: the lines of stdout that name devices, by their shape. `kernels` and the like: sums over all
+    to use. `named`: the lines of stdout that name devices, by their shape. `logged`: the lines of stderr that hold
+    numbers, by their shape. `kernels` and the like: sums over all
     processes, None if nothing was counted (on hardware and the CPU). `peak_bytes`: the most that one process held on
     one device.
     """
@@ -147,6 +149,7 @@ class Outcome:
     dropped: int = 0
     given_ports: frozenset[int] = frozenset()
     named: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    logged: Logged = field(default_factory=dict)
 
     @property
     def kernels(self) -> int | None:
@@ -214,6 +217,23 @@ class Outcome:
         return self.exception or next(others, None)
 
     @property
+    def uncaught(self) -> dict[str, str]:
+        """Exceptions that ended a thread or a child process: each in one line, by its shape. Echoes do not count."""
+        from torchmigrate.verify.diagnosis.failures import is_echo
+
+        records = [report.get("exception") for report in self.reports]
+        others = [other for report in self.reports for other in report.get("others") or ()]
+        records += [other for other in others if str(other.get("where")).startswith(THREAD)]
+        found = [e for e in records if e and e.get("type") != "SystemExit" and not is_echo(e)]
+        return {shape(text): text for text in map(describe_exception, found)}
+
+    @property
+    def spread(self) -> int:
+        """The number of devices that are some process's main one, on which it holds the most."""
+        peaks = [report["peak_bytes"] for report in self.reports if any(report.get("peak_bytes") or ())]
+        return len({each.index(max(each)) for each in peaks})
+
+    @property
     def error(self) -> str | None:
         """One line that says why the run failed; None if it ended with exit status 0."""
         if self.timed_out:
@@ -258,7 +278,7 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         report["files"] = [os.path.relpath(file, place.root) for file in report.get("files") or ()]
     output = _read_output(out, place)
     diagnosis = None
-    if ended.status != 0:
+    if ended.status != 0 or any(report.get("exception") or report.get("others") for report in reports):
         from torchmigrate.verify.diagnosis.diagnose import diagnose
 
         diagnosis = diagnose(reports, origins.moved(place.root), place.root, stderr)
@@ -275,6 +295,7 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         max(0, out.stat().st_size - _OUTPUT),
         frozenset(int(variables[name]) for name in _PORTS if variables.get(name, "").isdecimal()),
         named_devices(output),
+        by_shape(lines(_read_output(err, place))),
     )
 
 
@@ -299,7 +320,6 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
         "PATH": _search_path(made.get("PATH", ""), task.python),
         "TMPDIR": os.fspath(place.scratch),
-        "PYTHONUNBUFFERED": "1",
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
         "TORCHMIGRATE_SHARED": os.fspath(place.base),
         "TORCHMIGRATE_LIBRARY": task.library,

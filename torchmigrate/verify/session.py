@@ -23,7 +23,7 @@ from torchmigrate.verify.evidence import evidence, size
 from torchmigrate.verify.interpreter import Command, compare_arrays, resolve
 from torchmigrate.verify.migration import Migration, Origins, migrate, restore
 from torchmigrate.verify.run import Outcome, Run, Task, execute
-from torchmigrate.verify.sandbox import Project, Sandbox
+from torchmigrate.verify.sandbox import LARGE, Project, Sandbox
 from torchmigrate.verify.verdict import Baseline, Kind, Limits, Verdict
 
 Say = Callable[[str], None]
@@ -357,10 +357,23 @@ def _report_links(sandbox: Sandbox, say: Say) -> None:
     if sandbox.copied > _MUCH:
         say(f"note: {size(sandbox.copied)} are copied once; a run copies of that only what it writes, and its source")
     if sandbox.linked:
-        shown = ", ".join(sandbox.linked[:5]) + (
-            f" and {len(sandbox.linked) - 5} more" if len(sandbox.linked) > 5 else ""
-        )
-        say(f"note: large data is linked into the copies, not copied: {shown}")
+        names = _by_folder(sandbox.linked)
+        shown = listed([*names[:_NAMED], *([f"{len(names) - _NAMED} more"] if len(names) > _NAMED else [])])
+        say(f"note: files over {size(LARGE)} and folders of data are linked into the copies, not copied: {shown}")
+
+
+_NAMED = 4
+
+
+def _by_folder(linked: Sequence[str]) -> list[str]:
+    """Return what is linked: where a folder holds several of it, the folder and how many, at the first one's place."""
+    folders: dict[str, list[str]] = {}
+    for name in linked:
+        folders.setdefault(name.rpartition("/")[0], []).append(name)
+    several = {folder for folder, names in folders.items() if folder and len(names) > 1}
+    found = ((name.rpartition("/")[0], name) for name in linked)
+    shown = (f"{counted(len(folders[f]), 'file')} of {f}" if f in several else name for f, name in found)
+    return list(dict.fromkeys(shown))
 
 
 def _report_migration(migration: Migration, say: Say) -> None:

@@ -12,17 +12,20 @@ from torchmigrate.torch_api.backends import having
 from torchmigrate.verify.compare import (
     Arrays,
     Comparison,
+    Difference,
     Reference,
     Tolerance,
     comparable,
     compare,
     compare_files,
+    compare_logged,
     is_poison,
     like,
     reference,
     shape,
+    steady,
 )
-from torchmigrate.verify.evidence import Evidence, lost_work, size
+from torchmigrate.verify.evidence import Evidence, lost_spread, lost_work, size
 from torchmigrate.verify.run import Outcome, Run, describe_exception
 
 _UNUSED = "the original launches no kernel on cuda"
@@ -192,6 +195,8 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     backend = outcome.run.way.backend
     if verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels):
         return replace(verdict, kind=Kind.REGRESSED, reason=f"{verdict.reason}; the original works on {backend}")
+    if verdict.on_cpu and _is_device_unused(before):
+        return replace(verdict, reason=f"{verdict.reason}; so does the original there")
     if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED):
         return verdict
     if lost := lost_work(outcome, before):
@@ -204,6 +209,8 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     if comparison.difference:
         what = f"stdout {comparison.difference}, on {backend}"
         return Verdict(outcome.run, Kind.REGRESSED, what, outcome)
+    if logged := _compare_logged(outcome, base, tolerance, before)[0]:
+        return Verdict(outcome.run, Kind.REGRESSED, f"stderr {logged}, on {backend}", outcome)
     if lost := _lost_tests(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
     if verdict.kind is Kind.DIFFERS and outcome.exit == wanted and comparison.numbers and _shows(comparison, base):
@@ -247,10 +254,22 @@ def _judge_ending(outcome: Outcome, base: Baseline) -> Verdict | None:
         return Verdict(outcome.run, Kind.SKIPPED, f"fails as the original does: {outcome.error}", outcome)
     wanted = original.exit if original and not base.why else 0
     if outcome.exit == wanted and not (outcome.exit and outcome.exception):
-        return None
+        return _judge_uncaught(outcome, base)
     if outcome.exit == 0:
         return Verdict(outcome.run, Kind.DIFFERS, f"ends with 0, the original with {wanted}", outcome)
     return Verdict(outcome.run, Kind.FAIL, outcome.error or "", outcome)
+
+
+def _judge_uncaught(outcome: Outcome, base: Baseline) -> Verdict | None:
+    """Judge a run in which a thread or a child process dies, and the program goes on; test runners have own words."""
+    if outcome.tests or not base.stands:
+        return None
+    known = {form for original in (base.first, base.second) if original for form in original.uncaught}
+    new = next((text for form, text in outcome.uncaught.items() if form not in known), None)
+    if new is None:
+        return None
+    reason = f"ends as the original does, but a thread or process of it dies: {new}"
+    return Verdict(outcome.run, Kind.FAIL, reason, outcome)
 
 
 def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
@@ -272,8 +291,12 @@ def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
         reason = f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}"
         silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
         return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome, on_cpu=True)
-    lost = lost_work(outcome, base.first) if base.first and base.stands and outcome.elements is not None else None
-    return Verdict(outcome.run, Kind.FAIL, lost, outcome, on_cpu=True) if lost else None
+    if not base.first or not base.stands or outcome.elements is None:
+        return None
+    if lost := lost_work(outcome, base.first):
+        return Verdict(outcome.run, Kind.FAIL, lost, outcome, on_cpu=True)
+    lost = lost_spread(outcome, base.first)
+    return Verdict(outcome.run, Kind.FAIL, lost, outcome) if lost else None
 
 
 def _is_device_unused(outcome: Outcome) -> bool:
@@ -301,7 +324,10 @@ def _judge_results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     files, alike = compare_files(base.first.files, base.second.files, outcome.files, tolerance, base.arrays)
     tests = _lost_tests(outcome, base.first)
     if not comparison.difference and not files and not tests:
-        return _judge_agreement(outcome, base, comparison, tolerance, alike)
+        logged, seen = _compare_logged(outcome, base, tolerance)
+        if logged:
+            return Verdict(outcome.run, Kind.DIFFERS, f"stderr {logged}", outcome)
+        return _judge_agreement(outcome, base, comparison, tolerance, alike, seen)
     if not files and not tests and _draws_other_numbers(outcome, base.first):
         return _judge_shared(outcome, base, limits)
     what = f"stdout {comparison.difference}" if comparison.difference else files or tests
@@ -309,12 +335,12 @@ def _judge_results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
 
 
 def _judge_agreement(
-    outcome: Outcome, base: Baseline, comparison: Comparison, tolerance: Tolerance, files: Sequence[str]
+    outcome: Outcome, base: Baseline, comparison: Comparison, tolerance: Tolerance, files: Sequence[str], logged: int
 ) -> Verdict:
     """Judge a run that agrees with the reference: by whether a wrong device would have been noticed."""
     assert base.first
     from_device = files if base.evidence is None else base.evidence.files & {*files}
-    if not (_shows(comparison, base) or _passed(base.first) or from_device):
+    if not (_shows(comparison, base) or _passed(base.first) or from_device or logged):
         status = f"; exit status {outcome.exit}, as the original's" if outcome.exit else ""
         if not comparison.numbers:
             why = f"ends as the original does{status}, but there are no numbers to compare: let it print some"
@@ -322,8 +348,22 @@ def _judge_agreement(
             why = f"{counted(comparison.numbers, 'number')} as the original's{status}, but none comes from the device"
         return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
     return Verdict(
-        outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files)), outcome
+        outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files), logged), outcome
     )
+
+
+def _compare_logged(
+    outcome: Outcome, base: Baseline, tolerance: Tolerance, beside: Outcome | None = None
+) -> tuple[Difference | None, int]:
+    """Compare what the device computed and the program wrote to stderr: with the reference, or the run `beside`."""
+    if base.evidence is None or not (base.first and base.second):
+        return None, 0
+    against = beside or base.first
+    if beside is None and _draws_other_numbers(outcome, base.first):
+        return None, 0
+    places = base.evidence.logged & steady(base.first.logged, base.second.logged)
+    there = [place for place in places if place[0] in against.logged]
+    return compare_logged(against.logged, there, outcome.logged, tolerance)
 
 
 def _shows(comparison: Comparison, base: Baseline) -> bool:
@@ -371,7 +411,7 @@ def _same_device(outcome: Outcome, original: Outcome) -> bool:
 
 
 def _describe_agreement(
-    comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome, files: int
+    comparison: Comparison, tolerance: Tolerance, base: Baseline, outcome: Outcome, files: int, logged: int
 ) -> str:
     assert base.first
     parts = []
@@ -387,6 +427,8 @@ def _describe_agreement(
             parts.append(f"{own:,} from the device" if own else "none from the device")
     if base.evidence is not None and base.evidence.checks and not base.evidence.places:
         parts.append("it checks what the device computes")
+    if logged:
+        parts.append(f"{counted(logged, 'number')} on stderr as there")
     if passed := _passed(base.first):
         parts.append(f"{counted(passed, 'test')} passed as there")
     if files:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from torchmigrate.base.text import UserError, counted, did_you_mean
-from torchmigrate.cli.output import coloured, colours, columns, emit
+from torchmigrate.base.text import UserError, columns, counted, did_you_mean
+from torchmigrate.cli.output import coloured, colours, emit
 from torchmigrate.config import config_file as config_
 from torchmigrate.config.resolve import check_folders, known, pack_errors, split_names
 from torchmigrate.diagnostics.finding import Changed

@@ -65,7 +65,7 @@ def verify(
         Option(
             "--backends",
             metavar="NAMES",
-            help="Of cuda,mps,xpu,npu,mtia,cpu (default: not mtia).",
+            help="Some of cuda,mps,xpu,npu,mtia,cpu (all but mtia).",
             autocompletion=parameters.verified,
         ),
     ] = None,
@@ -88,7 +88,7 @@ def verify(
         Profile | None, Option(metavar="NAME", help="A lesser device: arc, an xpu without float64.")
     ] = None,
     platform: Annotated[
-        Platform | None, Option(metavar="P", help="Start processes as macos (on mps) or linux does.")
+        Platform | None, Option(metavar="P", help="Start processes as on macos (mps does) or linux.")
     ] = None,
     since: Annotated[str | None, Option(metavar="REV", help="Take the original from REV, as PATH is migrated.")] = None,
     unsafe_fixes: Annotated[
@@ -111,6 +111,7 @@ def verify(
     if sys.platform == "win32":
         what = "`verify` does not run on Windows: it starts and ends groups of processes as POSIX has them"
         raise UserError(what, "run it under WSL, on Linux or on macOS; all other commands need neither")
+    from torchmigrate.base.text import print_fitted
     from torchmigrate.cli import originals, selection
     from torchmigrate.cli.output import emit
     from torchmigrate.config.resolve import pack_errors
@@ -138,7 +139,7 @@ def verify(
 
     def say(line: str) -> None:
         if not quiet:
-            print(line, file=sys.stderr, flush=True)
+            print_fitted(line)
 
     with pack_errors():
         result = session.verify(request, say)
@@ -181,7 +182,8 @@ def _variables(settings: list[str] | None) -> dict[str, str]:
 
 
 def _report(result: Result, output_format: VerifyFormat) -> None:
-    from torchmigrate.cli.output import colours, columns
+    from torchmigrate.base.text import columns
+    from torchmigrate.cli.output import colours
     from torchmigrate.formats import verify as report
 
     if output_format is VerifyFormat.TEXT:

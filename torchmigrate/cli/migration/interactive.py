@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base.text import UserError, visible_lines
-from torchmigrate.cli.output import coloured, colours, columns
+from torchmigrate.base.text import UserError, columns, visible_lines
+from torchmigrate.cli.output import coloured, colours
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import per_pack
 from torchmigrate.engine.per_choice import Choices, Group, Key, answered

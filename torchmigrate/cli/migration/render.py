@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from torchmigrate.base.text import counted, visible
+from torchmigrate.base.text import counted, print_fitted, visible
 from torchmigrate.cli import output, selection
 from torchmigrate.cli.output import Progress
 from torchmigrate.cli.selection import Request
@@ -85,6 +84,6 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
     if request.since is None and not request.staged:
         request.say(*output.unread(told, request.verbose))
     for failed in report.failed:
-        print(f"error: {visible(told.name(failed.path))}: {visible(failed.error)}", file=sys.stderr)
+        print_fitted(f"error: {visible(told.name(failed.path))}: {visible(failed.error)}")
     request.say(told.summary())
     return report.exit_code(request.exit_zero)

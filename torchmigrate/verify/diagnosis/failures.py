@@ -69,6 +69,11 @@ class Failure:
         return (self.record or {}).get(key)
 
 
+def is_echo(record: dict[str, Any]) -> bool:
+    """Return whether a report's record is of an exception that follows from one in another process or thread."""
+    return Failure(str(record.get("type")), str(record.get("message", ""))).follows
+
+
 def first(reports: Sequence[dict[str, Any]], is_own: Callable[[Frame], bool], stderr: str) -> Failure | None:
     """Return the failure that caused the others; `stderr` is searched if the reports hold nothing but echoes.
 

@@ -10,19 +10,23 @@ from torchmigrate.torch_api.backends import having
 from torchmigrate.verify.diagnosis.failures import first_line
 from torchmigrate.verify.migration import Origins
 
-_WORDS = (*having("cuda"), "nvidia", "gpu")
+_NAMES = (*having("cuda"), "nvidia")
+_WORDS = (*_NAMES, "gpu")
 _SHOWN = 3
 
 
 def left(origins: Origins, files: Iterable[str]) -> list[str]:
-    """Return the conditions in these files of the rewritten project, as "train.py:12 `torch.version.cuda`"."""
+    """Return the conditions in these files of the rewritten project, as "train.py:12 `torch.version.cuda`".
+
+    Those that name CUDA come first, before those that speak of a GPU.
+    """
     found = [
-        f"{origin.path}:{origin.line} `{first_line(ast.unparse(test))}`"
+        (not any(_holds(node, _NAMES) for node in ast.walk(test)), f"{origin.path}:{origin.line} `{text}`")
         for name in sorted(files)
         for test in _conditions(origins.root / name)
-        if (origin := origins(str(origins.root / name), test.lineno))
+        if (origin := origins(str(origins.root / name), test.lineno)) and (text := first_line(ast.unparse(test)))
     ]
-    return list(dict.fromkeys(found))[:_SHOWN]
+    return [shown for _, shown in sorted(dict.fromkeys(found), key=lambda each: each[0])][:_SHOWN]
 
 
 def _conditions(path: Path) -> Iterator[ast.expr]:
@@ -38,7 +42,7 @@ def _conditions(path: Path) -> Iterator[ast.expr]:
             tests = [node.value]
         else:
             continue
-        yield from (test for test in tests if any(map(_is_about_cuda, ast.walk(test))))
+        yield from (test for test in tests if any(_holds(part, _WORDS) for part in ast.walk(test)))
 
 
 def _is_question(value: ast.expr) -> bool:
@@ -47,7 +51,8 @@ def _is_question(value: ast.expr) -> bool:
     return isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp))
 
 
-def _is_about_cuda(node: ast.AST) -> bool:
+def _holds(node: ast.AST, words: Iterable[str]) -> bool:
+    """Return whether a name or text holds one of the words."""
     name = {ast.Name: "id", ast.Attribute: "attr", ast.Constant: "value"}.get(type(node), "")
     text = getattr(node, name, None) if name else None
-    return isinstance(text, str) and any(word in text.lower() for word in _WORDS)
+    return isinstance(text, str) and any(word in text.lower() for word in words)
