@@ -301,3 +301,45 @@ def test_what_may_be_no_tensor_has_no_device(rules: DispatchTable) -> None:
     done = plainly(rules, "def f(x, y):\n    if x.is_cuda: y = y.cuda()\n    return x, y")
     assert "y = y.to(accel.device())" in done
     assert "is_accelerated(x)" in done
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        (  # found in NVIDIA/waveglow
+            "z = torch.cuda.FloatTensor(x.size(0),\n                           y).normal_()",
+            "z = torch.empty(x.size(0),\n                y, dtype=torch.float32, device=accel.device()).normal_()",
+        ),
+        ("f(x.cuda(), g(a,\n              b))", "f(x.to(accel.device()), g(a,\n                          b))"),
+        (
+            "f(x.cuda(), [a,\n             b\n            ])",
+            "f(x.to(accel.device()), [a,\n" + " " * 25 + "b\n" + " " * 24 + "])",
+        ),
+        (
+            "g(x.cuda(), f(a,\n              h(b,\n                c)))",
+            "g(x.to(accel.device()), f(a,\n" + " " * 26 + "h(b,\n" + " " * 28 + "c)))",
+        ),
+        ("f(x.cuda(), g(a,\n  b))", "f(x.to(accel.device()), g(a,\n  b))"),  # they were aligned with nothing
+        ("f(x.cuda(), g(\n    a,\n    b))", "f(x.to(accel.device()), g(\n    a,\n    b))"),
+        ("f(x.cuda(), g(a,\n              '''b\nc'''))", "f(x.to(accel.device()), g(a,\n              '''b\nc'''))"),
+    ],
+)
+def test_what_stood_below_an_argument_stands_below_it(rules: DispatchTable, text: str, after: str) -> None:
+    assert plainly(rules, text) == after
+
+
+def test_a_long_last_argument_breaks_before_what_was_added(rules: DispatchTable) -> None:
+    """Found in NVIDIA/waveglow: the line was broken inside `spect.size(2)`."""
+    line = "    audio = g(torch.cuda.FloatTensor("
+    last = f"{' ' * len(line)}spect.size(2) * self.n_groups_of_channels).normal_())"
+    text = f"def f(spect):\n{line}a,\n{last}\n    return audio"
+    at = " " * len("    audio = g(torch.empty(")
+    assert broken(rules, f"{text}\n    b = '{'y' * 70}'").splitlines()[2:4] == [
+        f"{at}spect.size(2) * self.n_groups_of_channels,",
+        f"{at}dtype=torch.float32, device=accel.device()).normal_())",
+    ]
+    hanging = "f(\n    a, torch.load('a_path'), torch.load('another_path_of_length'))"
+    load = "torch.load('{}', map_location=accel.map_location())"
+    assert broken(rules, hanging) == (
+        f"f(\n    a, {load.format('a_path')},\n    {load.format('another_path_of_length')})"
+    )
