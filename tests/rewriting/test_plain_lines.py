@@ -147,6 +147,19 @@ def test_an_imported_file_is_not_asked_at_its_import(rules: DispatchTable, tmp_p
     assert "device = accel.device()\nx = torch.rand(2).to(device)" in done["script.py"]
 
 
+def test_an_imported_file_is_asked_where_it_is_started(tmp_path: Path) -> None:
+    """Found in salesforce/awd-lstm-lm, whose weight_drop.py imports itself."""
+    body = "    x = torch.rand(2).cuda()\n    y = x.cuda()\n    z = y.cuda()\n"
+    ends = {"==": body, "!=": body, "== 'x' or not": body}
+    files = {f"lib{n}.py": f"import torch\nif __name__ {e} '__main__':\n{b}" for n, (e, b) in enumerate(ends.items())}
+    files["late.py"] = files["lib0.py"] + "w = torch.rand(2).cuda()\n"
+    main = "import lib0, lib1, lib2, late\n"
+    done = texts_after(write_tree(tmp_path, {**files, "main.py": main}))
+    assert "    device = accel.device()\n    x = torch.rand(2).to(device)" in done["lib0.py"]
+    for name in ("lib1.py", "lib2.py", "late.py"):
+        assert "device = accel.device()" not in done[name]
+
+
 def test_a_second_run_changes_nothing_and_a_kept_call_stays(tmp_path: Path) -> None:
     body = "    a.cuda()\n    a.cuda()  # torchmigrate: ignore[device/tensor-cuda]\n    a.cuda()\n    return a.cuda()\n"
     text = f"import torch\n\n\ndef f(a):\n{body}"

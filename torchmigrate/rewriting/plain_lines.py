@@ -283,16 +283,18 @@ def _of_script(
 ) -> Iterator[tuple[list[ast.Call], ast.stmt | None]]:
     """Yield the calls that may use one global variable, and the statement below it.
 
-    The file is imported by nobody and moves things itself; otherwise there are none.
+    The file is imported by nobody and moves things itself, or does so where it is started; otherwise there are none.
     """
     path = str(module.path)
     at_import = [call for call in calls if outer[call] is None]
     taken = (n for n in module.nodes if _NAME in _names_of(n))
-    if not at_import or path.endswith(".ipynb") or module.facts.index.importers.get(path):
+    if not at_import or path.endswith(".ipynb"):
+        return
+    first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
+    if module.facts.index.importers.get(path) and not all(_is_of_main(steps[call]) for call in at_import):
         return
     if any(_is_global(module.scope(node)) for node in taken):
         return
-    first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
     late: list[ast.Call] = []
     if not _asks_for_main(first):
         late = [c for c in calls if (f := outer[c]) is not None and not _speaks_of_device(module, f)]
@@ -314,6 +316,14 @@ def _asks_for_main(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and any(
         isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test)
     )
+
+
+def _is_of_main(steps: Sequence[ast.stmt]) -> bool:
+    """Whether the outermost of these statements is `if __name__ == "__main__":`, and the next one stands in its body."""
+    match steps[0]:
+        case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), body):
+            return len(steps) > 1 and steps[1] in body
+    return False
 
 
 def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast.stmt) -> bool:
