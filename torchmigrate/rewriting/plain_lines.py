@@ -319,7 +319,7 @@ def _asks_for_main(statement: ast.stmt) -> bool:
 
 
 def _is_of_main(steps: Sequence[ast.stmt]) -> bool:
-    """Whether the outermost of these statements is `if __name__ == "__main__":`, and the next one stands in its body."""
+    """Whether the outermost of these statements is `if __name__ == "__main__":`, and the next one is in its body."""
     match steps[0]:
         case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), body):
             return len(steps) > 1 and steps[1] in body
