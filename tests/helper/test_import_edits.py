@@ -348,9 +348,23 @@ SORTED = {
         f"{HEAD}import torch\n\nfrom .zoo import a\n",
         f"{HEAD}import torch\n\nfrom . import accel\nfrom .zoo import a\n",
     ),
-    # not in isort's order, or in it by chance: below the last import
-    "mixed.py": ("import torch\nimport os\n\nimport zoo\n", "import torch\nimport os\n\nimport zoo\nimport accel\n"),
-    "tight.py": (f"{HEAD}import torch\nimport zoo\n", f"{HEAD}import torch\nimport zoo\nimport accel\n"),
+    # not in isort's order, or in it by chance: beside the imports of its kind, or below the project's, or the last
+    "mixed.py": ("import torch\nimport os\n\nimport zoo\n", "import torch\nimport os\n\nimport accel\nimport zoo\n"),
+    "tight.py": (f"{HEAD}import torch\nimport zoo\n", f"{HEAD}import torch\nimport accel\nimport zoo\n"),
+    "late.py": (
+        "from aaa import b\nimport torch\n\nimport warnings\nwarnings.simplefilter('error')\n",
+        "from aaa import b\nimport accel\nimport torch\n\nimport warnings\nwarnings.simplefilter('error')\n",
+    ),
+    "first.py": ("import torch\nfrom aaa import b\n", "import torch\nfrom aaa import b\nimport accel\n"),
+    "foreign.py": ("import torch\nimport zebra\n", "import torch\nimport zebra\nimport accel\n"),
+    "random.py": (
+        "import torch\nimport zoo\nimport aaa\nfrom aaa import b\n",
+        "import torch\nimport zoo\nimport aaa\nimport accel\nfrom aaa import b\n",
+    ),
+    "pkg/near.py": (
+        "import torch\nfrom .zoo import a\nfrom math import pi\n",
+        "import torch\nfrom . import accel\nfrom .zoo import a\nfrom math import pi\n",
+    ),
     "short.py": ("import torch\n", "import torch\nimport accel\n"),
 }  # fmt: skip
 
@@ -367,7 +381,7 @@ def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
     done = texts_after(tmp_path)
     for name, (_, after) in SORTED.items():
         assert done[name].startswith(after), name
-    kept = [name for name in files if name not in ("mixed.py", "tight.py", "short.py", "pkg/sub.py")]
+    kept = ["script.py", "two.py", "pkg/far.py"]
     write_tree(tmp_path, done)
     ruff = ["ruff", "check", "--isolated", "--no-cache", "--select", "I", *kept]
     if shutil.which("ruff"):
