@@ -68,7 +68,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
             return _absolute(index, *named, helper)
         if uses:
             return _relative(index, directory, own, helper)
-        if above := _root_used(index, own, path):
+        if above := _root_used(index, own, path, helper):
             return _absolute(index, *above, helper)
     return beside(path, helper)
 
@@ -269,11 +269,13 @@ def _package_used(
     return found
 
 
-def _root_used(index: ImportIndex, own: list[Import], path: str) -> tuple[str, tuple[str, ...]] | None:
+def _root_used(index: ImportIndex, own: list[Import], path: str, helper: str) -> tuple[str, tuple[str, ...]] | None:
     """Return (root, name) of a module that a file always imports from a folder above its own, so from sys.path."""
     for item in own:
         parts = tuple(p for p in item.module.split(".") if p)
         located = None if item.level or not parts else index.locate(path, 0, parts)
+        if parts == (helper,):
+            continue  # another folder's copy says nothing of one that is gone
         if located is not None and os.path.dirname(path).startswith(f"{located[1]}/"):
             return located[1], parts
     return None
