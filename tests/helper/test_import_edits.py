@@ -361,6 +361,10 @@ SORTED = {
         "import torch\nimport zoo\nimport aaa\nfrom aaa import b\n",
         "import torch\nimport zoo\nimport aaa\nimport accel\nfrom aaa import b\n",
     ),
+    "star.py": (
+        "import torch\nimport zoo\nfrom math import *\nimport os\n",
+        "import torch\nimport zoo\nfrom math import *\nimport os\nimport accel\n",
+    ),
     "pkg/near.py": (
         "import torch\nfrom .zoo import a\nfrom math import pi\n",
         "import torch\nfrom . import accel\nfrom .zoo import a\nfrom math import pi\n",

@@ -67,12 +67,17 @@ def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, fol
     kin = [node for node in block if _is_kin(module, node, own, folder)]
     keys = [_key(module, node) for node in kin]
     below = next((node for node in kin if _key(module, node) > _key(module, own, folder)), None)
-    if below is not None and keys == sorted(keys):
+    if below is not None and keys == sorted(keys) and not any(map(_takes_all, block[block.index(below) :])):
         return _line(module, below.lineno, statement + newline)
     above = (kin or [node for node in block if _is_own(module, node)])[-1:]
-    if not above or above[0] is last:
+    if not above or above[0] is last or any(map(_takes_all, block[block.index(above[0]) + 1 :])):
         return None
     return _line(module, (above[0].end_lineno or 0) + 1, statement + newline)
+
+
+def _takes_all(node: _Import) -> bool:
+    """Whether an import is one of `*`, which may bind the helper's name to something else."""
+    return node.names[0].name == "*"
 
 
 def _is_kin(module: SemanticModel, node: _Import, own: _Import, folder: str) -> bool:
