@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import sys
@@ -57,7 +58,8 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
 def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, folder: str) -> Edit | None:
     """Return the edit that adds an import to a block in another order: beside those of its kind from the same place.
 
-    Without any it goes below the project's other imports. It is None if the block ends with these, or has none.
+    `import accel` that comes after these goes below the project's imports of all kinds, and so does any without them.
+    It is None if the block ends there, or if torch would be imported earlier than it is.
     """
     block = _block(module, last)
     tree = ast.parse(statement).body
@@ -67,17 +69,26 @@ def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, fol
     kin = [node for node in block if _is_kin(module, node, own, folder)]
     keys = [_key(module, node) for node in kin]
     below = next((node for node in kin if _key(module, node) > _key(module, own, folder)), None)
-    if below is not None and keys == sorted(keys) and not any(map(_takes_all, block[block.index(below) :])):
+    if below is not None and keys == sorted(keys) and _is_free(module, block, block.index(below)):
         return _line(module, below.lineno, statement + newline)
-    above = (kin or [node for node in block if _is_own(module, node)])[-1:]
-    if not above or above[0] is last or any(map(_takes_all, block[block.index(above[0]) + 1 :])):
+    named = kin if isinstance(own, ast.ImportFrom) else []
+    above = (named or [node for node in block if _is_own(module, node)])[-1:]
+    if not above or above[0] is last or not _is_free(module, block, block.index(above[0]) + 1):
         return None
     return _line(module, (above[0].end_lineno or 0) + 1, statement + newline)
 
 
-def _takes_all(node: _Import) -> bool:
-    """Whether an import is one of `*`, which may bind the helper's name to something else."""
-    return node.names[0].name == "*"
+def _is_free(module: SemanticModel, block: list[_Import], at: int) -> bool:
+    """Whether the helper may be imported before an item of a block: torch is there, and no `*` takes its name."""
+    before = itertools.takewhile(lambda statement: statement is not block[at], module.tree.body)
+    has_torch = any(_names_torch(node) for node in before if isinstance(node, _Import))
+    return has_torch and all(node.names[0].name != "*" for node in block[at:])
+
+
+def _names_torch(node: _Import) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == "torch"
+    return any(alias.name.partition(".")[0] == "torch" for alias in node.names)
 
 
 def _is_kin(module: SemanticModel, node: _Import, own: _Import, folder: str) -> bool:
