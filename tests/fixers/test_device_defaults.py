@@ -1,4 +1,4 @@
-"""What a parameter's annotation says of None, once its default is None; and lists of devices in skipped tests."""
+"""What a parameter's annotation says of None, once its default is None; where that is asked; lists of devices."""
 
 from __future__ import annotations
 
@@ -52,3 +52,26 @@ def test_it_stays_with_a_skip_that_stays(migrated: Migrated) -> None:
     skip = "    @unittest.skipIf(not torch.cuda.is_available(), 'x')\n"
     text = f"import unittest\nimport torch\nclass T:\n{skip}    def test(self):\n{LOOP}{only}"
     assert migrated(text) == text
+
+
+def lazily(migrated: Migrated, body: str) -> str:
+    text = f"import torch\n\n\ndef f(x, device=torch.device('cuda')):\n{body}\n"
+    return migrated(text).partition("device=None):\n")[2]
+
+
+def test_a_comment_stays_above_its_statement(migrated: Migrated) -> None:
+    """Found in NVlabs/edm, where the comment came to stand above the new lines."""
+    added = "    if device is None:\n        device = accel.device()\n"
+    body = "    # The first rank comes first.\n    # Then the others.\n    return x.to(device)\n"
+    assert lazily(migrated, body.rstrip()) == added + body
+    assert lazily(migrated, f'    """Do."""\n{body.rstrip()}') == f'    """Do."""\n{added}{body}'
+
+
+def test_a_comment_that_gives_types_stays_first(migrated: Migrated) -> None:
+    done = lazily(migrated, "    # type: (Tensor, torch.device) -> Tensor\n    return x.to(device)")
+    assert done.startswith("    # type: (Tensor, torch.device) -> Tensor\n    if device is None:\n")
+
+
+def test_the_indentation_of_the_file_is_kept(migrated: Migrated) -> None:
+    assert lazily(migrated, "  return x.to(device)").startswith("  if device is None:\n    device = accel.device()\n")
+    assert lazily(migrated, "\treturn x.to(device)").startswith("\tif device is None:\n\t\tdevice = accel.device()\n")

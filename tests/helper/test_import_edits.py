@@ -348,9 +348,35 @@ SORTED = {
         f"{HEAD}import torch\n\nfrom .zoo import a\n",
         f"{HEAD}import torch\n\nfrom . import accel\nfrom .zoo import a\n",
     ),
-    # not in isort's order, or in it by chance: below the last import
-    "mixed.py": ("import torch\nimport os\n\nimport zoo\n", "import torch\nimport os\n\nimport zoo\nimport accel\n"),
-    "tight.py": (f"{HEAD}import torch\nimport zoo\n", f"{HEAD}import torch\nimport zoo\nimport accel\n"),
+    # not in isort's order, or in it by chance: beside the imports of its kind, or below the project's, or the last
+    "mixed.py": ("import torch\nimport os\n\nimport zoo\n", "import torch\nimport os\n\nimport accel\nimport zoo\n"),
+    "tight.py": (f"{HEAD}import torch\nimport zoo\n", f"{HEAD}import torch\nimport accel\nimport zoo\n"),
+    "late.py": (
+        "import torch\nfrom aaa import b\n\nimport warnings\nwarnings.simplefilter('error')\n",
+        "import torch\nfrom aaa import b\nimport accel\n\nimport warnings\nwarnings.simplefilter('error')\n",
+    ),
+    "environment.py": (  # what is imported before torch may set the environment for it
+        "import zoo\nimport torch\nimport os\n",
+        "import zoo\nimport torch\nimport os\nimport accel\n",
+    ),
+    "first.py": ("import torch\nfrom aaa import b\n", "import torch\nfrom aaa import b\nimport accel\n"),
+    "foreign.py": ("import torch\nimport zebra\n", "import torch\nimport zebra\nimport accel\n"),
+    "random.py": (
+        "import torch\nimport zoo\nimport aaa\nfrom aaa import b\n",
+        "import torch\nimport zoo\nimport aaa\nfrom aaa import b\nimport accel\n",
+    ),
+    "above.py": (  # found in jwyang/faster-rcnn.pytorch, where `import _init_paths` is the first of all
+        "import aaa\nimport torch\nfrom zoo import a\nimport pdb\n",
+        "import aaa\nimport torch\nfrom zoo import a\nimport accel\nimport pdb\n",
+    ),
+    "star.py": (
+        "import torch\nimport zoo\nfrom math import *\nimport os\n",
+        "import torch\nimport zoo\nfrom math import *\nimport os\nimport accel\n",
+    ),
+    "pkg/near.py": (
+        "import torch\nfrom .zoo import a\nfrom math import pi\n",
+        "import torch\nfrom . import accel\nfrom .zoo import a\nfrom math import pi\n",
+    ),
     "short.py": ("import torch\n", "import torch\nimport accel\n"),
 }  # fmt: skip
 
@@ -363,11 +389,13 @@ def test_a_helper_beside_a_script_in_a_folder_is_a_third_partys_to_isort(tmp_pat
 def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
     body = "\nx = torch.zeros(2).cuda()\n"
     files = {name: before + body for name, (before, _) in SORTED.items()}
-    write_tree(tmp_path, {**files, "zoo.py": "", "aaa.py": "b = 1\n", "pkg/__init__.py": "", "pkg/zoo.py": "a = 1\n"})
+    write_tree(
+        tmp_path, {**files, "zoo.py": "a = 1\n", "aaa.py": "b = 1\n", "pkg/__init__.py": "", "pkg/zoo.py": "a = 1\n"}
+    )
     done = texts_after(tmp_path)
     for name, (_, after) in SORTED.items():
         assert done[name].startswith(after), name
-    kept = [name for name in files if name not in ("mixed.py", "tight.py", "short.py", "pkg/sub.py")]
+    kept = ["script.py", "two.py", "pkg/far.py"]
     write_tree(tmp_path, done)
     ruff = ["ruff", "check", "--isolated", "--no-cache", "--select", "I", *kept]
     if shutil.which("ruff"):

@@ -262,6 +262,40 @@ PLACES = {
         },
         [(".", "-m pkg.sub.a"), (".", "-m other.a")],
     ),
+    "a module that is loaded by a name which is put together, and imports a neighbour of its folder": (
+        {
+            "src/main.py": "import sys\n__import__('models.' + 'net', fromlist=['f'])\nimport loader",
+            "src/loader.py": "import utils.misc",
+            "src/models/net.py": "import utils.misc as misc",
+            "src/utils/misc.py": "f = 1",
+            "src/other/alone.py": "import sys",
+            "src/other/run.py": "import sys\nsys.path.append('..')\nimport utils.misc\nif __name__ == '__main__': pass",
+        },
+        {
+            "src/models/net.py": ("src/accel.py", "import accel"),
+            "src/loader.py": ("src/accel.py", "import accel"),
+            "src/other/alone.py": ("src/other/accel.py", "import accel"),
+            "src/other/run.py": ("src/other/accel.py", "import accel"),
+        },
+        [(".", "src/main.py"), ("src/other", "run.py"), ("src/other", "alone.py")],
+    ),
+    "a package that imports another one before itself": (
+        {
+            **INSTALLABLE,
+            "base/__init__.py": "",
+            "base/b.py": "f = 1",
+            "more/setup.py": INSTALLABLE["setup.py"],
+            "more/dense/__init__.py": "",
+            "more/dense/a.py": "from base.b import f\nfrom dense.c import g",
+            "more/dense/c.py": "g = 1",
+            "more/run.py": "from base.b import f\nimport dense.a",
+        },
+        {
+            "more/dense/a.py": ("more/dense/accel.py", "from dense import accel"),
+            "more/run.py": ("accel.py", "import accel"),
+        },
+        [],
+    ),
     "a script beside an __init__": (
         {"__init__.py": "", "run.py": "if __name__ == '__main__': pass"},
         {"run.py": ("accel.py", "import accel")},

@@ -147,6 +147,19 @@ def test_an_imported_file_is_not_asked_at_its_import(rules: DispatchTable, tmp_p
     assert "device = accel.device()\nx = torch.rand(2).to(device)" in done["script.py"]
 
 
+def test_an_imported_file_is_asked_where_it_is_started(tmp_path: Path) -> None:
+    """Found in salesforce/awd-lstm-lm, whose weight_drop.py imports itself."""
+    body = "    x = torch.rand(2).cuda()\n    y = x.cuda()\n    z = y.cuda()\n"
+    ends = {"==": body, "!=": body, "== 'x' or not": body}
+    files = {f"lib{n}.py": f"import torch\nif __name__ {e} '__main__':\n{b}" for n, (e, b) in enumerate(ends.items())}
+    files["late.py"] = files["lib0.py"] + "w = torch.rand(2).cuda()\n"
+    main = "import lib0, lib1, lib2, late\n"
+    done = texts_after(write_tree(tmp_path, {**files, "main.py": main}))
+    assert "    device = accel.device()\n    x = torch.rand(2).to(device)" in done["lib0.py"]
+    for name in ("lib1.py", "lib2.py", "late.py"):
+        assert "device = accel.device()" not in done[name]
+
+
 def test_a_second_run_changes_nothing_and_a_kept_call_stays(tmp_path: Path) -> None:
     body = "    a.cuda()\n    a.cuda()  # torchmigrate: ignore[device/tensor-cuda]\n    a.cuda()\n    return a.cuda()\n"
     text = f"import torch\n\n\ndef f(a):\n{body}"
@@ -326,3 +339,45 @@ def test_one_index_in_a_function_gets_a_variable_and_copies_that_do_not_wait_ano
 )
 def test_an_index_that_may_change_gets_none(rules: DispatchTable, text: str) -> None:
     assert "device = accel" not in plainly(rules, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        (  # found in NVIDIA/waveglow
+            "z = torch.cuda.FloatTensor(x.size(0),\n                           y).normal_()",
+            "z = torch.empty(x.size(0),\n                y, dtype=torch.float32, device=accel.device()).normal_()",
+        ),
+        ("f(x.cuda(), g(a,\n              b))", "f(x.to(accel.device()), g(a,\n                          b))"),
+        (
+            "f(x.cuda(), [a,\n             b\n            ])",
+            "f(x.to(accel.device()), [a,\n" + " " * 25 + "b\n" + " " * 24 + "])",
+        ),
+        (
+            "g(x.cuda(), f(a,\n              h(b,\n                c)))",
+            "g(x.to(accel.device()), f(a,\n" + " " * 26 + "h(b,\n" + " " * 28 + "c)))",
+        ),
+        ("f(x.cuda(), g(a,\n  b))", "f(x.to(accel.device()), g(a,\n  b))"),  # they were aligned with nothing
+        ("f(x.cuda(), g(\n    a,\n    b))", "f(x.to(accel.device()), g(\n    a,\n    b))"),
+        ("f(x.cuda(), g(a,\n              '''b\nc'''))", "f(x.to(accel.device()), g(a,\n              '''b\nc'''))"),
+    ],
+)
+def test_what_stood_below_an_argument_stands_below_it(rules: DispatchTable, text: str, after: str) -> None:
+    assert plainly(rules, text) == after
+
+
+def test_a_long_last_argument_breaks_before_what_was_added(rules: DispatchTable) -> None:
+    """Found in NVIDIA/waveglow: the line was broken inside `spect.size(2)`."""
+    line = "    audio = g(torch.cuda.FloatTensor("
+    last = f"{' ' * len(line)}spect.size(2) * self.n_groups_of_channels).normal_())"
+    text = f"def f(spect):\n{line}a,\n{last}\n    return audio"
+    at = " " * len("    audio = g(torch.empty(")
+    assert broken(rules, f"{text}\n    b = '{'y' * 70}'").splitlines()[2:4] == [
+        f"{at}spect.size(2) * self.n_groups_of_channels,",
+        f"{at}dtype=torch.float32, device=accel.device()).normal_())",
+    ]
+    hanging = "f(\n    a, torch.load('a_path'), torch.load('another_path_of_length'))"
+    load = "torch.load('{}', map_location=accel.map_location())"
+    assert broken(rules, hanging) == (
+        f"f(\n    a, {load.format('a_path')},\n    {load.format('another_path_of_length')})"
+    )

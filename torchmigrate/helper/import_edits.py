@@ -288,7 +288,10 @@ def with_import(module: SemanticModel, statement: str, torch: bool = False, root
     first_use = min(first_import_time_use(module, name) for name in names)
     last = _anchor(module.tree, module, first_use)
     folder = root or str(module.path.parent)
-    edit = sorted_imports.in_order(module, statement, last, folder) if statements == [statement] else None
+    edit = None
+    if statements == [statement]:
+        edit = sorted_imports.in_order(module, statement, last, folder)
+        edit = edit or sorted_imports.beside_kin(module, statement, last, folder)
     edit = edit or insertion(module, statements, first_use)
     proof = import_below_path_edit(module, root) if statement in statements else None
     if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:

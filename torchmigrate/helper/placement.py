@@ -68,6 +68,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
             return _absolute(index, *named, helper)
         if uses:
             return _relative(index, directory, own, helper)
+        if above := _root_used(index, own, path, helper):
+            return _absolute(index, *above, helper)
     return beside(path, helper)
 
 
@@ -251,7 +253,8 @@ def _absolute(index: ImportIndex, root: str, dotted: tuple[str, ...], helper: st
 def _package_used(
     index: ImportIndex, path: str, own: list[Import], directory: str
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return (root, name) of a package that a script imports and that is above it or installable; else None."""
+    """Return (root, name) of a package that a file imports and that is above it or installable; its own goes first."""
+    found: tuple[str, tuple[str, ...]] | None = None
     for item in own:
         parts = tuple(p for p in item.module.split(".") if p)
         located = None if item.level else index.locate(path, 0, parts) or index.locate(path, 0, (*parts, item.name))
@@ -260,7 +263,21 @@ def _package_used(
         root = located[1]
         above = directory.startswith(f"{root}/") and index.is_package(f"{root}/{parts[0]}")
         if above or _is_installed(root, parts):
-            return root, parts
+            if directory == f"{root}/{parts[0]}" or directory.startswith(f"{root}/{parts[0]}/"):
+                return root, parts
+            found = found or (root, parts)
+    return found
+
+
+def _root_used(index: ImportIndex, own: list[Import], path: str, helper: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return (root, name) of a module that a file always imports from a folder above its own, so from sys.path."""
+    for item in own:
+        parts = tuple(p for p in item.module.split(".") if p)
+        located = None if item.level or not parts else index.locate(path, 0, parts)
+        if parts == (helper,):
+            continue  # another folder's copy says nothing of one that is gone
+        if located is not None and os.path.dirname(path).startswith(f"{located[1]}/"):
+            return located[1], parts
     return None
 
 

@@ -1,8 +1,9 @@
-"""The helper's import where isort would put it, in a file whose imports are in isort's order already."""
+"""The helper's import where isort would put it, or in a file with another order beside the imports of its kind."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import sys
@@ -52,6 +53,65 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
         return _line(module, (block[-1].end_lineno or 0) + 1, newline + statement + newline)
     gap = "" if keys[below][0] == own[0] else newline
     return _line(module, block[below].lineno, statement + newline + gap)
+
+
+def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, folder: str) -> Edit | None:
+    """Return the edit that adds an import to a block in another order: beside those of its kind from the same place.
+
+    `import accel` that comes after these goes below the project's imports of all kinds, and so does any without them.
+    It is None if the block ends there, or if torch would be imported earlier than it is.
+    """
+    block = _block(module, last)
+    tree = ast.parse(statement).body
+    if not block or len(tree) != 1 or not isinstance(own := tree[0], _Import):
+        return None
+    newline = module.source.newline
+    kin = [node for node in block if _is_kin(module, node, own, folder)]
+    keys = [_key(module, node) for node in kin]
+    below = next((node for node in kin if _key(module, node) > _key(module, own, folder)), None)
+    if below is not None and keys == sorted(keys) and _is_free(module, block, block.index(below)):
+        return _line(module, below.lineno, statement + newline)
+    named = kin if isinstance(own, ast.ImportFrom) else []
+    above = (named or [node for node in block if _is_own(module, node)])[-1:]
+    if not above or above[0] is last or not _is_free(module, block, block.index(above[0]) + 1):
+        return None
+    return _line(module, (above[0].end_lineno or 0) + 1, statement + newline)
+
+
+def _is_free(module: SemanticModel, block: list[_Import], at: int) -> bool:
+    """Whether the helper may be imported before an item of a block: torch is there, and no `*` takes its name."""
+    before = itertools.takewhile(lambda statement: statement is not block[at], module.tree.body)
+    has_torch = any(_names_torch(node) for node in before if isinstance(node, _Import))
+    return has_torch and all(node.names[0].name != "*" for node in block[at:])
+
+
+def _names_torch(node: _Import) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == "torch"
+    return any(alias.name.partition(".")[0] == "torch" for alias in node.names)
+
+
+def _is_kin(module: SemanticModel, node: _Import, own: _Import, folder: str) -> bool:
+    """Whether an import is written as the helper's is, and finds its module where that finds the helper."""
+    match own, node:
+        case ast.Import(), ast.Import([ast.alias(name)]):
+            found = module.facts.index.locate(str(module.path), 0, tuple(name.split(".")))
+            return found is not None and found[1] == folder
+        case ast.ImportFrom(level=0), ast.ImportFrom(level=0):
+            return (node.module or "").partition(".")[0] == (own.module or "").partition(".")[0]
+        case ast.ImportFrom(), ast.ImportFrom():
+            return bool(own.level and node.level)
+    return False
+
+
+def _is_own(module: SemanticModel, node: _Import) -> bool:
+    """Whether an import names a module of the project."""
+    index, path = module.facts.index, str(module.path)
+    if isinstance(node, ast.ImportFrom):
+        dotted = tuple((node.module or "").split("."))
+        names = [dotted, *((*dotted, alias.name) for alias in node.names)]
+        return bool(node.level) or any(index.locate(path, 0, name) for name in names)
+    return any(index.locate(path, 0, tuple(alias.name.split("."))) for alias in node.names)
 
 
 def _line(module: SemanticModel, line: int, text: str) -> Edit | None:

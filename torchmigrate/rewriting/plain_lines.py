@@ -1,15 +1,16 @@
 """Lines as people write them: one variable for many calls of `accel.device()`, and tensors made where they are used.
 
 Only calls that this run wrote are touched, and only where the program does the same. A variable is bound in the
-innermost block that holds all its uses, above the first: never at the import of a library. Lines that a run made
-longer than those of the project are broken.
+innermost block that holds all its uses, above the first: never at the import of a library. Arguments that stood below
+the first one stand there again, and lines that a run made longer than those of the project are broken.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from torchmigrate.rewriting.native_style import Written, helper_uses
 from torchmigrate.semantic.dominance import know_parents
@@ -322,16 +323,18 @@ def _of_script(
 ) -> Iterator[tuple[list[ast.Call], ast.stmt | None]]:
     """Yield the calls that may use one global variable, and the statement below it.
 
-    The file is imported by nobody and moves things itself; otherwise there are none.
+    The file is imported by nobody and moves things itself, or does so where it is started; otherwise there are none.
     """
     path = str(module.path)
     at_import = [call for call in calls if outer[call] is None]
     taken = (n for n in module.nodes if _NAME in _names_of(n))
-    if not at_import or path.endswith(".ipynb") or module.facts.index.importers.get(path):
+    if not at_import or path.endswith(".ipynb"):
+        return
+    first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
+    if module.facts.index.importers.get(path) and not all(_is_of_main(steps[call]) for call in at_import):
         return
     if any(_is_global(module.scope(node)) for node in taken):
         return
-    first = min((steps[call][0] for call in at_import), key=lambda s: s.lineno)
     late: list[ast.Call] = []
     if not _asks_for_main(first):
         late = [c for c in calls if (f := outer[c]) is not None and not _speaks_of(module, f, _NAME)]
@@ -353,6 +356,14 @@ def _asks_for_main(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and any(
         isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test)
     )
+
+
+def _is_of_main(steps: Sequence[ast.stmt]) -> bool:
+    """Whether the outermost of these statements is `if __name__ == "__main__":`, and the next one is in its body."""
+    match steps[0]:
+        case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), body):
+            return len(steps) > 1 and steps[1] in body
+    return False
 
 
 def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast.stmt) -> bool:
@@ -423,6 +434,8 @@ def folded(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) ->
     """Return the edits that break each line which this run made longer than the project's lines are."""
     if module.path.suffix == ".ipynb":
         return ()
+    if moved := _realigned(module, spans, allowed):
+        return moved
     text = module.source.utf8
     by_line: dict[int, list[Written]] = {}
     for span in (s for s in spans if b"\n" not in text[s.start : s.end]):
@@ -436,7 +449,11 @@ def folded(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) ->
             start, end = module.span(node)
             if not any(span.start <= start and end <= span.end for span in by_line[node.lineno]):  # what a rule wrote
                 calls[node.lineno].append(node)
-    edits = (_broken(module, line, limit, calls[line]) for line in long)
+    around = _brackets(module) if long else []
+    edits = (
+        _broken_before_item(module, line, limit, by_line[line], around) or _broken(module, line, limit, calls[line])
+        for line in long
+    )
     return tuple(edit for each in edits if all(allowed(e.start) for e in each) for edit in each)
 
 
@@ -547,3 +564,138 @@ def _unit(module: SemanticModel, node: ast.AST, indent: str) -> str:
     blocks = (n for n in (*module.ancestors(node), *module.nodes) if isinstance(n, (*_DEFINITIONS, ast.If, *_LOOPS)))
     steps = (n.body[0].col_offset - n.col_offset for n in blocks if n.body[0].lineno > n.lineno)
     return " " * next((step for step in steps if step > 0), 4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bracket:
+    """A call or a display of several lines: its node, and the spans of its items in their order."""
+
+    node: ast.expr
+    items: tuple[tuple[int, int], ...]
+
+
+def _brackets(module: SemanticModel) -> list[_Bracket]:
+    """Return the calls, lists, tuples, sets and dicts that take several lines, the outer ones first."""
+    nodes = (node for node in module.nodes if isinstance(node, ast.expr) and _has_lines(node))
+    found = [_Bracket(node, items) for node in nodes if (items := _items(module, node))]
+    return sorted(found, key=lambda each: (module.span(each.node)[0], -module.span(each.node)[1]))
+
+
+def _has_lines(node: ast.AST) -> bool:
+    return getattr(node, "lineno", 0) != getattr(node, "end_lineno", 0)
+
+
+def _items(module: SemanticModel, node: ast.AST) -> tuple[tuple[int, int], ...]:
+    match node:
+        case ast.Call(args=args, keywords=keywords):
+            parts: list[ast.AST] = [*args, *keywords]
+        case ast.List(elts) | ast.Tuple(elts) | ast.Set(elts):
+            parts = [*elts]
+        case ast.Dict(keys, values):
+            pairs = zip(keys, values, strict=True)
+            return tuple((module.span(key)[0], module.span(value)[1]) for key, value in pairs if key is not None)
+        case _:
+            return ()
+    return tuple(sorted(module.span(part) for part in parts))
+
+
+def _realigned(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> tuple[Edit, ...]:
+    """Return the edits that move lines which were aligned with an item, as far as this run has moved that item."""
+    source = module.source
+    changed: dict[int, list[Written]] = {}
+    for span in spans:
+        changed.setdefault(source.position(span.start)[0], []).append(span)
+    grown = {n for n, own in changed.items() if any(len(s.before) != s.end - s.start for s in own)}
+    if not any(isinstance(node, ast.expr) and _has_lines(node) and node.lineno in grown for node in module.nodes):
+        return ()
+    moves: dict[int, int] = {}
+    held = _in_strings(module)
+    for each in _brackets(module):
+        line = source.position(each.items[0][0])[0]
+        below = range(line + 1, (each.node.end_lineno or line) + 1)
+        by = _moved(module, each.items[0][0], changed.get(line, ()))
+        if by and held.isdisjoint(below) and _was_aligned(module, each, below, by):
+            moves |= dict.fromkeys(below, moves.get(line, 0) + by)
+    edits = (_shifted(module, line, by) for line, by in sorted(moves.items()) if by)
+    return tuple(edit for edit in edits if edit and allowed(edit.start))
+
+
+def _in_strings(module: SemanticModel) -> set[int]:
+    """Return the lines that begin in a string."""
+    strings = (n for n in module.nodes if isinstance(n, (ast.Constant, ast.JoinedStr)) and _has_lines(n))
+    return {line for node in strings for line in range(node.lineno + 1, (node.end_lineno or 0) + 1)}
+
+
+def _moved(module: SemanticModel, item: int, spans: Sequence[Written]) -> int:
+    """Return by how many columns this run has moved an item along its line; 0 if that cannot be said."""
+    text = module.source.utf8
+    before = [span for span in spans if span.start < item]
+    if any(b"\n" in span.before or b"\n" in text[span.start : span.end] or span.end > item for span in before):
+        return 0
+    return sum(len(text[s.start : s.end].decode()) - len(s.before.decode()) for s in before)
+
+
+def _was_aligned(module: SemanticModel, bracket: _Bracket, below: Iterable[int], by: int) -> bool:
+    """Whether an item of a later line stood below the first, and nothing of the bracket left of that column."""
+    at = _column(module, bracket.items[0][0]) - by
+    lines = [line for n in below if (line := _line(module, n)).strip()]
+    if lines and lines[-1].lstrip()[0] in ")]}" and _width_of_indent(lines[-1]) == at - 1:
+        lines.pop()  # the end of the bracket may stand below its beginning
+    aligned = any(_is_head(module, start) and _column(module, start) == at for start, _ in bracket.items[1:])
+    return aligned and all(_width_of_indent(line) >= at and "\t" not in line[:at] for line in lines)
+
+
+def _shifted(module: SemanticModel, line: int, by: int) -> Edit | None:
+    """Return the edit that moves a line by some columns."""
+    if not _line(module, line).strip():
+        return None
+    start = module.source.offset(line, 0)
+    return Edit(start, start, " " * by) if by > 0 else Edit(start, start - by, "")
+
+
+def _broken_before_item(
+    module: SemanticModel, line: int, limit: int, written: Sequence[Written], around: Sequence[_Bracket]
+) -> list[Edit]:
+    """Return the edit that breaks a line before an item of a bracket whose items have lines below each other."""
+    text = _line(module, line)
+    if "#" in text or text.endswith("\\"):
+        return []
+    for each in around:
+        if (column := _column_of(module, each)) is None:
+            continue
+        pairs = [
+            (end, start)
+            for (_, end), (start, _) in itertools.pairwise(each.items)
+            if module.source.position(end)[0] == line == module.source.position(start)[0]
+            and module.source.utf8[end:start].strip() == b","
+        ]
+        pairs.sort(key=lambda gap: (not any(s.start == gap[0] for s in written), -gap[1]))  # before what was added
+        for end, start in pairs:
+            head = _column(module, end) + 1
+            if head <= limit and column + len(text) - _column(module, start) <= limit:
+                return [Edit(end, start, f",{module.source.newline}{' ' * column}")]
+    return []
+
+
+def _column_of(module: SemanticModel, bracket: _Bracket) -> int | None:
+    """Return the column that all items of a bracket keep which begin a line, the first item too; None if there is none.
+
+    A bracket with its first item on a line of its own keeps the column of that.
+    """
+    heads = {_column(module, start) for start, _ in bracket.items if _is_head(module, start)}
+    keeps = {*heads, _column(module, bracket.items[0][0])}
+    return keeps.pop() if heads and len(keeps) == 1 else None
+
+
+def _is_head(module: SemanticModel, offset: int) -> bool:
+    """Whether only spaces stand before an offset on its line."""
+    line_start = module.source.offset(module.source.position(offset)[0], 0)
+    return not module.source.utf8[line_start:offset].strip(b" ")
+
+
+def _column(module: SemanticModel, offset: int) -> int:
+    return module.source.position(offset)[1] - 1
+
+
+def _width_of_indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
