@@ -466,3 +466,65 @@ def test_a_test_of_a_result_refuses_no_device(tmp_path: Path, asserted: str, cha
     """Once one such line held all tests of a file back: "the program would stop here on MPS"."""
     result = planned(write_tree(tmp_path, {"test_it.py": RESULT.format(asserted=asserted)}))["test_it.py"]
     assert isinstance(result, Changed) is changes
+
+
+DEVICES = """import torch
+def is_cuda_available():
+    return torch.cuda.is_available()
+def is_npu_available():
+    try:
+        import torch_npu
+    except ImportError:
+        return False
+    return hasattr(torch, "npu") and torch.npu.is_available()
+"""
+WRAPPER = """import devices
+class Wrapper:
+    def __init__(self):
+        assert {test}, "on no other device"
+"""
+SKIPPED = """import unittest
+import torch
+from wrapper import Wrapper
+class Test(unittest.TestCase):
+    @unittest.skipIf(not torch.cuda.is_available(), "needs a GPU")
+    def test_wrapper(self):
+        wrapper = Wrapper()
+        self.assertIsNotNone(torch.ones(1).cuda())
+"""
+BRANCHED = """import torch
+from wrapper import Wrapper
+if torch.cuda.is_available():
+    x = torch.ones(1).cuda(), Wrapper()
+"""
+
+
+@pytest.mark.parametrize("text", [SKIPPED, BRANCHED])
+@pytest.mark.parametrize(
+    ("test", "is_kept"),
+    [
+        ("devices.is_cuda_available() or devices.is_npu_available()", True),
+        ("torch.cuda.is_available()", False),
+        ("len('abc') == 3", False),
+    ],
+)
+def test_what_refuses_on_other_devices_comes_to_run_on_none(
+    tmp_path: Path, text: str, test: str, is_kept: bool
+) -> None:
+    wrapper = WRAPPER.format(test=test).replace("import devices", "import devices\nimport torch")
+    root = write_tree(tmp_path, {"devices.py": DEVICES, "wrapper.py": wrapper, "test_it.py": text})
+    assert isinstance(planned(root)["test_it.py"], Unchanged if is_kept else Changed)
+
+
+@pytest.mark.parametrize("named", ["is_npu_available", "is_ready"])
+def test_what_refuses_is_found_in_large_projects_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setattr(check, "LARGEST_GROUP", 0)
+    wrapper = WRAPPER.format(test=f"is_cuda_available() or {named}()").replace(
+        "import", "from .devices import *\nimport"
+    )
+    files = {"pkg/__init__.py": "from .wrapper import Wrapper\n", "pkg/wrapper.py": wrapper}
+    files |= {"pkg/devices.py": DEVICES.replace("is_npu_available", named)}
+    root = write_tree(tmp_path, {**files, "test_it.py": SKIPPED.replace("from wrapper", "from pkg")})
+    assert isinstance(planned(root)["test_it.py"], Unchanged if named == "is_npu_available" else Changed)

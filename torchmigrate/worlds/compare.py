@@ -148,7 +148,8 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
             before = old.get(kind, place)
-            if before is not None and kind == REFUSAL:  # other devices are refused than before
+            comes_to_run = (kind, place) in new.certain & (new.called - old.called) and world.is_portable
+            if before is not None and kind == REFUSAL and not comes_to_run:  # other devices are refused than before
                 edits = NONE.union(*(e for a, e in value.atoms.items() if isinstance(a, Device) and a not in before))
             if (before is None or kind == REFUSAL) and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"

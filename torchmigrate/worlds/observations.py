@@ -31,6 +31,7 @@ class Observations:
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
         self.idle: set[Key] = set()  # those of them that were seen only in such functions themselves
         self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
+        self.called: set[Key] = set()  # seen in functions that some call led to
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.used: set[int] = set()  # edits whose values torch itself gets
@@ -44,6 +45,8 @@ class Observations:
         key = kind, place
         if is_certain:
             self.certain.add(key)
+        if self.is_called:
+            self.called.add(key)
         if not self.is_assumption:
             self.assumed.discard(key)
         elif key not in self.found:
@@ -63,11 +66,13 @@ class Observations:
         self.certain.discard(key)
         self.assumed.discard(key)
         self.idle.discard(key)
+        self.called.discard(key)
         self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
-        for each in (self.found, self.paths, self.assumed, self.idle, self.certain, self.caught, self.used, self.named):
+        keys = self.assumed, self.idle, self.certain, self.called
+        for each in (self.found, self.paths, *keys, self.caught, self.used, self.named):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:
