@@ -528,3 +528,36 @@ def test_what_refuses_is_found_in_large_projects_too(
     files |= {"pkg/devices.py": DEVICES.replace("is_npu_available", named)}
     root = write_tree(tmp_path, {**files, "test_it.py": SKIPPED.replace("from wrapper", "from pkg")})
     assert isinstance(planned(root)["test_it.py"], Unchanged if named == "is_npu_available" else Changed)
+
+
+TABLE = """import torch
+TABLE = {table}
+def size(x):
+    return TABLE[x.device.type]
+"""
+ASKS = """import torch
+from table import size
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(1).to(device)
+print(size(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "is_kept"),
+    [
+        ('{"cuda": 1, "cpu": 2}', True),
+        ('{"cuda": 1, "cpu": 2, "mps": 3, "xpu": 4, "npu": 5}', False),
+        ('{"float": 1, "double": 2}', False),
+    ],
+)
+def test_a_table_that_is_asked_for_a_tensors_device_keeps_the_tensor_where_it_was(
+    tmp_path: Path, table: str, is_kept: bool
+) -> None:
+    root = write_tree(tmp_path, {"table.py": TABLE.format(table=table), "run.py": ASKS})
+    assert isinstance(planned(root)["run.py"], Unchanged if is_kept else Changed)
+
+
+def test_a_table_that_nothing_asks_keeps_nothing(tmp_path: Path) -> None:
+    text = TABLE.format(table='{"cuda": 1, "cpu": 2}').replace("x.device.type", "'cpu'")
+    assert isinstance(planned(write_tree(tmp_path, {"table.py": text, "run.py": ASKS}))["run.py"], Changed)

@@ -13,6 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
 from torchmigrate.worlds.observations import (
     ANSWER,
+    ASKED,
     BRANCH,
     DEATH,
     DEVICE,
@@ -78,6 +79,7 @@ def faults(
         yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
+        yield from _asked(world, old, new, original, dying)
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new, original, dying)
@@ -279,6 +281,19 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         pin = next((other for other in stays if original.together(place[0], other[0])), None)
         if pin is not None and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
+
+
+def _asked(
+    world: World, old: Observations, new: Observations, original: Original, dying: frozenset[str]
+) -> Iterator[Fault]:
+    """Yield devices that tensors come to where a table of the program has no item for them: they were on the CPU."""
+    asked = [place for place, _ in new.of(ASKED) if place[0] not in dying]
+    for place, value in new.of(DEVICE) if asked else ():
+        before = old.get(DEVICE, place)
+        comes_here = world.kind in _types(value) and (before is None or world.kind not in _types(before))
+        table = next((other for other in asked if original.together(place[0], other[0])), None)
+        if comes_here and table is not None and place[0] not in dying and (edits := new.edits(DEVICE, place)):
+            yield Fault(edits, world, table, f"a table lacks the device on {world.title}")
 
 
 def known_of_original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:

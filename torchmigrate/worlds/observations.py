@@ -19,6 +19,7 @@ ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have
+ASKED = "asked"  # a table without the device that is here, asked for the device of a tensor
 
 
 class Observations:
