@@ -254,8 +254,10 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
             continue
         if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
-        edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a == Unknown()))
-        if edits and Unknown() in value:
+        # what a user asks for is not followed either: `--device cuda` came to the CPU where there is no CUDA
+        open_atoms = {Unknown()} if _open(before) else {Unknown(), Unknown("user")}
+        edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a in open_atoms))
+        if edits and not open_atoms.isdisjoint(value):
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
