@@ -687,8 +687,13 @@ class Expressions(External):
         return found
 
     def _options(self, value: Value) -> dict[str, Value]:
-        tables = [a for a in value if isinstance(a, Table)]
-        return {str(key.value): item for table in tables for key, item in table.items}
+        """Return the arguments that `**value` gives; each depends on what the table depends on."""
+        found: dict[str, Value] = {}
+        for table, edits in value.atoms.items():
+            for key, item in table.items if isinstance(table, Table) else ():
+                word = str(key.value)
+                found[word] = join(found.get(word, NOTHING), item.of(edits))
+        return found
 
     def apply(self, callee: Value, call: Call) -> Value:
         """Call each thing that an expression may be. Raises Dead if none of the calls returns."""
