@@ -492,3 +492,98 @@ def test_a_tensor_that_goes_where_another_is_holds_no_device_back(tmp_path: Path
     moved, chosen = found["images.py"], found["train.py"]
     assert isinstance(moved, Changed) and b"grid = grid.to(images.device)" in moved.after
     assert isinstance(chosen, Changed) and b"device = accel.device()" in chosen.after
+
+
+DEVICES = """import torch
+def is_cuda_available():
+    return torch.cuda.is_available()
+def is_npu_available():
+    try:
+        import torch_npu
+    except ImportError:
+        return False
+    return hasattr(torch, "npu") and torch.npu.is_available()
+"""
+WRAPPER = """import devices
+class Wrapper:
+    def __init__(self):
+        assert {test}, "on no other device"
+"""
+SKIPPED = """import unittest
+import torch
+from wrapper import Wrapper
+class Test(unittest.TestCase):
+    @unittest.skipIf(not torch.cuda.is_available(), "needs a GPU")
+    def test_wrapper(self):
+        wrapper = Wrapper()
+        self.assertIsNotNone(torch.ones(1).cuda())
+"""
+BRANCHED = """import torch
+from wrapper import Wrapper
+if torch.cuda.is_available():
+    x = torch.ones(1).cuda(), Wrapper()
+"""
+
+
+@pytest.mark.parametrize("text", [SKIPPED, BRANCHED])
+@pytest.mark.parametrize(
+    ("test", "is_kept"),
+    [
+        ("devices.is_cuda_available() or devices.is_npu_available()", True),
+        ("torch.cuda.is_available()", False),
+        ("len('abc') == 3", False),
+    ],
+)
+def test_what_refuses_on_other_devices_comes_to_run_on_none(
+    tmp_path: Path, text: str, test: str, is_kept: bool
+) -> None:
+    wrapper = WRAPPER.format(test=test).replace("import devices", "import devices\nimport torch")
+    root = write_tree(tmp_path, {"devices.py": DEVICES, "wrapper.py": wrapper, "test_it.py": text})
+    assert isinstance(planned(root)["test_it.py"], Unchanged if is_kept else Changed)
+
+
+@pytest.mark.parametrize("named", ["is_npu_available", "is_ready"])
+def test_what_refuses_is_found_in_large_projects_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setattr(check, "LARGEST_GROUP", 0)
+    wrapper = WRAPPER.format(test=f"is_cuda_available() or {named}()").replace(
+        "import", "from .devices import *\nimport"
+    )
+    files = {"pkg/__init__.py": "from .wrapper import Wrapper\n", "pkg/wrapper.py": wrapper}
+    files |= {"pkg/devices.py": DEVICES.replace("is_npu_available", named)}
+    root = write_tree(tmp_path, {**files, "test_it.py": SKIPPED.replace("from wrapper", "from pkg")})
+    assert isinstance(planned(root)["test_it.py"], Unchanged if named == "is_npu_available" else Changed)
+
+
+TABLE = """import torch
+TABLE = {table}
+def size(x):
+    return TABLE[x.device.type]
+"""
+ASKS = """import torch
+from table import size
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(1).to(device)
+print(size(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "is_kept"),
+    [
+        ('{"cuda": 1, "cpu": 2}', True),
+        ('{"cuda": 1, "cpu": 2, "mps": 3, "xpu": 4, "npu": 5}', False),
+        ('{"float": 1, "double": 2}', False),
+    ],
+)
+def test_a_table_that_is_asked_for_a_tensors_device_keeps_the_tensor_where_it_was(
+    tmp_path: Path, table: str, is_kept: bool
+) -> None:
+    root = write_tree(tmp_path, {"table.py": TABLE.format(table=table), "run.py": ASKS})
+    assert isinstance(planned(root)["run.py"], Unchanged if is_kept else Changed)
+
+
+def test_a_table_that_nothing_asks_keeps_nothing(tmp_path: Path) -> None:
+    text = TABLE.format(table='{"cuda": 1, "cpu": 2}').replace("x.device.type", "'cpu'")
+    assert isinstance(planned(write_tree(tmp_path, {"table.py": text, "run.py": ASKS}))["run.py"], Changed)

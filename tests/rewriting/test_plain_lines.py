@@ -309,6 +309,32 @@ def test_a_tensor_goes_where_the_tested_one_is(rules: DispatchTable, body: str, 
     assert after in plainly(rules, f"def f(self, x, y):\n    n = x.size(0)\n    {body}\n    return x, y, n")
 
 
+TO_CPU = "y = y.cuda() if x.is_cuda else y"
+ANYWHERE = "y = y.to(x.device) if accel.is_accelerated(x) else y"
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        (f"y = torch.from_numpy(z)\n    {TO_CPU}", "y = y.to(x.device)\n"),
+        (
+            f"y = torch.autograd.Variable(torch.from_numpy(z)).float().unsqueeze(0)\n    {TO_CPU}",
+            "y = y.to(x.device)\n",
+        ),
+        (f"y = torch.from_numpy(z)\n    w = {TO_CPU[4:]}", "w = y.to(x.device)\n"),
+        (f"y = torch.zeros(2)\n    {TO_CPU}", ANYWHERE),  # on the default device
+        (f"y = torch.zeros_like(x)\n    {TO_CPU}", ANYWHERE),
+        (f"y = torch.from_numpy(z).to(w)\n    {TO_CPU}", ANYWHERE),
+        (f"if z:\n        y = torch.from_numpy(z)\n    {TO_CPU}", ANYWHERE),
+        (f"y = torch.from_numpy(z)\n    for i in z:\n        {TO_CPU}", ANYWHERE),  # on the device from the second on
+        (f"y = torch.from_numpy(z)\n    {TO_CPU[:-1]}w", ANYWHERE[:-1] + "w"),
+    ],
+)
+def test_what_numpy_gave_goes_where_a_tensor_is(rules: DispatchTable, body: str, after: str) -> None:
+    done = plainly(rules, f"def f(x, y, z, w):\n    n = x.size(0)\n    {body}\n    return x, y, n, w")
+    assert after in done
+
+
 def test_what_may_be_no_tensor_has_no_device(rules: DispatchTable) -> None:
     """A PackedSequence has `is_cuda` and no `device`."""
     done = plainly(rules, "def f(x, y):\n    if x.is_cuda: y = y.cuda()\n    return x, y")

@@ -11,10 +11,11 @@ from torchmigrate.diagnostics.finding import Safety, Status, Unchanged
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.helper.placement import placement
+from torchmigrate.project import mocks
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.worlds.check import Check, Held
+from torchmigrate.worlds.check import Check, Held, Rewritten
 
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
 
@@ -48,9 +49,26 @@ def run_checked(
         fixable = [path for path, done in by_path.items() if path in raw and _has_fix(done)]
         rewrites = {path: done.rewritten for path, done in rerun(fixable, rewriting) if done.rewritten}
     total = sum(len(each.edits) for each in rewrites.values())
-    check = Check(facts)
     changed: Iterable[str] | None = None
     stale: set[str] = set()
+
+    def hold(fresh: Held) -> ProjectContext:
+        """Hold edits back, and rewrite their files again."""
+        new = _with_held(facts, fresh)
+        stale.update(fresh)
+        todo = [(path, raw[path]) for path in sorted(fresh)]
+        for done in worker.run(todo, rewriting, ruleset, new, jobs, None):
+            path = str(done.result.path)
+            by_path[path] = done
+            rewrites.pop(path, None)
+            if done.rewritten:
+                rewrites[path] = done.rewritten
+        return new
+
+    mocked = mocks.covered(facts.index) if rewrites else {}
+    while fresh := _touched(mocked, rewrites):
+        facts = hold(fresh)
+    check = Check(facts)
     for at in itertools.count():
         with worker.without_gc():  # its trees live as long as the run
             fresh = check.held_back(list(rewrites.values()), changed) if rewrites else {}
@@ -58,14 +76,8 @@ def run_checked(
             break
         if at >= ROUNDS:
             fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
-        facts = _with_held(facts, fresh)
         changed = fresh.keys()
-        stale |= changed
-        for path, done in rerun(sorted(changed), rewriting):
-            by_path[path] = done
-            rewrites.pop(path, None)
-            if done.rewritten:
-                rewrites[path] = done.rewritten
+        facts = hold(fresh)
     if mode == "check":
         by_path |= dict(rerun(sorted(stale), mode))
     return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
@@ -84,6 +96,17 @@ def _writes_choice(facts: ProjectContext, done: Done) -> bool:
     if facts.settings.style != "auto" or done.rewritten is None or (done.lacks and done.lacks.helper):
         return False
     return chooses(done.rewritten.edits)
+
+
+def _touched(spans: Held, rewrites: Mapping[str, Rewritten]) -> Held:
+    """Return those of the spans that an edit changes."""
+    found: Held = {}
+    for path, reasons in spans.items():
+        edits = rewrites[path].edits if path in rewrites else ()
+        touched = {s: why for s, why in reasons.items() if any(e.start < s[1] and s[0] < e.end for e in edits)}
+        if touched:
+            found[path] = touched
+    return found
 
 
 def _has_fix(done: Done) -> bool:

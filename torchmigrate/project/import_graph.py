@@ -14,11 +14,12 @@ from torchmigrate.base import file_io
 from torchmigrate.project import packaging
 from torchmigrate.source.encoding import helper_hidden
 
-# words that `process_facts` looks for in all files
+# words that `process_facts` and others look for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION
+MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
 from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.semantic.values import given_before
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Scope, first_line
@@ -56,6 +57,19 @@ _OF_TENSORS = {
     "new_zeros",
     "unsqueeze",
     "expand",
+}
+_KEEP_DEVICE = {
+    "float",
+    "double",
+    "half",
+    "long",
+    "int",
+    "view",
+    "reshape",
+    "unsqueeze",
+    "squeeze",
+    "contiguous",
+    "clone",
 }
 _LOOKS_INTO_SCOPES = {"globals", "locals", "vars", "eval", "exec"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -156,9 +170,36 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
             return
         tested = _tested_above(module, up, below)
         if tested and move.args[:1] == [call] and _is_tensor(module, tested, call) and not _binds(up, tested):
-            yield Edit(*module.span(call), f"{tested}.device")
+            whole = isinstance(up, ast.IfExp) and _stays_else(module, up, move)
+            text = f"{module.text(move.func)}({tested}.device)" if whole else f"{tested}.device"
+            yield Edit(*module.span(up if whole else call), text)
             return
         below = up
+
+
+def _stays_else(module: SemanticModel, choice: ast.IfExp, move: ast.Call) -> bool:
+    """Whether `x.to(there) if test else x` moves a tensor that is on the CPU, where `x.to(y.device)` leaves it, too."""
+    match choice, move:
+        case ast.IfExp(ast.Call(), body, ast.Name(name)), ast.Call(ast.Attribute(ast.Name(moved), "to"), [_], []):
+            given = given_before(module, name, module.statement(choice)) if body is move and name == moved else None
+            is_on_cpu = bool(given) and all(_is_of_numpy(module, value) for value, _ in given or ())
+            return is_on_cpu and not module.holds_comment(choice)
+    return False
+
+
+def _is_of_numpy(module: SemanticModel, value: ast.expr) -> bool:
+    """Whether a value is a tensor made by `torch.from_numpy`, which is on the CPU under any default device."""
+    while isinstance(value, ast.Call):
+        name = module.resolve(value.func) or ""
+        if name == "torch.from_numpy":
+            return True
+        if name == "torch.autograd.Variable" and value.args:
+            value = value.args[0]
+        elif isinstance(value.func, ast.Attribute) and value.func.attr in _KEEP_DEVICE:
+            value = value.func.value
+        else:
+            break
+    return False
 
 
 def _tested_above(module: SemanticModel, node: ast.AST, below: ast.AST) -> str:

@@ -7,12 +7,13 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from torchmigrate.project.class_hierarchy import Place
-from torchmigrate.semantic.guard_regions import GuardRegion
+from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
+from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.values import parts_of
 from torchmigrate.source.edits import Inside
-from torchmigrate.syntax.scope import Binding, Function
+from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function
 from torchmigrate.torch_api.libraries import CUDA_ONLY
 
 
@@ -105,9 +106,12 @@ class Uses:
 
     @property
     def _kernels(self) -> Inside:
-        """What a test must not run elsewhere: such libraries, and the project's own modules that begin with them."""
+        """What a test must not run elsewhere.
+
+        Such libraries, the project's own modules that begin with them, and what refuses devices that it does not name.
+        """
         if self._with_kernels is None:
-            names = _imported_names(self._module) | _names_of_kernels(self._module)
+            names = _imported_names(self._module) | _names_of_kernels(self._module) | _refusing(self._module)
             self._with_kernels = Inside(map(self._module.span, _reads_of(self._module, names) if names else ()))
         return self._with_kernels
 
@@ -122,6 +126,44 @@ def _names_of_kernels(module: SemanticModel) -> set[str]:
         for b in bindings
         if b.local and (home := index.find(path, *b.local)) and _needs_library(index.read_or_nothing(home))
     }
+
+
+def _refusing(module: SemanticModel) -> set[str]:
+    """Return the names of the project's functions and classes that run on devices that they ask for one by one.
+
+    As in `assert is_cuda_available() or is_npu_available()`: these functions keep their meaning.
+    """
+    if not module.facts.files:
+        return set()
+    home = Place(str(module.path), module.scopes.module)
+    local = (name for name, bindings in home.scope.names.items() if any(b.local for b in bindings))
+    return {name for name in local if any(_refuses(module, m) for m in module.facts.hierarchy.meanings(home, name))}
+
+
+def _refuses(module: SemanticModel, meaning: Meaning) -> bool:
+    """Whether a function, or a class when an object is made, begins with such an assertion or a refusal."""
+    if not isinstance(meaning, Definition):
+        return False
+    starts = [s for s in meaning.node.body if isinstance(s, FUNCTIONS) and s.name == "__init__"]
+    body = starts[0].body if starts and isinstance(meaning.node, ast.ClassDef) else meaning.node.body
+    for statement in body:
+        match statement:
+            case ast.Assert(test) | ast.If(test, [ast.Raise()], []):
+                asked = (n.func for n in ast.walk(test) if isinstance(n, ast.Call))
+                if any(_is_one_of_many(module, meaning.place, func) for func in asked):
+                    return True
+    return False
+
+
+def _is_one_of_many(module: SemanticModel, place: Place, func: ast.expr) -> bool:
+    """Whether a function is named for CUDA beside one that is named for another device."""
+    name = last_name(func)
+    words = name.split("_")
+    if "cuda" not in words or not isinstance(func, ast.Name):
+        return False
+    others = ["_".join(other if word == "cuda" else word for word in words) for other in OTHERS]
+    homes = (m.place.scope for m in module.facts.hierarchy.meanings(place, name) if isinstance(m, Definition))
+    return any(not home.names.keys().isdisjoint(others) for home in homes)
 
 
 @lru_cache(maxsize=256)

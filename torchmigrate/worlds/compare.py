@@ -13,6 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import takes
 from torchmigrate.worlds.observations import (
     ANSWER,
+    ASKED,
     BRANCH,
     DEATH,
     DEVICE,
@@ -78,6 +79,7 @@ def faults(
         yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
+        yield from _asked(world, old, new, original, dying)
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new, original, dying)
@@ -148,7 +150,8 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
             before = old.get(kind, place)
-            if before is not None and kind == REFUSAL:  # other devices are refused than before
+            comes_to_run = (kind, place) in new.certain & (new.called - old.called) and world.is_portable
+            if before is not None and kind == REFUSAL and not comes_to_run:  # other devices are refused than before
                 edits = NONE.union(*(e for a, e in value.atoms.items() if isinstance(a, Device) and a not in before))
             if (before is None or kind == REFUSAL) and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
@@ -251,8 +254,10 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
             continue
         if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
-        edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a == Unknown()))
-        if edits and Unknown() in value:
+        # what a user asks for is not followed either: `--device cuda` came to the CPU where there is no CUDA
+        open_atoms = {Unknown()} if _open(before) else {Unknown(), Unknown("user")}
+        edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a in open_atoms))
+        if edits and not open_atoms.isdisjoint(value):
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
@@ -278,6 +283,19 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         pin = next((other for other in stays if original.together(place[0], other[0])), None)
         if pin is not None and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
+
+
+def _asked(
+    world: World, old: Observations, new: Observations, original: Original, dying: frozenset[str]
+) -> Iterator[Fault]:
+    """Yield devices that tensors come to where a table of the program has no item for them: they were on the CPU."""
+    asked = [place for place, _ in new.of(ASKED) if place[0] not in dying]
+    for place, value in new.of(DEVICE) if asked else ():
+        before = old.get(DEVICE, place)
+        comes_here = world.kind in _types(value) and (before is None or world.kind not in _types(before))
+        table = next((other for other in asked if original.together(place[0], other[0])), None)
+        if comes_here and table is not None and place[0] not in dying and (edits := new.edits(DEVICE, place)):
+            yield Fault(edits, world, table, f"a table lacks the device on {world.title}")
 
 
 def known_of_original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:

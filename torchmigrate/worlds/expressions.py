@@ -13,7 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
-from torchmigrate.worlds.observations import LOST, Place
+from torchmigrate.worlds.observations import ASKED, LOST, Place
 from torchmigrate.worlds.program import (
     NONE,
     ClassInfo,
@@ -368,6 +368,8 @@ class Expressions(External):
                 if not hits and atom.items:
                     self.seen.add(LOST, self.place(node, frame), one(key, edits), state.path)
                 return hits[-1] if hits else NOTHING if atom.items else UNKNOWN
+            if isinstance(key, Unknown) and _is_type_of_device(node.slice) and self._lacks_device(atom):
+                self.seen.add(ASKED, self.place(node, frame), const(self.world.kind), state.path)
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
             return one(Unknown("user"))
@@ -376,6 +378,11 @@ class Expressions(External):
         if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.store.get(("item", repr(key.value)))):
             return join(UNKNOWN, put)
         return UNKNOWN
+
+    def _lacks_device(self, table: Table) -> bool:
+        """Return whether a table has items for CUDA and the CPU, and none for the device that is here."""
+        keys = {key.value for key, _ in table.items if isinstance(key, Const)}
+        return self.world.is_portable and {"cuda", "cpu"} <= keys and self.world.kind not in keys
 
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
         """Return the elements of a container one by one; UNKNOWN stands for those of an unknown one."""
@@ -680,8 +687,13 @@ class Expressions(External):
         return found
 
     def _options(self, value: Value) -> dict[str, Value]:
-        tables = [a for a in value if isinstance(a, Table)]
-        return {str(key.value): item for table in tables for key, item in table.items}
+        """Return the arguments that `**value` gives; each depends on what the table depends on."""
+        found: dict[str, Value] = {}
+        for table, edits in value.atoms.items():
+            for key, item in table.items if isinstance(table, Table) else ():
+                word = str(key.value)
+                found[word] = join(found.get(word, NOTHING), item.of(edits))
+        return found
 
     def apply(self, callee: Value, call: Call) -> Value:
         """Call each thing that an expression may be. Raises Dead if none of the calls returns."""
@@ -880,3 +892,14 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
     ast.Starred: Expressions._await,
     ast.Call: Expressions._call,
 }
+
+
+@remembered
+def _is_type_of_device(node: ast.AST) -> bool:
+    """Return whether an expression may be the type of a device: `x.device.type`, `str(x.device)`."""
+    match node:
+        case ast.Attribute(_, "type"):
+            return True
+        case ast.Call(ast.Name("str"), [inner], []):
+            return _is_type_of_device(inner) or (isinstance(inner, ast.Attribute) and inner.attr == "device")
+    return False

@@ -19,6 +19,7 @@ ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have
+ASKED = "asked"  # a table without the device that is here, asked for the device of a tensor
 
 
 class Observations:
@@ -31,6 +32,7 @@ class Observations:
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
         self.idle: set[Key] = set()  # those of them that were seen only in such functions themselves
         self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
+        self.called: set[Key] = set()  # seen in functions that some call led to
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.used: set[int] = set()  # edits whose values torch itself gets
@@ -44,6 +46,8 @@ class Observations:
         key = kind, place
         if is_certain:
             self.certain.add(key)
+        if self.is_called:
+            self.called.add(key)
         if not self.is_assumption:
             self.assumed.discard(key)
         elif key not in self.found:
@@ -63,11 +67,13 @@ class Observations:
         self.certain.discard(key)
         self.assumed.discard(key)
         self.idle.discard(key)
+        self.called.discard(key)
         self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
-        for each in (self.found, self.paths, self.assumed, self.idle, self.certain, self.caught, self.used, self.named):
+        keys = self.assumed, self.idle, self.certain, self.called
+        for each in (self.found, self.paths, *keys, self.caught, self.used, self.named):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:

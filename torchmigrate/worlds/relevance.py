@@ -238,9 +238,11 @@ class Relevance:
                     self.relevant.add(row.node)
 
     def _guarded(self) -> Iterator[ast.AST]:
-        """Yield the statements behind tests that matter, and after those that end a block."""
+        """Yield the statements behind tests that matter, those of decorators too, and after those that end a block."""
         done: set[ast.AST] = set()
         for node in self.relevant:
+            if isinstance(node, _SCOPES) and any(isinstance(each, ast.Call) for each in node.decorator_list):
+                yield from self._unwalked(node.body, done)  # a test that is skipped without a device
             if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
                 continue
             inside = [s for block in blocks_of(node) for s in block]

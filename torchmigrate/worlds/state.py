@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals
-from torchmigrate.worlds.values import Value, join
+from torchmigrate.worlds.values import UNKNOWN, Unknown, Value, join
 
 
 class Dead(Exception):
@@ -92,5 +92,7 @@ def merged(ways: Sequence[State | None]) -> State | None:
             env[name] = found[0]
         elif len(found) == len(there) or "." not in name:
             env[name] = join(*found)
+        elif any(edits and isinstance(atom, Unknown) for value in found for atom, edits in value.atoms.items()):
+            env[name] = join(*found, UNKNOWN)  # what it was before is not known, but what it depends on is
     path = frozenset().union(*(way.path for way in there))
     return State(env, path, all(way.is_plain for way in there), all(way.in_doubt for way in there))

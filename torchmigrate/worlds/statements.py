@@ -295,6 +295,8 @@ class Statements(Expressions):
             return self._turned(node, state, frame)  # its body runs in any case
         if isinstance(node, (ast.With, ast.AsyncWith)):
             return self.block(node.body, state, frame)
+        if isinstance(node, ast.For) and _has_a_turn(node):
+            return self._for(node, state, frame)
         ways: list[State | None] = []
         if isinstance(node, ast.Match):
             ways = [state, *(self.block(case.body, state.doubted(), frame) for case in node.cases)]
@@ -699,6 +701,18 @@ def _asks_for_main(node: ast.AST) -> bool:
     """Return whether an `if` holds what a file does as a program."""
     assert isinstance(node, ast.If)
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
+
+
+@remembered
+def _has_a_turn(node: ast.AST) -> bool:
+    """Return whether a loop over what is written out runs at least once: `for _ in range(3)`, `for x in (a, b)`."""
+    match node:
+        case ast.For(_, ast.List([_, *_]) | ast.Tuple([_, *_])):
+            return True
+        case ast.For(_, ast.Call(ast.Name("range"), [*ends], [])) if ends:
+            numbers = [end.value for end in ends if isinstance(end, ast.Constant) and type(end.value) is int]
+            return len(numbers) == len(ends) < 3 and len(range(*numbers)) > 0
+    return False
 
 
 @remembered

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.references import reads_of
 from torchmigrate.semantic.spelling import spell, spelled
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
@@ -176,14 +177,32 @@ def _only_called(module: SemanticModel, assign: ast.Assign) -> bool:
 
 
 def import_fallback(context: RuleContext, helpers: Mapping[str, str]) -> Iterator[Finding]:
-    """Replace an import with an `except ImportError` by assignments of the helper's functions, as names stay bound."""
+    """Replace an import with an `except ImportError` by assignments of the helper's functions, as names stay bound.
+
+    The `try` goes with it where nothing else is tried: no torch that the helper runs on lacks these names.
+    """
     node, up = context.node, context.parent
     if not isinstance(node, ast.ImportFrom) or not isinstance(up, ast.Try) or node not in up.body or node.level:
         return
     made = {a.asname or a.name: helpers.get(f"{node.module}.{a.name}", "") for a in node.names}
     own = all(len(context.scope.names.get(name, ())) > 1 for name in made)
     if own and all(made.values()) and is_only_called(context.module, made):
-        yield context.replace(node, f"{', '.join(made)} = {', '.join(made.values())}")
+        bound = f"{', '.join(made)} = {', '.join(made.values())}"
+        yield context.replace(up if _is_all(context, up) else node, bound)
+
+
+def _is_all(context: RuleContext, tried: ast.Try) -> bool:
+    """Whether a `try` holds one import alone, and nothing would be left over without its handlers: comment, import."""
+    module = context.module
+    if len(tried.body) > 1 or tried.orelse or tried.finalbody or module.holds_comment(tried):
+        return False
+    inside = {node for handler in tried.handlers for node in ast.walk(handler)}
+    for name in {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}:
+        found = context.scope.find(name)
+        is_imported = found and any(isinstance(b.node, (ast.Import, ast.ImportFrom)) for b in found[1])
+        if is_imported and all(inside.intersection(ast.walk(r.node)) for r in reads_of(module, name)):
+            return False
+    return True
 
 
 def is_only_called(module: SemanticModel, names: Collection[str]) -> bool:

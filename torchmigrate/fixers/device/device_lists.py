@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
@@ -114,10 +114,13 @@ def is_parameter(module: SemanticModel, node: ast.AST | None) -> bool:
     return isinstance(node, ast.Call) and (module.resolve(node.func) or chain_of(node.func)) == "pytest.param"
 
 
-def added(module: SemanticModel, call: ast.Call) -> bool:
-    """Whether a call adds to a list of devices: `devices.append("cuda")`."""
+def added(module: SemanticModel, call: ast.Call, given: Collection[str]) -> bool:
+    """Whether a call adds to a list of devices: `devices.append("cuda")`; `given` are names that are used as such."""
     func = call.func
-    return isinstance(func, ast.Attribute) and func.attr in _ADDS and bool(DEVICE_NAME.search(last_name(func.value)))
+    if not isinstance(func, ast.Attribute) or func.attr not in _ADDS:
+        return False
+    name = last_name(func.value)
+    return bool(DEVICE_NAME.search(name)) or (isinstance(func.value, ast.Name) and name in given)
 
 
 def _spelled(context: RuleContext, message: str) -> str:
@@ -147,7 +150,7 @@ def _holds_devices(module: SemanticModel, items: ast.AST, taker: ast.AST | None)
         case ast.For(target, iterated) | ast.comprehension(target, iterated) if iterated is items:
             return bool(DEVICE_NAME.search(last_name(target)))
         case ast.Call():
-            return added(module, taker) or _is_argvalues(module, taker, items)
+            return added(module, taker, ()) or _is_argvalues(module, taker, items)
         case ast.Return():
             function = module.function(taker)
             return function is not None and bool(DEVICE_NAME.search(function.name))

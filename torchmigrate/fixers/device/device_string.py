@@ -255,7 +255,7 @@ def _for_device(
             yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Call() if device_lists.is_parameter(module, up):
             yield from device_lists.element(context, whole, device, up)
-        case ast.Call() if device_lists.added(module, up):
+        case ast.Call() if device_lists.added(module, up, _given_as_devices(module)):
             yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Call() if _is_for_helper(module, up, outer):
             yield context.replace(whole, device.as_device)
@@ -328,6 +328,9 @@ def _taken_as_device(node: ast.AST) -> list[ast.expr]:
             return [first]
         case ast.keyword(str(name), value) if name.endswith(_TAKERS):
             return [value]
+        case ast.keyword(None, ast.Dict(keys, values)):
+            texts = [key.value if isinstance(key, ast.Constant) else "" for key in keys]
+            return [v for text, v in zip(texts, values, strict=True) if str(text).endswith(_TAKERS)]
         case ast.Assign(targets, value) if any(last_name(target).endswith(_TAKERS) for target in targets):
             return [value]
         case ast.arguments():
