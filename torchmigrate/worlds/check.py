@@ -183,7 +183,7 @@ class Check:
         both = [f for program in (self._old, new) for path in group.paths if (f := program.file(path)) is not None]
         in_tests = {number: owner for number, owner in owners.items() if self.facts.is_test(owner[0])}
         edits = {path: by_path[path].edits for path in group.paths if path in by_path}
-        relevance = Relevance(both, self.facts.helper, edits)
+        relevance = Relevance(both, self.facts.helper, edits, self.facts.own is None)
         if not group.entries:
             files = [f for path in group.roots if (f := new.file(path)) is not None]
             group.entries, group.called = _entries(files, relevance)

@@ -121,8 +121,14 @@ def _outline(file: File) -> _Outline:
 class Relevance:
     """Finds the statements that matter, by the words in them, until no further name is found to hold a decision."""
 
-    def __init__(self, files: Sequence[File], helper: str, edits: Mapping[str, Sequence[Edit]]) -> None:
-        """Find them in both versions of the files; `edits` are those of each path, in the original text."""
+    def __init__(
+        self, files: Sequence[File], helper: str, edits: Mapping[str, Sequence[Edit]], is_ours: bool = True
+    ) -> None:
+        """Find them in both versions of the files; `edits` are those of each path, in the original text.
+
+        What edits wrote counts too, unless it calls a helper of the project's own (`is_ours` is false): `helper-map`
+        says what its functions answer, and their code need not show it.
+        """
         self.about = _ABOUT | {helper}
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
@@ -149,7 +155,8 @@ class Relevance:
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
             told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
-            self._edited(file, outline, file.written if file.edits else list(told))
+            written = file.written if is_ours else ()
+            self._edited(file, outline, written if file.edits else list(told))
         self._close()
         self._calls()
         for node in list(self.relevant):
