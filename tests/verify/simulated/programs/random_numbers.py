@@ -19,9 +19,11 @@ def differ(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 @check
 def a_program_that_seeds_nothing_draws_the_same_each_time() -> None:
-    # the first of this process, which activation has seeded with 0
+    # the first of this process, which activation has seeded with a number that no program has
     first = drawn()
     torch.manual_seed(0)
+    assert differ(drawn(), first)
+    torch.manual_seed(2_071_723_081)
     same(drawn(), first)
 
 
