@@ -115,3 +115,20 @@ def test_the_reason_names_the_mock(tmp_path: Path) -> None:
     assert isinstance(result, Unchanged)
     told = [f.message for f in result.findings if f.status is Status.LEFT]
     assert any("tests/test_memory.py, line 8: a test of it replaces `torch.cuda.max_memory" in t for t in told), told
+
+
+CAST = """import torch
+cuda = torch.cuda.is_available()
+Float = torch.cuda.FloatTensor if cuda else torch.FloatTensor
+def cast(x):
+    return x.type(Float) + Float(2, 3)
+"""
+
+
+def test_a_fix_with_an_edit_in_replaced_code_is_held_whole(tmp_path: Path) -> None:
+    """Its place is elsewhere, so it was made again and again, without an end."""
+    test = "import torch, work\ndef test_cast(monkeypatch):\n    monkeypatch.setattr(torch.Tensor, 'type', id)\n"
+    root = write_tree(tmp_path, {"work.py": CAST, "test_work.py": f"{test}    work.cast(torch.ones(2))\n"})
+    result = planned(root)["work.py"]
+    assert isinstance(result, Unchanged)
+    assert any("replaces `torch.Tensor.type`" in f.message for f in result.findings if f.status is Status.LEFT)

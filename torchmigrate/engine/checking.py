@@ -49,35 +49,28 @@ def run_checked(
         fixable = [path for path, done in by_path.items() if path in raw and _has_fix(done)]
         rewrites = {path: done.rewritten for path, done in rerun(fixable, rewriting) if done.rewritten}
     total = sum(len(each.edits) for each in rewrites.values())
-    changed: Iterable[str] | None = None
-    stale: set[str] = set()
-
-    def hold(fresh: Held) -> ProjectContext:
-        """Hold edits back, and rewrite their files again."""
-        new = _with_held(facts, fresh)
-        stale.update(fresh)
-        todo = [(path, raw[path]) for path in sorted(fresh)]
-        for done in worker.run(todo, rewriting, ruleset, new, jobs, None):
-            path = str(done.result.path)
-            by_path[path] = done
-            rewrites.pop(path, None)
-            if done.rewritten:
-                rewrites[path] = done.rewritten
-        return new
-
     mocked = mocks.covered(facts.index) if rewrites else {}
-    while fresh := _touched(mocked, rewrites):
-        facts = hold(fresh)
     check = Check(facts)
+    changed: set[str] | None = None  # since the last check
+    stale: set[str] = set()
     for at in itertools.count():
-        with worker.without_gc():  # its trees live as long as the run
-            fresh = check.held_back(list(rewrites.values()), changed) if rewrites else {}
+        fresh = _touched(mocked, rewrites)
+        if not fresh and rewrites:
+            with worker.without_gc():  # its trees live as long as the run
+                fresh = check.held_back(list(rewrites.values()), changed)
+            changed = set()
         if not fresh:
             break
         if at >= ROUNDS:
             fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
-        changed = fresh.keys()
-        facts = hold(fresh)
+        facts = _with_held(facts, fresh)
+        stale |= fresh.keys()
+        changed = changed if changed is None else changed | fresh.keys()
+        for path, done in rerun(sorted(fresh), rewriting):
+            by_path[path] = done
+            rewrites.pop(path, None)
+            if done.rewritten:
+                rewrites[path] = done.rewritten
     if mode == "check":
         by_path |= dict(rerun(sorted(stale), mode))
     return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))

@@ -114,11 +114,17 @@ def _held(finding: Finding, facts: ProjectContext, wanted: Sequence[Finding] | N
 def _checked(
     finding: Finding, held: Mapping[tuple[int, int], str] | None, passes: Sequence[tuple[Edit, ...]]
 ) -> Finding:
-    """Return a finding as left alone if the worlds check holds one of its edits back."""
+    """Return a finding as left alone if its place or one of its edits is held back."""
     if not held or finding.fix is None or finding.status is not Status.OPEN:
         return finding
-    start, end = _original(finding.start, passes), _original(finding.end, passes)
-    reason = next((why for (a, b), why in held.items() if (a < end and start < b) or start <= a == b <= end), None)
+    places = [(finding.start, finding.end), *((edit.start, edit.end) for edit in finding.fix.edits)]
+    (start, end), *edits = [(_original(start, passes), _original(end, passes)) for start, end in places]
+    touched = (
+        why
+        for (a, b), why in held.items()
+        if start <= a == b <= end or (a, b) in edits or any(a < e and s < b for s, e in ((start, end), *edits))
+    )
+    reason = next(touched, None)
     if reason is None:
         return finding
     message = f"{finding.message} (left alone: {reason})"
