@@ -17,7 +17,7 @@ from torchmigrate.project.import_graph import MOCKS, reached
 from torchmigrate.source import encoding
 from torchmigrate.source.edits import Span
 from torchmigrate.syntax.resolver import Resolver, attribute_chain, last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, Scopes, children
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, Scopes, children, own_nodes
 from torchmigrate.torch_api.names import canonical
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class _Search:
             for target in statement.targets:
                 if isinstance(target, ast.Attribute) and (name := self._of_torch(target, scope)):
                     yield _Mock(name, path, statement)
-        for call in (n for n in _expressions(statement) if isinstance(n, ast.Call)):
+        for call in (n for n in own_nodes(statement) if isinstance(n, ast.Call)):
             if last_name(call.func) in _REPLACES and call.args:
                 yield from self._replaced(path, scope, call)
 
@@ -282,15 +282,6 @@ def _names(node: ast.AST, name: str) -> bool:
     return False
 
 
-def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement without the statements in it."""
-    todo: list[ast.AST] = [statement]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo += [child for child in children(node) if not isinstance(child, ast.stmt)]
-
-
 def _inside(node: ast.AST, scopes: Scopes) -> Iterator[tuple[ast.AST, Scope]]:
     """Yield the nodes that run with a function or a module, each with the scope of its statement.
 
@@ -302,7 +293,7 @@ def _inside(node: ast.AST, scopes: Scopes) -> Iterator[tuple[ast.AST, Scope]]:
         if isinstance(node, ast.Module) and isinstance(statement, FUNCTIONS):
             continue
         scope = scopes.scope_of.get(statement)
-        for inner in _expressions(statement) if scope and isinstance(statement, ast.stmt) else ():
+        for inner in own_nodes(statement) if scope and isinstance(statement, ast.stmt) else ():
             yield inner, scope  # type: ignore[misc]
         todo += _below(statement)
 

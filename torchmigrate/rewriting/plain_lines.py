@@ -17,7 +17,7 @@ from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
 from torchmigrate.semantic.spelling import helper_function
-from torchmigrate.semantic.values import given_before
+from torchmigrate.semantic.values import given_before, is_used_as_tensor
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Scope, first_line
@@ -44,20 +44,6 @@ _FILLING = {
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 # a tensor with these is another one when it is made on the device, or has one already
 _ELSEWHERE = {None, "device", "out", "requires_grad", "pin_memory", "layout"}
-# attributes of tensors that a PackedSequence lacks, which has `is_cuda` and no `device`
-_OF_TENSORS = {
-    "size",
-    "shape",
-    "dim",
-    "ndim",
-    "view",
-    "reshape",
-    "transpose",
-    "numel",
-    "new_zeros",
-    "unsqueeze",
-    "expand",
-}
 _KEEP_DEVICE = {
     "float",
     "double",
@@ -169,7 +155,7 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
         if isinstance(up, _DEFINITIONS):
             return
         tested = _tested_above(module, up, below)
-        if tested and move.args[:1] == [call] and _is_tensor(module, tested, call) and not _binds(up, tested):
+        if tested and move.args[:1] == [call] and is_used_as_tensor(module, tested, call) and not _binds(up, tested):
             whole = isinstance(up, ast.IfExp) and _stays_else(module, up, move)
             text = f"{module.text(move.func)}({tested}.device)" if whole else f"{tested}.device"
             yield Edit(*module.span(up if whole else call), text)
@@ -223,22 +209,6 @@ def _tested_above(module: SemanticModel, node: ast.AST, below: ast.AST) -> str:
 
 def _is_and(test: ast.expr) -> bool:
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-
-
-def _is_tensor(module: SemanticModel, name: str, call: ast.Call) -> bool:
-    """Whether the code around a call uses a variable as only tensors are used: what packs some has no device."""
-    function = module.function(call)
-    for node in ast.walk(function) if function else module.nodes:
-        match node:
-            case ast.Attribute(ast.Name(found), attribute) if found == name and attribute in _OF_TENSORS:
-                return True
-            case ast.BinOp(ast.Name(found), ast.Sub() | ast.Div() | ast.MatMult(), _) if found == name:
-                return True
-            case ast.BinOp(_, ast.Sub() | ast.Div() | ast.MatMult(), ast.Name(found)) if found == name:
-                return True
-            case ast.Call(ast.Attribute(_, "expand_as" | "type_as" | "view_as"), [ast.Name(found)]) if found == name:
-                return True
-    return False
 
 
 def _binds(node: ast.AST, name: str) -> bool:

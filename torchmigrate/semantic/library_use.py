@@ -10,10 +10,9 @@ from functools import lru_cache
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.values import parts_of
 from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
 from torchmigrate.torch_api.libraries import CUDA_ONLY
 
 
@@ -202,7 +201,7 @@ def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
     todo: list[tuple[Function | None, int]] = []
     for statement in module.scopes.statements if names else ():
         function = module.function(statement)
-        for node in parts_of(statement):
+        for node in own_nodes(statement):
             match node:
                 case ast.Name(name, ast.Load()) if name in names:
                     todo.append((function, module.span(node)[0]))

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.scope import Function, Scope, children
+from torchmigrate.syntax.scope import Function, Scope, own_nodes
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
@@ -233,6 +233,38 @@ def is_size(module: SemanticModel, node: ast.expr) -> bool:
     return False
 
 
+# attributes of tensors that a PackedSequence lacks, which has `is_cuda` and no `device`
+_OF_TENSORS = {
+    "size",
+    "shape",
+    "dim",
+    "ndim",
+    "view",
+    "reshape",
+    "transpose",
+    "numel",
+    "new_zeros",
+    "unsqueeze",
+    "expand",
+}
+
+
+def is_used_as_tensor(module: SemanticModel, name: str, node: ast.AST) -> bool:
+    """Whether the code around a node uses a variable as only tensors are used: what packs some has no device."""
+    function = module.function(node)
+    for each in ast.walk(function) if function else module.nodes:
+        match each:
+            case ast.Attribute(ast.Name(found), attribute) if found == name and attribute in _OF_TENSORS:
+                return True
+            case ast.BinOp(ast.Name(found), ast.Sub() | ast.Div() | ast.MatMult(), _) if found == name:
+                return True
+            case ast.BinOp(_, ast.Sub() | ast.Div() | ast.MatMult(), ast.Name(found)) if found == name:
+                return True
+            case ast.Call(ast.Attribute(_, "expand_as" | "type_as" | "view_as"), [ast.Name(found)]) if found == name:
+                return True
+    return False
+
+
 _TAKES_ARRAYS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor"}
 _DOUBLES = {"rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal"}  # of numpy.random
 _FILLED = {"zeros", "ones", "empty", "linspace", "eye"}  # of numpy, with float64 unless a dtype is given
@@ -246,7 +278,7 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
     if b"numpy" not in module.source.utf8:
         return found
     for statement in module.scopes.statements:
-        for node in parts_of(statement):
+        for node in own_nodes(statement):
             match node:
                 case ast.Call(ast.Attribute(value, "cuda" | "to"), args, keywords):
                     given = [*args, *(k.value for k in keywords)]
@@ -254,15 +286,6 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
                     if not cast and _is_double(module, value, statement):
                         found.setdefault(module.function(statement), []).append(module.span(node)[0])
     return found
-
-
-def parts_of(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the expressions of a statement, without the statements in it."""
-    todo: list[ast.AST] = [statement]
-    while todo:
-        part = todo.pop()
-        yield part
-        todo += (child for child in children(part) if not isinstance(child, (ast.stmt, ast.excepthandler)))
 
 
 def _is_cast(module: SemanticModel, node: ast.expr) -> bool:

@@ -119,6 +119,15 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
         stack += children(node)
 
 
+def own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
+    """Yield a statement and the nodes of its own expressions, without the statements in it, in no order."""
+    stack = [statement]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += [child for child in children(node) if not isinstance(child, ast.stmt)]
+
+
 @dataclass(eq=False, slots=True)
 class Scopes:
     """All scopes of one module, with each statement's parent and scope."""

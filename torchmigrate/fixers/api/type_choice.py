@@ -15,7 +15,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import is_module
 from torchmigrate.semantic.references import Reference, identifiers, reads_of
 from torchmigrate.semantic.spelling import helper_function, spell, spelled
-from torchmigrate.semantic.values import given_before, is_size
+from torchmigrate.semantic.values import given_before, is_size, is_used_as_tensor
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import Scope
@@ -86,9 +86,9 @@ def _named(module: SemanticModel, value: ast.expr, scope: Scope) -> _Named | Non
 
 def _type_name(module: SemanticModel, value: ast.expr, scope: Scope) -> tuple[str, str]:
     """Return the module and the name of torch's type that an expression names, or two empty texts."""
-    home, _, name = (
-        (module.resolve(value, scope) or "").rpartition(".") if isinstance(value, ast.Attribute) else ("",) * 3
-    )
+    if not isinstance(value, ast.Attribute):
+        return "", ""
+    home, _, name = (module.resolve(value, scope) or "").rpartition(".")
     is_type = name.endswith("Tensor") and (name == "Tensor" or name.removesuffix("Tensor") in DTYPES)
     return (home, name) if is_type else ("", "")
 
@@ -103,7 +103,8 @@ def _place(module: SemanticModel, test: ast.expr, scope: Scope) -> str:
             return _place(module, inner, scope)
         case ast.Attribute(ast.Name(tensor), "is_cuda"):
             home, bindings = scope.find(tensor) or (scope, [])
-            return f"{tensor}.device" if home is scope and len(bindings) == 1 else ""
+            is_one = home is scope and len(bindings) == 1
+            return f"{tensor}.device" if is_one and is_used_as_tensor(module, tensor, test) else ""
         case ast.Name(name):
             home, bindings = scope.find(name) or (scope, [])
             value = bindings[0].value if len(bindings) == 1 else None
@@ -186,13 +187,11 @@ def _is_plain(module: SemanticModel, node: ast.expr, scope: Scope, statement: as
     match node:
         case ast.Constant() | ast.List() | ast.Tuple() | ast.ListComp():
             return True
-        case ast.Attribute(_, attribute) if attribute in _SIZES:
+        case ast.Attribute(_, attribute) | ast.Subscript(ast.Attribute(_, attribute)) if attribute in _SIZES:
             return True
         case ast.Attribute(ast.Name(options)):
             bindings = (scope.find(options) or (scope, []))[1]
             return bool(bindings) and all(_parses_options(binding.value) for binding in bindings)
-        case ast.Subscript(ast.Attribute(_, attribute)) if attribute in _SIZES:
-            return True
         case ast.Call(func):
             return is_size(module, node) or (module.resolve(func, scope) or "").startswith("numpy.")
         case ast.Name(name) if statement is not None:
