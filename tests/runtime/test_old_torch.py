@@ -46,12 +46,13 @@ class View(types.ModuleType):  # torch as the helper sees it: torch itself needs
             raise AttributeError(name)
         if self._path + name == "__version__":
             return "{release}.0"
-        if self._path + name == "autocast" and "{release}" in ("1.10", "1.11"):
+        if self._path + name == "autocast" and "{release}" in ("1.10", "1.11", "1.13", "2.0"):
             return old_autocast
         found = getattr(self._module, name)
         return View(found, self._path + name + ".") if isinstance(found, types.ModuleType) else found
 def old_autocast(device_type, enabled=True, **options):
     assert None not in options.values() and {{*options}} <= {{"dtype", "cache_enabled"}}, options
+    assert device_type != "cuda" or options["dtype"] != torch.bfloat16, "measured with 1.13.1 and 2.0.1 without a GPU"
     return torch.autocast(device_type, enabled=enabled, **options)
 sys.modules["torch"] = View(torch)
 import accel
