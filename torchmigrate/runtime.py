@@ -501,7 +501,8 @@ def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None)
     if not hasattr(torch, "autocast"):  # before torch 1.10
         return torch.cuda.amp.autocast(enabled)
     kind = autocast_type()
-    works = kind == _here().type  # before torch 2.1 bfloat16 is refused without a GPU, disabled or not
+    works = kind == _here().type
+    # without a GPU an old torch refuses bfloat16 even where it is disabled
     options: Any = {"dtype": (works and dtype) or torch.float16}
     if cache_enabled is not None:  # torch 1.10 and 1.11 take no None
         options["cache_enabled"] = cache_enabled
