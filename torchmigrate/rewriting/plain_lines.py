@@ -202,7 +202,9 @@ def _tested_above(module: SemanticModel, node: ast.AST, below: ast.AST) -> str:
     asked = [each for test in tests for each in (test.values if _is_and(test) else [test])]  # type: ignore[attr-defined]
     for each in asked:
         match each:
-            case ast.Call(func, [ast.Name(name)], []) if helper_function(module, func) == "is_accelerated":
+            case ast.Call(func, [ast.Name(name) | ast.Attribute(ast.Name(name), "device")], []) if (
+                helper_function(module, func) == "is_accelerated"
+            ):
                 return name
     return ""
 

@@ -127,12 +127,10 @@ def _is_device(subject: ast.expr) -> bool:
 
 
 def _asked(subject: ast.expr) -> tuple[str, str]:
-    """Return the subject's pattern, and the object to ask: x for `str(x)`, `x.type` and `x.device.type`."""
+    """Return the subject's pattern, and the object to ask: x for `str(x)` and `x.type`."""
     match subject:
         case ast.Call(ast.Name("str"), [_], []):
             return "str($x)", "$x"
-        case ast.Attribute(ast.Attribute(_, "device"), "type"):
-            return "$x.device.type", "$x"
         case ast.Attribute(_, "type"):
             return "$x.type", "$x"
     return "$x", "$x"
