@@ -587,3 +587,49 @@ def test_a_table_that_is_asked_for_a_tensors_device_keeps_the_tensor_where_it_wa
 def test_a_table_that_nothing_asks_keeps_nothing(tmp_path: Path) -> None:
     text = TABLE.format(table='{"cuda": 1, "cpu": 2}').replace("x.device.type", "'cpu'")
     assert isinstance(planned(write_tree(tmp_path, {"table.py": text, "run.py": ASKS}))["run.py"], Changed)
+
+
+CHOSEN = """import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--no_cuda", action="store_true")
+opt = parser.parse_args()
+device = torch.device("cpu" if opt.no_cuda else "cuda")
+model = torch.nn.Linear(2, 1)
+{body}
+"""
+MOVED = 'if device.type == "cuda":\n    model = model.cuda()\nprint(model(torch.ones(1, 2, device=device)))'
+TO_IT = 'if device.type == "cuda":\n    model = model.to(device)\nprint(model(torch.ones(1, 2, device=device)))'
+AGAIN = 'if device.type == "cuda":\n    device = torch.device("cuda:0")\nprint(model.to(device))'
+WRAPPED = """def wrap(model, device):
+    if torch.initial_seed():
+        torch.distributed.init_process_group("nccl")
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
+        model.to(device)
+    elif device.type == "cuda":
+        model = torch.nn.DataParallel(model).cuda()
+    return model
+print(wrap(model, device)(torch.ones(1, 2, device=device)))"""
+TOLD = 'if device.type == "cuda":\n    print("faster")\n    batch = 64\nprint(model(torch.ones(batch, 2)))'
+CAUGHT = """if device.type == "cuda":
+    try:
+        model = model.cuda()
+    except AssertionError:
+        print("on the CPU")
+print(model(torch.ones(1, 2)))"""
+
+
+@pytest.mark.parametrize("body", [MOVED, TO_IT, AGAIN, WRAPPED])
+def test_a_test_of_a_device_that_an_option_chooses_changes_with_the_device(tmp_path: Path, body: str) -> None:
+    """Whoever chose CUDA where there is none died: that the test comes out otherwise harms nobody."""
+    result = planned(write_tree(tmp_path, {"main.py": CHOSEN.format(body=body)}))["main.py"]
+    assert isinstance(result, Changed)
+    text = result.after.decode()
+    assert "if accel.is_accelerated(device)" in text
+    assert '"cuda"' not in text
+
+
+@pytest.mark.parametrize("body", [TOLD, CAUGHT])
+def test_a_test_of_a_device_stays_where_who_chose_cuda_ran_without_it(tmp_path: Path, body: str) -> None:
+    assert isinstance(planned(write_tree(tmp_path, {"main.py": CHOSEN.format(body=body)}))["main.py"], Unchanged)

@@ -199,7 +199,7 @@ def _lets_guards_go(monkeypatch: pytest.MonkeyPatch) -> None:
 def _forgets_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flags that hold the answer of a guard no longer guard anything."""
     monkeypatch.setattr(guard_regions, "_cover_flag", lambda *args: None)
-    monkeypatch.setattr(guard_policy, "_idle_left", lambda findings, regions: findings)
+    monkeypatch.setattr(guard_policy, "_idle_left", lambda module, findings, regions: findings)
 
 
 def _knows_no_predicates(monkeypatch: pytest.MonkeyPatch) -> None:

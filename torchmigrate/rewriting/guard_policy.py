@@ -36,7 +36,7 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     findings = [_settle(f, kept) for f in findings]
     regions = list(regions_of(module, findings))
     if regions:
-        findings = _idle_left(_bound_left(module, findings, regions), regions)
+        findings = _idle_left(module, _bound_left(module, findings, regions), regions)
     answers = reasons(module, findings)
     return [_left(f, answers[f]) if f in answers else f for f in findings]
 
@@ -352,10 +352,14 @@ def _settle(finding: Finding, blocked: Around[str]) -> Finding:
     return _left(finding, reason) if reason else finding
 
 
-def _idle_left(findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
+def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
     guarding = Around(_guarding(regions, findings))
     branches = {r.guard for r in regions if r.branch}
     idle = {f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))}
+    if idle:
+        asked = {_span(f) for f in idle}
+        using = _using(module, findings, [r for r in regions if r.guard in asked])
+        idle = {f for f in idle if _span(f) not in using}
     home = {r.guard: r.home for r in regions}
     # what a function asks twice must be asked in the same way
     kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
@@ -372,6 +376,30 @@ def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[t
         return {*sorted(found | (covers(region.flag) if region.flag else set()))[:2]}
 
     return ((r.guard, True) for r in regions if r.refusal or covers(r) - {r.guard})
+
+
+def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
+    """Return the tests of a device that changes which guard a use of it: `if d.type == "cuda": model.to(d)`."""
+    changed = [_expression(module, f) for f in findings if f.fix and not f.guards] if regions else []
+    flow = decisions.flows_to(module, filter(None, changed))
+    read = [n for n in flow if isinstance(n, (ast.Name, ast.Attribute))]
+    uses = Inside(module.span(n) for n in read if _is_given(module, n))
+    asked = Inside(map(module.span, read))
+    found: set[Span] = set()
+    for region in regions:
+        tests = [s for s in region.covered if s[0] <= region.guard[0] < s[1]]
+        guarded = (span for span in region.covered if span not in tests)
+        if any(asked.find(*test) for test in tests) and any(uses.find(*span) for span in guarded):
+            found.add(region.guard)
+    return found
+
+
+def _is_given(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether an expression is the device that something of torch's moves or makes tensors to."""
+    up = module.parent(node)
+    if isinstance(up, ast.keyword):
+        return up.arg == "device"
+    return isinstance(up, ast.Call) and node in up.args[:1] and last_name(up.func) == "to"
 
 
 def _only_follows(finding: Finding, branches: set[Span]) -> bool:

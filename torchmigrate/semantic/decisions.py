@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
@@ -53,15 +53,20 @@ def decided_by(module: SemanticModel, value: ast.expr, told: Collection[str] = (
 
 def calculated_from(module: SemanticModel, value: ast.expr) -> set[ast.AST]:
     """Return the calculations of the file that a value is a part of, through names and functions."""
+    return {node for node in flows_to(module, [value]) if isinstance(node, ast.BinOp)}
+
+
+def flows_to(module: SemanticModel, values: Iterable[ast.AST]) -> set[ast.AST]:
+    """Return the expressions of the file that have a value made of one of these, through names and functions."""
     know_parents(module)
-    todo: list[ast.AST] = [value]
+    todo = list(values)
     seen: set[ast.AST] = set()
     while todo:
         node = todo.pop()
         if node not in seen:
             seen.add(node)
             todo += _onward(module, node)
-    return {node for node in seen if isinstance(node, ast.BinOp)}
+    return seen
 
 
 def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
@@ -103,7 +108,7 @@ def _onward(module: SemanticModel, node: ast.AST) -> Iterator[ast.AST]:
             yield up
         case ast.Call(func, arguments):
             name = func.id if isinstance(func, ast.Name) else ""
-            if node is func or name in _SAME:
+            if node is func or name in _SAME or module.resolve(func) == "torch.device":
                 yield up
             elif function := _called(module, func):
                 yield from _parameter(module, function, arguments, node)

@@ -30,7 +30,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import Const, Device, Unknown, Value
+from torchmigrate.worlds.values import Atom, Const, Device, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,7 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
 
 def _deaths(world: World, old: Observations, new: Observations, dying: frozenset[str]) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
+    past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
             if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
@@ -138,6 +139,8 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
             comes_to_run = any(key in was and key not in now for was, now in _only_assumed(old, new))
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
             if before is not None and (kind == DEATH or _is_cuda(before)) and not (comes_to_run or loses_fallback):
+                continue
+            if before is None and any(_is_between(place, start, end) for start, end in past):
                 continue
             edits = new.edits(kind, place)
             if edits:
@@ -156,6 +159,10 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
             if (before is None or kind == REFUSAL) and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
+
+
+def _is_between(place: Place, start: Place, end: int) -> bool:
+    return place[0] == start[0] and start[1] <= place[1] <= end
 
 
 def _only_assumed(old: Observations, new: Observations) -> Iterator[tuple[set[Key], set[Key]]]:
@@ -349,6 +356,12 @@ def _branches(
             continue
         if original.all_end(place[0], dying) or (dying and _gains_only(before, value)):
             continue
+        if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
+            lost = set(before) - set(value)
+            if all(_only_dies(old, place, atom) for atom in lost) or original.all_end(
+                place[0], _dying_by_choice(old, new, edits)
+            ):
+                continue
         words = old.told.get((BRANCH, place), "")
         refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
         if world.name == "cpu" and refusal and not _OF_CPU.search(words):
@@ -376,6 +389,25 @@ def _dying(seen: Observations) -> frozenset[str]:
         if (DEVICE, place) in seen.certain and place not in seen.caught and place not in seen.made and _all_cuda(value):
             places.add(place)
     return frozenset(path for path, _ in places)
+
+
+def _only_dies(seen: Observations, place: Place, outcome: Atom) -> bool:
+    """Return whether the branch that runs if a test comes out like this dies, and nothing catches that."""
+    ends = seen.ends.get((place, outcome.value), set()) if isinstance(outcome, Const) else set()
+    return bool(ends) and None not in ends and ends.isdisjoint(seen.caught)
+
+
+def _dying_by_choice(old: Observations, new: Observations, edits: Edits) -> frozenset[str]:
+    """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA."""
+    return frozenset(
+        place[0]
+        for place, value in old.of(DEVICE)
+        if (DEVICE, place) in old.certain
+        and place not in old.caught
+        and place not in old.made
+        and _is_cuda(value)
+        and not edits.isdisjoint(new.edits(DEVICE, place))
+    )
 
 
 def _listed(kinds: set[str]) -> str:

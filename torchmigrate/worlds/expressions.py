@@ -24,7 +24,7 @@ from torchmigrate.worlds.program import (
     attribute_chain,
     remembered,
 )
-from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
+from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -627,6 +627,10 @@ class Expressions(External):
         about = _is_about_devices(test)
         for node, name in chains_in(test):
             value = self.evaluate(node, state, frame)
+            if isinstance(node, ast.Attribute) and node.attr in ("type", "index"):  # the test tells the device
+                owner = self.evaluate(node.value, state, frame)
+                if any(isinstance(atom, Device) for atom in owner):
+                    name, value = name.rpartition(".")[0], owner
             if about and any(a in (Unknown(), Unknown("user")) for a in value) and Unknown("tensor") not in value:
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
@@ -662,16 +666,16 @@ class Expressions(External):
         if owner is None or not isinstance(func, ast.Attribute):
             return self.apply(self.evaluate(func, state, frame), call)
         found: list[Value] = []
-        died = 0
+        ends: list[Dead] = []
         for atom, edits in owner.atoms.items():
             try:
                 result = self.method(atom, edits, func, call)
-            except Dead:
-                died += 1
+            except Dead as end:
+                ends.append(end)
                 continue
             found.append(result.of(edits | frame.file.edits_of(func)))
-        if died and died == len(owner.atoms):
-            raise Dead
+        if ends and len(ends) == len(owner.atoms):
+            raise end_of(ends)
         return join(*found)
 
     def _spread_arguments(self, node: ast.Call, args: list[Value]) -> list[Value]:
@@ -698,7 +702,7 @@ class Expressions(External):
     def apply(self, callee: Value, call: Call) -> Value:
         """Call each thing that an expression may be. Raises Dead if none of the calls returns."""
         found: list[Value] = []
-        died = 0
+        ends: list[Dead] = []
         for atom, edits in callee.atoms.items():
             try:
                 if not isinstance(atom, Named):
@@ -723,12 +727,12 @@ class Expressions(External):
                         self.hand_over("", call)
                         self.keeps(call)
                         result = TENSOR if atom == Unknown("tensor") else UNKNOWN
-            except Dead:
-                died += 1
+            except Dead as end:
+                ends.append(end)
                 continue
             found.append(result.of(edits))
-        if died and died == len(callee.atoms):
-            raise Dead
+        if ends and len(ends) == len(callee.atoms):
+            raise end_of(ends)
         return join(*found)
 
     def method(self, atom: Atom, edits: Edits, func: ast.Attribute, call: Call) -> Value:

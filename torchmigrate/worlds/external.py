@@ -27,7 +27,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.relevance import ADDS
-from torchmigrate.worlds.state import Call, Dead, Frame, State
+from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -212,7 +212,7 @@ class External(ABC):
 
     def die(self, what: str, call: Call, value: Value = NOTHING) -> NoReturn:
         self._note(DEATH, call, value or const(what), what)
-        raise Dead
+        raise Died(self.place(call.node, call.frame))
 
     def _end(self, call: Call) -> NoReturn:
         self._note(REFUSAL, call, const(True), ast.unparse(call.node))

@@ -6,12 +6,26 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from torchmigrate.worlds.observations import Place
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals
 from torchmigrate.worlds.values import UNKNOWN, Unknown, Value, join
 
 
 class Dead(Exception):
     """The code evaluated never gets past this place: it dies, refuses, or calls what does."""
+
+
+class Died(Dead):
+    """The code evaluated asks for CUDA where there is none."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
+
+
+def end_of(ends: Sequence[Dead]) -> Dead:
+    """Return what ends code of which each choice ends: a death if all of them are."""
+    return next((end for end in ends if not isinstance(end, Died)), ends[0])
 
 
 @dataclass(slots=True)
@@ -52,6 +66,7 @@ class Frame:
     loops: list[list[State]] = field(default_factory=list)  # for each loop around, the states at its `break`s
     turns: list[list[State]] = field(default_factory=list)  # and at its `continue`s
     depth: int = 0  # of loops
+    deaths: dict[ast.stmt, Place] = field(default_factory=dict)  # the statements that end a block by dying, and where
 
     @property
     def file(self) -> File:

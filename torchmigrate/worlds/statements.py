@@ -10,7 +10,7 @@ from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, devices
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, Place, devices
 from torchmigrate.worlds.program import (
     FUNCTIONS,
     NONE,
@@ -25,7 +25,7 @@ from torchmigrate.worlds.program import (
     remembered,
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
-from torchmigrate.worlds.state import Call, Dead, Frame, State, merged
+from torchmigrate.worlds.state import Call, Dead, Died, Frame, State, merged
 from torchmigrate.worlds.truth import HALF, World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -283,7 +283,10 @@ class Statements(Expressions):
                 continue
             try:
                 state = self.statement(statement, state, frame)
-            except Dead:
+            except Dead as end:
+                if isinstance(end, Died):
+                    frame.deaths[statement] = end.place
+                    self.seen.cut[end.place] = self.place(body[-1], frame)[1]
                 return None
         return state
 
@@ -298,6 +301,7 @@ class Statements(Expressions):
         if isinstance(node, ast.For) and _has_a_turn(node):
             return self._for(node, state, frame)
         ways: list[State | None] = []
+        died = 0
         if isinstance(node, ast.Match):
             ways = [state, *(self.block(case.body, state.doubted(), frame) for case in node.cases)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
@@ -306,9 +310,10 @@ class Statements(Expressions):
         elif isinstance(node, ast.If):
             begun = state.copy() if _asks_for_main(node) else state.doubted()
             ways = [self.block(node.body, begun, frame), self.block(node.orelse, state.doubted(), frame)]
+            died = sum(_death(body, frame) is not None for body in (node.body, node.orelse))
         after = merged(ways)
-        if after is not None and None not in ways:
-            after.in_doubt = state.in_doubt
+        if after is not None and ways.count(None) == died:
+            after.in_doubt = state.in_doubt  # who does not come here has died
         return after
 
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
@@ -400,6 +405,7 @@ class Statements(Expressions):
 
     def _if(self, node: ast.If, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
+        deaths: list[Place | None] = []
         outcomes: dict[bool, Edits] = {}
         test_edits = NONE
         for wanted, body in ((True, node.body), (False, node.orelse)):
@@ -409,15 +415,20 @@ class Statements(Expressions):
             outcomes[wanted] = inner.path - state.path
             test_edits |= inner.path - state.path
             ways.append(self.block(body, inner.copy(), frame))
+            deaths.append(_death(body, frame))
+            self.seen.ends.setdefault((self.place(node.test, frame), wanted), set()).add(deaths[-1])
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
             answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
             self.seen.add(BRANCH, self.place(node.test, frame), answers, NONE, _refusal_of(node))
         after = merged(ways)
         if after is None:
+            if deaths and deaths[0] and all(deaths):
+                frame.deaths[node] = deaths[0]
             return None
-        if all(way is not None for way in ways) and len(ways) == len(outcomes):
+        if all(way is not None for way in ways):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
-            after.in_doubt = state.in_doubt
+        if all(way is not None or died for way, died in zip(ways, deaths, strict=True)):
+            after.in_doubt = state.in_doubt  # who does not come here has died
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             self._depend(node, test_edits, after, frame)
         return after
@@ -701,6 +712,11 @@ def _asks_for_main(node: ast.AST) -> bool:
     """Return whether an `if` holds what a file does as a program."""
     assert isinstance(node, ast.If)
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
+
+
+def _death(body: Sequence[ast.stmt], frame: Frame) -> Place | None:
+    """Return where a block that was run last died, or None."""
+    return next((frame.deaths.pop(s) for s in body if s in frame.deaths), None)
 
 
 @remembered

@@ -38,6 +38,26 @@ def argparse_no_cuda(p: Sketch) -> None:
 
 
 @construct(plain=True)
+def argparse_device_by_option(p: Sketch) -> None:
+    """CUDA unless the user says no, whether it is there or not; tests then ask the device."""
+    given = None if p.plain else p.random.choice([["--cpu"], []])
+    args = parsed(p, '"--cpu", action="store_true"', given)
+    name, label = p.name("device"), p.label()
+    p.add(f'{name} = torch.device("cpu" if {args}.cpu else "cuda")')
+    test = p.one(f'{name}.type == "cuda"', f'{name}.type != "cpu"', f'"cuda" in str({name})')
+    body = p.one(
+        f"print({label}, torch.zeros(2).to({name}).device.type)",
+        f"print({label}, torch.zeros(2, device={name}).device.type)",
+        f'{name} = torch.device("cuda:0")',
+        *(() if p.plain else (f'print({label}, "told")', f"print({label}, torch.zeros(2).cuda().device.type)")),
+    )
+    p.add(f"if {test}:\n    {body}")
+    if p.plain or p.chance(0.6):
+        p.add(f"print({p.label()}, torch.zeros(2, device={name}).device.type)")
+        p.devices.append(name)
+
+
+@construct(plain=True)
 def argparse_chosen(p: Sketch) -> None:
     args = parsed(p, f'"--device", default={p.device()}', asked(p, "cuda:0") if not p.plain else None)
     p.devices.append(f"{args}.device")
