@@ -95,6 +95,8 @@ class Repository:
             with contextlib.suppress(FileNotFoundError):
                 index = self.top / (os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
                 file_io.add(copy, file_io.read(index, _INDEX_BYTES))
+                # git compares the content of files that are no older than the index: the copy must not look newer
+                os.utime(copy, ns=(0, index.stat().st_mtime_ns))
             env = {"GIT_INDEX_FILE": os.fspath(copy)}
             return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--", env=env) + untracked)
 
