@@ -633,3 +633,41 @@ def test_a_test_of_a_device_that_an_option_chooses_changes_with_the_device(tmp_p
 @pytest.mark.parametrize("body", [TOLD, CAUGHT])
 def test_a_test_of_a_device_stays_where_who_chose_cuda_ran_without_it(tmp_path: Path, body: str) -> None:
     assert isinstance(planned(write_tree(tmp_path, {"main.py": CHOSEN.format(body=body)}))["main.py"], Unchanged)
+
+
+HELD_BELOW = """import torch
+from dataclasses import dataclass, field
+y = torch.ones(2)
+if torch.cuda.is_available():
+    y = y.cuda()
+has_mps = torch.backends.mps.is_available()
+x = torch.zeros(2, device="cuda" if torch.cuda.device_count() > 0 else "mps" if has_mps else "cpu")
+print((x + (torch.ones(2).cuda() if x.get_device() >= 0 else torch.ones(2))).device)
+
+@dataclass
+class Settings:
+    device: str = "cuda"
+    gpu: bool = torch.cuda.is_available()
+
+    def __post_init__(self):
+        self.device = self.device if self.gpu else "cpu"
+match Settings().device.split(":")[0]:
+    case "cuda" if torch.cuda.is_available():
+        print(torch.device("cuda"))
+    case "mps" | "xpu":
+        pass
+    case "cpu":
+        pass
+    case other:
+        raise ValueError("unknown device " + other)
+print(torch.zeros(2, device=Settings().device).device)
+"""
+
+
+def test_one_edit_that_is_held_back_holds_no_others_however_they_are_written(tmp_path: Path) -> None:
+    """Where `device = accel.device()` stands above, the place of an edit below is still found in the original."""
+    result = planned(write_tree(tmp_path, {"main.py": HELD_BELOW}))["main.py"]
+    assert isinstance(result, Changed)
+    text = result.after.decode()
+    assert 'device: str = "cuda"' in text
+    assert "device=accel.device()" in text
