@@ -81,6 +81,10 @@ class External(ABC):
         """Return an attribute of one thing."""
 
     @abstractmethod
+    def put_attribute(self, atom: Atom, name: str, value: Value) -> None:
+        """Add what an attribute of one thing may be."""
+
+    @abstractmethod
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
         """Return the elements of a container one by one."""
 
@@ -115,6 +119,8 @@ class External(ABC):
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
+        if name in ("types.SimpleNamespace", "argparse.Namespace") and call.named:
+            return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
         if name == "contextlib.nullcontext":
             return call.argument(0, const(None))
         if name == "functools.partial" and call.args:
@@ -316,7 +322,8 @@ class External(ABC):
                 return self._get(call)
             case "setattr" if len(call.args) > 2:
                 for word in (a.value for a in call.args[1] if isinstance(a, Const) and isinstance(a.value, str)):
-                    self.write(("attribute", "*", word), call.args[2].of(call.state.path))
+                    for atom in first:
+                        self.put_attribute(atom, word, call.args[2].of(call.state.path))
                 return const(None)
             case "any" | "all" if call.args:
                 return self._any(first)
@@ -432,7 +439,7 @@ class External(ABC):
         """Return the result of a method of a text, computed if all arguments are known."""
         if name not in _TEXT_METHODS:
             return UNKNOWN
-        ways: list[tuple[tuple[object, ...], frozenset[int]]] = [((), NONE)]
+        ways: list[tuple[tuple[Atom, ...], frozenset[int]]] = [((), NONE)]
         for value in args:
             ways = [((*given, atom), e | own) for given, e in ways for atom, own in value.atoms.items()][:64]
         found: list[Value] = []
@@ -440,8 +447,10 @@ class External(ABC):
             found.append(self._text_method(text, name, given, named).of(edits))
         return join(*found)
 
-    def _text_method(self, text: str, name: str, given: tuple[object, ...], named: Mapping[str, Value]) -> Value:
+    def _text_method(self, text: str, name: str, given: tuple[Atom, ...], named: Mapping[str, Value]) -> Value:
         plain: list[object] = []
+        if name == "format" and not named and len(parts := text.split("{}")) == len(given) + 1:
+            return one(values.filled(parts, given))
         for atom in given:
             match atom:
                 case Const(value):

@@ -312,7 +312,7 @@ class Relevance:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
                 self._decorated(node, place)
                 if name in self.decisions:  # another function of this name returns a device
-                    cpu = [s for s in _statements(node) if isinstance(s, ast.Return) and _is_text(s.value, "cpu")]
+                    cpu = [s for s in _statements(node) if _is_text(_handed_out(s), "cpu")]
                     self.relevant.update(cpu)
                     self.places.update((name, place.owner) if cpu else ())
                 if name in self.about or name == "to":
@@ -334,7 +334,7 @@ class Relevance:
     def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
         """Add the parameters that decorators give decisions, as `parametrize` does."""
         words: set[str] = set()
-        if any(isinstance(d, ast.Name) and self._carries(d, place) for d in node.decorator_list):
+        if any(isinstance(d, (ast.Name, ast.Attribute)) and self._carries(d, place) for d in node.decorator_list):
             self._add(self.decisions, place.token(node.name))
             for names, key, extra in self._parameters.get(node.name, ()):
                 self._add(self.decisions, *(f"{name}@{key}" for name in (*names, *extra)))
@@ -400,7 +400,9 @@ class Relevance:
                     root = (attribute_chain(node) or "").partition(".")[0]
                     known = root in ("self", "cls") or place.token(root) in self.decisions | self.about
                     return known and (name in self.decisions or self._carries(value, place))
-                return name in self.decisions or name in self.about or self._carries(value, place)
+                made = value.keywords if name == "device" and isinstance(value, ast.Call) else ()  # a tensor there
+                there = any(self._carries(keyword.value, place) for keyword in made)
+                return there or name in self.decisions or name in self.about or self._carries(value, place)
             case ast.Call():
                 return self._call_carries(node, place)
             case ast.Lambda():
@@ -497,7 +499,15 @@ def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.e
     yield target, value
 
 
-def _is_text(node: ast.expr | None, text: str) -> bool:
+def _handed_out(node: ast.AST) -> ast.AST | None:
+    """Return what a statement returns or yields, or None."""
+    match node:
+        case ast.Return(value) | ast.Expr(ast.Yield(value)):
+            return value
+    return None
+
+
+def _is_text(node: ast.AST | None, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 
