@@ -671,3 +671,36 @@ def test_one_edit_that_is_held_back_holds_no_others_however_they_are_written(tmp
     text = result.after.decode()
     assert 'device: str = "cuda"' in text
     assert "device=accel.device()" in text
+
+
+UNDER_DEFAULT = """import torch
+from scaled import scale
+{guard}
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+net = torch.nn.Linear(2, 2)
+x = torch.rand(1, 2)
+if torch.cuda.is_available():
+    x = x.cuda()
+print(net(x) * scale(x.shape))
+"""
+ONLY_WITH_CUDA = "if torch.cuda.is_available():"
+
+
+@pytest.mark.parametrize(
+    ("guard", "made", "is_kept"),
+    [
+        (ONLY_WITH_CUDA, "torch.Tensor(shape)", True),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).repeat(2)", True),
+        (ONLY_WITH_CUDA, "torch.tensor(shape)", False),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).to(torch.get_default_device())", False),
+        (ONLY_WITH_CUDA, "torch.nn.Parameter(torch.Tensor(shape))", False),
+        ("if True:", "torch.Tensor(shape)", False),  # it died, and is told what is left to do
+    ],
+)
+def test_a_default_that_torch_tensor_does_not_follow_stays(
+    tmp_path: Path, guard: str, made: str, is_kept: bool
+) -> None:
+    """`torch.Tensor(...)` follows a CUDA tensor type, and no default device: on a Mac, all was on the CPU."""
+    scaled = f"import torch\ndef scale(shape):\n    return {made}\n"
+    root = write_tree(tmp_path, {"main.py": UNDER_DEFAULT.format(guard=guard), "scaled.py": scaled})
+    assert isinstance(planned(root)["main.py"], Unchanged if is_kept else Changed)

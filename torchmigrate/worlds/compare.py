@@ -16,10 +16,12 @@ from torchmigrate.worlds.observations import (
     ASKED,
     BRANCH,
     DEATH,
+    DEFAULT,
     DEVICE,
     FOREIGN,
     HANDED,
     KEPT,
+    LEGACY,
     LOST,
     PRECISION,
     REFUSAL,
@@ -95,6 +97,7 @@ def faults(
         yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
+        yield from _under_default(world, old, new, original)
         yield from _asked(world, old, new, original, dying)
     else:
         yield from _devices(world, old, new)
@@ -314,6 +317,19 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         pin = next((other for other in stays if original.together(place[0], other[0])), None)
         if pin is not None and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
+
+
+def _under_default(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield all devices of a program that ran without a CUDA tensor type as its default, and with what ignores another.
+
+    `torch.Tensor(...)` makes tensors on CUDA under such a default, and on the CPU under a default device.
+    """
+    setters = [p for p, value in new.of(DEFAULT) if old.get(DEFAULT, p) is None and world.kind in _types(value)]
+    legacy = [p for p, _ in new.of(LEGACY) if any(original.together(p[0], other[0]) for other in setters)]
+    for place, value in new.of(DEVICE) if legacy else ():
+        pin = next((other for other in legacy if original.together(place[0], other[0])), None)
+        if pin is not None and world.kind in _types(value) and (edits := new.edits(DEVICE, place)):
+            yield Fault(edits, world, pin, f"`torch.Tensor(...)` follows no default device on {world.title}")
 
 
 def _asked(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:

@@ -15,10 +15,12 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
     DEATH,
+    DEFAULT,
     DEVICE,
     FOREIGN,
     HANDED,
     KEPT,
+    LEGACY,
     REFUSAL,
     Observations,
     Place,
@@ -26,7 +28,7 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.relevance import ADDS
+from torchmigrate.worlds.relevance import ADDS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
@@ -121,6 +123,10 @@ class External(ABC):
             return self.read(("backend",)) or UNKNOWN
         if name in ("types.SimpleNamespace", "argparse.Namespace") and call.named:
             return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
+        if name == "torch.set_default_tensor_type":
+            self._becomes_default(call)
+        if name == "torch.Tensor" and call.node in legacy_calls(call.frame.file.tree):
+            self._note(LEGACY, call, const(True))
         if name == "contextlib.nullcontext":
             return call.argument(0, const(None))
         if name == "functools.partial" and call.args:
@@ -255,12 +261,24 @@ class External(ABC):
         self.seen.made.add(self.place(call.node, call.frame))
         return made
 
+    def _becomes_default(self, call: Call) -> None:
+        """Note a tensor type of CUDA that becomes the default. Raises Dead where there is no CUDA."""
+        texts = (a.value for a in call.argument(0, NOTHING) if isinstance(a, Const) and isinstance(a.value, str))
+        if any(text.startswith("torch.cuda.") for text in texts):
+            made = one(Device("cuda"))
+            self._note(DEFAULT, call, made)
+            self.position(made, call, moves=True)
+
     def _helper(self, name: str, call: Call) -> Value:
         known = self.world.calls.get(f"accel.{name}")
         if known is not None:
             return known
         if name == "device" or (name == "map_location" and call.args):
             return self._helper_device(call)
+        if name == "set_default_tensor_type":
+            made = one(Device(self.world.kind or "cpu")).of(call.frame.file.edits_of(call.node.func))
+            self._note(DEFAULT, call, made)
+            self.position(made, call, moves=False)
         if name == "is_accelerated":
             return join(*(self._accelerated(a).of(e) for a, e in call.argument(0, UNKNOWN).atoms.items()))
         if name == "dist_backend":

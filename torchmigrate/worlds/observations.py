@@ -19,6 +19,8 @@ ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have
+DEFAULT = "default"  # the device of a tensor type that becomes the default
+LEGACY = "legacy"  # `torch.Tensor(...)`, which follows a default of CUDA alone
 ASKED = "asked"  # a table without the device that is here, asked for the device of a tensor
 
 

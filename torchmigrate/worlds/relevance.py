@@ -29,6 +29,8 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OPTIONS = {"add_argument", "add_option"}
+SETTER = "set_default_tensor_type"
+_LEAVE = _MOVES | {"numpy", "tolist", "type_as"}
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
 
@@ -157,6 +159,8 @@ class Relevance:
             told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
             written = file.written if is_ours else ()
             self._edited(file, outline, written if file.edits else list(told))
+        if SETTER in self._by_word:
+            self._of_default()
         self._close()
         self._calls()
         for node in list(self.relevant):
@@ -164,6 +168,14 @@ class Relevance:
             while up is not None and up not in self.holding:
                 self.holding.add(up)
                 up = self._around.get(up)
+
+    def _of_default(self) -> None:
+        """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
+        for row in (*self._by_word[SETTER], *self._by_word.get("Tensor", ())):
+            legacy = legacy_calls(row.place.file.tree)
+            if SETTER in row.called or any(call in legacy for call in _own_calls(row.node)):
+                self.relevant.add(row.node)
+                self.places.update((row.place.name, row.place.owner))
 
     def _edited(self, file: File, outline: _Outline, edited: Sequence[Span]) -> None:
         """Add the statements around edits: the original ones, or what they became."""
@@ -445,6 +457,25 @@ _TRANSPARENT = (
     ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.comprehension,
 )  # fmt: skip
+
+
+@remembered
+def legacy_calls(tree: ast.AST) -> set[ast.AST]:
+    """Return the calls of something named Tensor whose result stays where it is made.
+
+    The same chain moves the others on, or they become parameters, which move with their module.
+    """
+    found: set[ast.AST] = {n for n in walk(tree) if isinstance(n, ast.Call) and last_name(n.func) == "Tensor"}
+    for node in walk(tree) if found else ():
+        inner: ast.AST | None = None
+        if isinstance(node, ast.Attribute) and node.attr in _LEAVE:
+            inner = node.value
+        elif isinstance(node, ast.Call) and last_name(node.func) == "Parameter" and node.args:
+            inner = node.args[0]
+        while inner is not None:
+            found.discard(inner)
+            inner = inner.func if isinstance(inner, ast.Call) else getattr(inner, "value", None)
+    return found
 
 
 def _imported(rows: Sequence[_Row]) -> Iterator[str]:
