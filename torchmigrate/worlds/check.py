@@ -196,7 +196,7 @@ class Check:
             files = [f for path in group.roots if (f := new.file(path)) is not None]
             group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
-        for asked in (True, False) if relevance.edits_options else (True,):
+        for asked in (True, False) if relevance.has_options else (True,):
             worlds = _worlds(relevance)
             for world in worlds:
                 if (world, asked) not in group.before:

@@ -118,6 +118,8 @@ class External(ABC):
         if home == "torch.accelerator" and not self.world.kind and last not in ("empty_cache",):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
+            if not self.asked and len(call.args) > 1:
+                return call.args[1]
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN

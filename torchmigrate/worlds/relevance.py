@@ -29,6 +29,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OPTIONS = {"add_argument", "add_option"}
+_ASKING = (*_OPTIONS, "environ", "getenv")
 SETTER = "set_default_tensor_type"
 _LEAVE = _MOVES | {"numpy", "tolist", "type_as"}
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
@@ -135,7 +136,6 @@ class Relevance:
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
         self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
-        self.edits_options = False  # an option of a command line is rewritten
         self.relevant: set[ast.AST] = set()
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
@@ -193,7 +193,6 @@ class Relevance:
             if node in rows:
                 rewritten[rows[node]] = None
         for row in rewritten:
-            self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
             self.relevant.add(row.node)
             self.places.update((row.place.name, row.place.owner))
             self._spread(row.node, row.place)
@@ -213,6 +212,12 @@ class Relevance:
     def holds(self, node: ast.AST) -> bool:
         """Return whether a function holds a statement that matters."""
         return node in self.holding
+
+    @property
+    def has_options(self) -> bool:
+        """Return whether a user's choice, of a command line or the environment, matters."""
+        asking = dict.fromkeys(row for word in _ASKING for row in self._by_word.get(word, ()))
+        return any(row.node in self.relevant for row in asking)
 
     def speaks_of(self, words: set[str]) -> bool:
         """Return whether one of the words occurs in a statement that matters."""
