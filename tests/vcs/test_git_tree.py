@@ -3,7 +3,9 @@ them. Each has an innocent twin: the same knob is turned, and nothing is lost.""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -149,6 +151,44 @@ def test_an_untracked_file_that_the_index_hides(tree: Path) -> None:
     found = git_tree.repository(tree)
     assert found is not None
     assert list(found._hidden({"new.py": CUDA.encode(), "a.py": CUDA.encode()})) == [("new.py", "untracked")]
+
+
+# ---- names that an index may hold
+
+
+def _index(tree: Path, *names: str) -> None:
+    """Write an index by hand: git itself refuses such names, and lists them."""
+    blob = bytes.fromhex(_blob(tree))
+    entries = b""
+    for name in sorted(map(os.fsencode, names)):
+        entry = bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + blob + struct.pack(">H", len(name)) + name
+        entries += entry.ljust(len(entry) + 8 - len(entry) % 8, b"\0")
+    raw = struct.pack(">4sII", b"DIRC", 2, len(names)) + entries
+    (tree / ".git" / "index").write_bytes(raw + hashlib.sha1(raw).digest())
+
+
+def test_an_index_that_names_files_outside(tree: Path, cli: Cli) -> None:
+    outside = write_tree(tree.parent / "outside", {"mine.py": CUDA})
+    write_tree(tree, {".git/evil.py": CUDA, "sub/c.py": CUDA})
+    names = [
+        str(outside / "mine.py"),
+        "../outside/mine.py",
+        "sub/../../outside/mine.py",
+        ".git/evil.py",
+        ".GIT/evil.py",
+    ]
+    _index(tree, *names, "./b.py", "sub//c.py", "a.py", "sub/c.py")
+    assert git(tree, "ls-files").count("mine.py") == 3  # the control
+    ran = cli("check", "--output-format", "concise")
+    assert {line.partition(":")[0] for line in ran.out.splitlines()} == {"a.py", "b.py", "sub/c.py"}
+    assert cli("apply", "--allow-dirty").status == 0
+    assert (outside / "mine.py").read_text() == (tree / ".git" / "evil.py").read_text() == CUDA
+    assert sorted(path.name for path in outside.iterdir()) == ["mine.py"]
+    assert "accel" in (tree / "a.py").read_text() and "accel" in (tree / "sub" / "c.py").read_text()
+    found = git_tree.repository(tree)
+    assert found is not None
+    assert {*found.files(tree)} == {"a.py", "b.py", "accel.py", "sub/c.py", "sub/accel.py"}
+    assert all(path.is_relative_to(tree) for path in [*found.staged(), *found.changed("HEAD")])
 
 
 # ---- innocent twins whose bytes differ from git's

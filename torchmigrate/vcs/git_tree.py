@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,7 +60,7 @@ class Repository:
         """
         listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
         output = self.run(*listing, "--", os.path.relpath(directory, self.top))
-        return [os.fsdecode(name) for name in output.split(b"\0") if name]
+        return _inside(output.split(b"\0"))
 
     def ignores(self, directory: Path) -> bool:
         """Return whether git ignores this directory itself, so that `files` lists nothing for it."""
@@ -73,7 +73,7 @@ class Repository:
     def ignored(self) -> list[str]:
         """List all that git ignores, relative to `top`; a directory ignored as a whole ends with a slash."""
         output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all", _ALONE)
-        return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry.startswith(b"!! ")]
+        return _inside(entry[3:] for entry in output.split(b"\0") if entry.startswith(b"!! "))
 
     def commit(self, name: str) -> str | None:
         """Return the hash of the commit that a branch, a tag or an abbreviated hash names, or None."""
@@ -110,7 +110,7 @@ class Repository:
         return self._paths(self.run("diff", *_NAMES, _ALONE, "--cached", "--"))
 
     def _paths(self, output: bytes) -> list[Path]:
-        names = sorted({os.fsdecode(name) for name in output.split(b"\0") if name})
+        names = sorted({*_inside(output.split(b"\0"))})
         return [Path(os.path.realpath(self.top / name)) for name in names]
 
     def dirty(self, paths: Sequence[Path], staged: bool = False) -> list[Dirty]:
@@ -196,6 +196,16 @@ class Repository:
 
     def _name(self, path: Path) -> str:
         return _composed(_with_slashes(os.path.relpath(path, self.top)))
+
+
+def _inside(names: Iterable[bytes]) -> list[str]:
+    """Return the names that lie in the work tree: git lists whatever an index says, `/etc/x.py` and `../x.py`, too."""
+    return [name for name in map(os.fsdecode, names) if _is_inside(name.removesuffix("/"))]
+
+
+def _is_inside(name: str) -> bool:
+    parts = _with_slashes(name).split("/")
+    return not os.path.splitdrive(name)[0] and {"", ".", "..", ".git"}.isdisjoint(part.lower() for part in parts)
 
 
 def _blob_hash(content: bytes, like: str) -> str:
