@@ -24,6 +24,21 @@ def test_a_script_gets_one_variable_above_the_first_use(rules: DispatchTable) ->
     )
 
 
+@pytest.mark.parametrize(
+    "text, at",
+    [
+        ("x = 1\n# to the\n# device\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "# to the"),
+        ("x = 1\n\n# %% run\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "x = x.to"),
+        ("def f(x):\n    # to it\n    x = x.cuda()\n    y = y.cuda()\n    z = z.cuda()", "    # to it"),
+        ("x = 1\n# of no statement\n\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "x = x.to"),
+        ("x = f('''\n# no comment''')\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "x = x.to"),
+    ],
+)
+def test_comments_stay_at_their_statements(rules: DispatchTable, text: str, at: str) -> None:
+    done = plainly(rules, text)
+    assert f"device = accel.device()\n{at}" in done and done.count("#") == text.count("#")
+
+
 def test_two_calls_are_not_worth_one(rules: DispatchTable) -> None:
     assert plainly(rules, "x.cuda()\ny.cuda()") == "x.to(accel.device())\ny.to(accel.device())"
 

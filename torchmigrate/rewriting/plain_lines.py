@@ -293,9 +293,9 @@ def _binding(
     module: SemanticModel, name: str, group: Sequence[ast.Call], place: ast.stmt | None, allowed: Allowed
 ) -> Iterator[Edit]:
     """Yield the edits that bind a variable above a statement and use it for these equal calls."""
-    at = module.source.offset(first_line(place), 0) if place else -1
+    at = module.source.offset(module.line_above(place), 0) if place else -1
     if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
-        indent = module.source.utf8[at : at + place.col_offset].decode()
+        indent = module.source.line_at(module.source.offset(place.lineno, 0))[: place.col_offset].decode()
         yield Edit(at, at, f"{indent}{name} = {module.text(group[0])}{module.source.newline}")
         yield from (Edit(*module.span(call), name) for call in group)
 
