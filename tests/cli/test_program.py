@@ -56,7 +56,7 @@ def test_help_fits_a_screen(name: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
     text = help_of(cli, *name.split())
     lines = text.splitlines()
     assert len(lines) < LINES  # and the prompt
-    assert max(map(len, lines)) <= COLUMNS
+    assert max(map(len, lines)) < COLUMNS  # some terminals wrap at the last
     assert not any(line != line.rstrip() for line in lines)
     assert "Examples:" in text
     assert cli(*name.split(), "-h").out == text

@@ -7,10 +7,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchmigrate.base import file_io
 from torchmigrate.source import encoding
-from torchmigrate.source.edits import Edit, Occupied
+
+if TYPE_CHECKING:
+    from torchmigrate.source.edits import Edit
+
+SUPPRESSES = b"torchmigrate:"  # is in each comment that suppresses findings
 
 
 class Safety(str, Enum):
@@ -80,6 +85,8 @@ class Finding:
 
 def choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Split fixable findings, in order of preference, into those whose edits fit together and those that collide."""
+    from torchmigrate.source.edits import Occupied  # clean files have no findings
+
     taken = Occupied()
     chosen: list[Finding] = []
     dropped: list[Finding] = []

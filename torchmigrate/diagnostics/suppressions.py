@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import did_you_mean
+from torchmigrate.diagnostics.finding import SUPPRESSES
 from torchmigrate.source.encoding import Source, decode
 from torchmigrate.source.text_file import TextFile
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from torchmigrate.diagnostics.finding import Finding
 
 
-MARK = b"torchmigrate:"
 _DIRECTIVE = re.compile(r"(?:#|//|;)\s*torchmigrate:\s*(?P<word>[\w-]*)\s*(?:\[(?P<names>[^\]]*)\])?")
 _PLACED = (ast.stmt, ast.expr, ast.ExceptHandler, ast.pattern)
 Span = tuple[int, int]  # first and last line
@@ -145,7 +145,7 @@ _NAMELESS = "say which rule: `# torchmigrate: ignore[device/tensor-cuda] reason`
 def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
     """Return the suppression comments of a Python file, which is parsed only if it has "torchmigrate:"."""
     found = Suppressions()
-    if MARK not in source.utf8:
+    if SUPPRESSES not in source.utf8:
         return found
     spans = cache(lambda: Lines(_spans(tree or ast.parse(source.text))))
     last = source.text.count("\n") + source.text.count("\r") + 1
@@ -162,7 +162,7 @@ def place(source: Source, line: int) -> int:
 def find_in_text(file: TextFile) -> Suppressions:
     """Return the suppression comments of another file, where a line with its continuations is a statement."""
     found = Suppressions()
-    if MARK.decode() not in file.text:
+    if SUPPRESSES.decode() not in file.text:
         return found
     spans, last = Lines(file.spans), file.text.count("\n") + 1
     for offset, text in file.comments:

@@ -12,7 +12,6 @@ from typing import Protocol
 from torchmigrate.base import file_io
 from torchmigrate.base.globs import Globs, Names
 from torchmigrate.config.settings import Settings
-from torchmigrate.vcs import git_tree
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 # Build output, which a walk skips unless the user names it. With git, .gitignore decides.
@@ -124,6 +123,8 @@ class _Collector:
 
     def _list_by_git(self, real: str) -> list[str] | None:
         """Return the absolute paths that git lists, or None outside of git and in a directory that git ignores."""
+        from torchmigrate.vcs import git_tree  # a hook names files and asks git nothing
+
         if (repository := git_tree.repository(Path(real))) is None:
             return None
         top = os.fspath(repository.top)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, did_you_mean
-from torchmigrate.project import helper_parts
 from torchmigrate.source.encoding import HELPER_MARK
 
 if TYPE_CHECKING:
@@ -35,12 +34,18 @@ def helper_name(files: Iterable[str], texts: Iterable[bytes], overlay: Mapping[s
     words = {name: re.compile(rb"(?<![\w\"'.-])" + name.encode() + rb"(?![\w\"'-])") for name in NAMES}
     texts = list(texts)
     for name in NAMES:  # a copy that was removed
-        if name not in stems and any(name.encode() in text and helper_parts.is_called(text, name) for text in texts):
+        if name not in stems and any(name.encode() in text and _is_called(text, name) for text in texts):
             return name
     for name in NAMES:
         if name not in stems and not any(name.encode() in text and words[name].search(text) for text in texts):
             return name
     return NAMES[-1]
+
+
+def _is_called(text: bytes, name: str) -> bool:
+    from torchmigrate.project import helper_parts  # the hook asks for the names of helpers alone
+
+    return helper_parts.is_called(text, name)
 
 
 def _module_name(path: str) -> str:
@@ -60,6 +65,8 @@ def is_ours(path: Path, text: bytes | None = None) -> bool:
 
 def runtime_source() -> bytes:
     """Return the runtime helper with all its functions, as it is vendored where all are called."""
+    from torchmigrate.project import helper_parts
+
     return helper_parts.vendored(helper_parts.everything())
 
 
@@ -135,6 +142,8 @@ def _check_map(named: Mapping[str, str], name: str, offers: Mapping[str, object]
 
 def _runtime_functions() -> set[str]:
     """Return the public functions of the runtime helper, which rewrites may call."""
+    from torchmigrate.project import helper_parts
+
     return {*helper_parts.everything()}
 
 

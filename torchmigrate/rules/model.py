@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-from torchmigrate.diagnostics.finding import Safety
+from torchmigrate.diagnostics.finding import SUPPRESSES, Safety
 
 CAPTURE = re.compile(r"\$\$?(\w+)")
 
@@ -287,4 +287,4 @@ def prefilter(ruleset: Ruleset) -> Prefilter:
     more = tuple(word for word in literals_of(rules) if not any(known in word for known in anywhere))
     of_tensors = any("torch.Tensor" in rule.keys() for rule in rules)  # noqa: SIM118 (a generator)
     # a suppression may be wrong in a file without work
-    return Prefilter((*anywhere, b"torchmigrate:"), more, of_tensors)
+    return Prefilter((*anywhere, SUPPRESSES), more, of_tensors)

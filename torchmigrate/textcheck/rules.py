@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.base import file_io, limits
 from torchmigrate.base.globs import Names
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics import suppressions
-from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import SUPPRESSES, Failed, FileResult, Finding, Skipped, Unchanged
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.source.encoding import UTF16
@@ -94,10 +93,11 @@ class TextRules:
         """Return one file's findings, or None without any; `ignored` are rules and packs switched off for it."""
         name = path.as_posix()
         rules = [r.rule for r in self.rules if r.has_work(name, raw) and not {r.rule.id, r.rule.pack} & {*ignored}]
-        if not rules and suppressions.MARK not in raw:
+        if not rules and SUPPRESSES not in raw:
             return None
+        from torchmigrate.diagnostics import suppressions  # most projects have no such file
         from torchmigrate.source import text_file
-        from torchmigrate.textcheck import matcher  # most projects have no such file
+        from torchmigrate.textcheck import matcher
 
         text = text_file.decode(raw)
         if text is None:

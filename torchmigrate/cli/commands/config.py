@@ -107,7 +107,7 @@ def helper(
     \b
     Examples:
       torchmigrate helper              the copies in this project
-      torchmigrate helper --update     bring them up to date, rewrite nothing else
+      torchmigrate helper --update     bring them up to date, nothing else
       torchmigrate helper --explain    what accel.py is
     """
     if explain:
