@@ -161,6 +161,23 @@ def test_the_project_is_where_its_pyproject_is(tmp_path: Path) -> None:
         assert names(sandbox.original) == {"pyproject.toml", "src/a.py", "lib.py"}
 
 
+@pytest.mark.parametrize(
+    ("files", "part", "top"),
+    [
+        ({"setup.py": "", "data/x": "", "lib/__init__.py": "", "lib/train.py": ""}, "lib", "."),
+        ({"data/x": "", "lib/__init__.py": "", "lib/sub/__init__.py": "", "lib/sub/a.py": ""}, "lib/sub/a.py", "."),
+        ({"a.py": "", "sub/a.py": ""}, "sub", "sub"),
+        ({"setup.cfg": "", "own/setup.py": "", "own/lib/a.py": ""}, "own/lib", "own"),
+    ],
+)
+def test_a_package_is_copied_with_what_it_is_imported_from(
+    tmp_path: Path, files: dict[str, str], part: str, top: str
+) -> None:
+    write_tree(tmp_path / "p", files)
+    project = Project.at(tmp_path / "p" / part)
+    assert project.anchor == tmp_path.joinpath("p", top)
+
+
 def test_a_path_that_is_not_there() -> None:
     with pytest.raises(UserError, match="nowhere: no such file or directory"):
         Project.at(Path("nowhere"))

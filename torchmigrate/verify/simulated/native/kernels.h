@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/ops/linear_native.h>
 #include <torch/library.h>
 #include <cstdlib>
 
@@ -60,9 +61,21 @@ struct Call {
   // What MPS refuses by its arguments: aten/src/ATen/native/mps/operations/AdaptivePooling.mm and Convolution.mm, and what
   // torch/testing/_internal/common_mps.py expects to fail.
   void refuse_arguments() {
+    if (device_type == DeviceType::CUDA || device_type == DeviceType::MPS) refuse_bytes();
     if (device_type != DeviceType::MPS) return;
+    if (starts_with(name, "aten::scatter_reduce")) refuse_product();
     if (name == "aten::_adaptive_avg_pool2d" || name == "aten::adaptive_avg_pool2d.out") refuse_uneven_pool();
     if (name == "aten::convolution") refuse_convolution();
+  }
+  // Of what the CPU interpolates in bytes, aten/src/ATen/native/cuda/UpSampleBicubic2d.cu and UpSampleBilinear2d.cu take no such.
+  void refuse_bytes() {
+    for (auto* interpolation : {"aten::upsample_bicubic2d", "aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa"})
+      if (starts_with(name, interpolation) && argument(0).isTensor())
+        TORCH_CHECK_NOT_IMPLEMENTED(argument(0).toTensor().scalar_type() != kByte, "\"", schema.operator_name().name.substr(6), "\" not implemented for 'Byte'");
+  }
+  void refuse_product() {
+    bool wide = argument(0).toTensor().scalar_type() == kLong, product = argument(4).toStringRef() == "prod";
+    TORCH_CHECK(!(wide && product), "scatter_reduce with reduce='prod' is not supported for int64 on MPS");
   }
   void refuse_uneven_pool() {
     auto input = argument(0).toTensor().sizes();
@@ -253,6 +266,13 @@ inline void launch(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) 
 
 inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   heard([&] { launch(op, keys, stack); });
+}
+
+// MPS multiplies whole numbers by `mm`, and not by `linear`, which is a kernel of its own there (operations/Linear.mm).
+inline at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  bool whole = isIntegralType(input.scalar_type(), /*includeBool=*/true);
+  heard([&] { TORCH_CHECK(!whole, "MPS device does not support linear for non-float inputs"); });
+  return at::native::linear(input, weight, bias);
 }
 
 // A copy to the host that may lag: into pinned memory, where it needs no temporary one (aten/src/ATen/native/cuda/Copy.cu); on
