@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.text import counted
 from torchmigrate.diagnostics.finding import (
     Changed,
@@ -197,9 +197,11 @@ class Vendored:
                     return place.path  # another folder's copy is not on a script's path
                 continue
             if item.level:
-                return "/".join((str(Path(path).parents[item.level - 1]), *dotted)) + ".py"
+                return f"{Path(path).parents[item.level - 1].joinpath(*dotted)}.py"
             above = index.locate(path, 0, dotted[:-1]) if dotted[1:] else None
-            return f"{os.path.dirname(above[0])}/{helper}.py" if above else self._beside(path) if not dotted[1:] else ""
+            if above:
+                return system.joined(os.path.dirname(above[0]), f"{helper}.py")
+            return "" if dotted[1:] else self._beside(path)
         return ""
 
     def _present(self, path: str, raw: bytes) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.globs import Globs, Names
 from torchmigrate.config.settings import Settings
 
@@ -91,7 +91,7 @@ class _Collector:
 
     def excluded(self, path: str) -> str | None:
         """Return the pattern that excludes an absolute path, or None; paths outside of the root are not excluded."""
-        inside = os.path.relpath(path, self.root).replace(os.sep, "/")
+        inside = system.relative(path, self.root)
         if inside == "." or inside.startswith(".."):
             return None
         return self.default.match(inside) or self.extra.match(inside)
@@ -108,7 +108,7 @@ class _Collector:
         self.found[path] = DiscoveredFile(Path(path), error=error)
 
     def _is_inside(self, real: str) -> bool:
-        return any(real.startswith(top.rstrip(os.sep) + os.sep) for top in self.tops)
+        return any(system.is_inside(real, top) for top in self.tops)
 
     def _add_directory(self, real: str) -> None:
         self.tops.append(real)
@@ -206,13 +206,13 @@ class _Collector:
 
 def _prefix(path: str, root: str) -> str:
     """Return the prefix that makes a name in the directory `path` relative to `root`; "" outside of `root`."""
-    inside = os.path.relpath(path, root).replace(os.sep, "/")
+    inside = system.relative(path, root)
     return "" if inside == "." or inside.startswith("..") else f"{inside}/"
 
 
 def _relative_to_root(real: str, prefix: str) -> Callable[[str], str]:
-    cut = len(real.rstrip(os.sep)) + 1
-    return lambda path: prefix + path[cut:].replace(os.sep, "/")
+    cut = len(os.path.join(real, ""))
+    return lambda path: prefix + system.slashed(path[cut:])
 
 
 def _is_script(path: str) -> bool:
@@ -253,7 +253,7 @@ class Selection:
             return True
         if item.error is not None:
             return item.named and not self.texts
-        return item.skipped_reason is not None and any(p.startswith(path + os.sep) for p in self.paths)
+        return item.skipped_reason is not None and any(system.is_inside(p, path) for p in self.paths)
 
     def completed(self, found: Sequence[DiscoveredFile], rules: TextGlobs) -> Sequence[DiscoveredFile]:
         """Return the discovered files, with those of the overlay added or put in place of what was found."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.vcs.hardening import Git, GitError
 
 # A submodule has its own settings, which `hardening` does not override, so git must not look into it.
@@ -193,7 +193,7 @@ _INDEX_BYTES = 1_000_000_000  # of ten million files
 
 
 def _with_slashes(path: str) -> str:
-    return path.replace(os.sep, "/")
+    return system.slashed(path)
 
 
 def marker(directory: Path) -> Path | None:
