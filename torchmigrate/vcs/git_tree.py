@@ -94,7 +94,10 @@ class Repository:
             copy = Path(directory, "index")
             with contextlib.suppress(FileNotFoundError):
                 index = self.top / (os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
+                written = os.stat(index)
                 file_io.add(copy, file_io.read(index, _INDEX_BYTES))
+                # git reads again what was saved in the second in which the index was, and takes the index's word else
+                os.utime(copy, ns=(written.st_atime_ns, written.st_mtime_ns))
             env = {"GIT_INDEX_FILE": os.fspath(copy)}
             return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--", env=env) + untracked)
 
