@@ -1,8 +1,9 @@
-"""End `apply` and `undo` with SIGKILL at random times, and count the files that `undo` does not give back:
+"""End `apply` and `undo` with SIGKILL at random times, and count the files that do not come back:
 
     python -m tests.attack.kills --runs 100 --files 200
 
-Half of the times fall anywhere in a run, half between the first file that it writes and its end.
+Half of the times fall anywhere in a run, half between the first file that it writes and its end. Of what is left then,
+half is undone, and half applied again, compared with a run that nobody ended, and undone step by step.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ Texts = Mapping[str, bytes]
 class Count:
     """What came of some kills."""
 
-    killed: int = 0  # before the run had ended
-    between: int = 0  # when some files were new and others old
+    applies: int = 0  # that were killed before they had ended
+    undos: int = 0
+    between: int = 0  # applies killed when some files were new and others old
+    again: int = 0  # applies that were done once more
     half: int = 0  # files that were neither old nor new
+    unfinished: int = 0  # files that another apply did not make new
     lost: int = 0  # files that undo did not give back
     left: int = 0  # files that were there afterwards and not before
 
@@ -99,34 +103,47 @@ def campaign(directory: Path, runs: int, files: int, seed: int = 0) -> Count:
             time.sleep(draw.uniform(0, max(0.001, whole - first)))
         else:
             time.sleep(draw.uniform(0, whole))
-        _end(process, count)
+        count.applies += _was_ended(process)
         _look(project, old, new, count)
+        if number % 4 > 1:
+            project.run("apply")
+            count.again += 1
+            count.unfinished += _other(project.texts(), new)
         if number % 4 == 3:
-            if project.texts() == old:
-                project.run("apply")
             process = project.start("undo")
             time.sleep(draw.uniform(0, whole / 2))
-            _end(process, count)
-        if project.texts() != old:
-            project.run("undo")
+            count.undos += _was_ended(process)
+            count.half += _half(project.texts(), old, new)
+        for _ in range(2):  # an apply that was ended, and the one after it
+            if project.texts() != old:
+                project.run("undo")
         found = project.texts()
-        count.lost += sum(found.get(name) != raw for name, raw in old.items())
+        count.lost += _other(found, old)
         count.left += sum(name not in old and ".torchmigrate-" not in name for name in found)
     return count
 
 
-def _end(process: subprocess.Popen[bytes], count: Count) -> None:
-    count.killed += process.poll() is None
+def _was_ended(process: subprocess.Popen[bytes]) -> bool:
+    """End a run and all that it started; return whether it still ran."""
+    runs = process.poll() is None
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    return runs
 
 
 def _look(project: Project, old: Texts, new: Texts, count: Count) -> None:
     found = project.texts()
-    states = [(found.get(name) == raw, found.get(name) == new[name]) for name, raw in old.items()]
-    count.half += sum(not any(state) for state in states)
-    count.between += len({state for state in states if any(state)}) > 1
+    count.half += _half(found, old, new)
+    count.between += 0 < sum(found.get(name) == new[name] for name in old) < len(old)
+
+
+def _half(found: Texts, old: Texts, new: Texts) -> int:
+    return sum(found.get(name) not in (raw, new[name]) for name, raw in old.items())
+
+
+def _other(found: Texts, wanted: Texts) -> int:
+    return sum(found.get(name) != raw for name, raw in wanted.items())
 
 
 def main() -> int:
@@ -138,7 +155,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         count = campaign(Path(directory), arguments.runs, arguments.files, arguments.seed)
     print(count)
-    return 1 if count.lost or count.half or count.left else 0
+    return 1 if count.lost or count.half or count.left or count.unfinished else 0
 
 
 if __name__ == "__main__":

@@ -633,3 +633,74 @@ def test_a_test_of_a_device_that_an_option_chooses_changes_with_the_device(tmp_p
 @pytest.mark.parametrize("body", [TOLD, CAUGHT])
 def test_a_test_of_a_device_stays_where_who_chose_cuda_ran_without_it(tmp_path: Path, body: str) -> None:
     assert isinstance(planned(write_tree(tmp_path, {"main.py": CHOSEN.format(body=body)}))["main.py"], Unchanged)
+
+
+HELD_BELOW = """import torch
+from dataclasses import dataclass, field
+y = torch.ones(2)
+if torch.cuda.is_available():
+    y = y.cuda()
+has_mps = torch.backends.mps.is_available()
+x = torch.zeros(2, device="cuda" if torch.cuda.device_count() > 0 else "mps" if has_mps else "cpu")
+print((x + (torch.ones(2).cuda() if x.get_device() >= 0 else torch.ones(2))).device)
+
+@dataclass
+class Settings:
+    device: str = "cuda"
+    gpu: bool = torch.cuda.is_available()
+
+    def __post_init__(self):
+        self.device = self.device if self.gpu else "cpu"
+match Settings().device.split(":")[0]:
+    case "cuda" if torch.cuda.is_available():
+        print(torch.device("cuda"))
+    case "mps" | "xpu":
+        pass
+    case "cpu":
+        pass
+    case other:
+        raise ValueError("unknown device " + other)
+print(torch.zeros(2, device=Settings().device).device)
+"""
+
+
+def test_one_edit_that_is_held_back_holds_no_others_however_they_are_written(tmp_path: Path) -> None:
+    """Where `device = accel.device()` stands above, the place of an edit below is still found in the original."""
+    result = planned(write_tree(tmp_path, {"main.py": HELD_BELOW}))["main.py"]
+    assert isinstance(result, Changed)
+    text = result.after.decode()
+    assert 'device: str = "cuda"' in text
+    assert "device=accel.device()" in text
+
+
+UNDER_DEFAULT = """import torch
+from scaled import scale
+{guard}
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+net = torch.nn.Linear(2, 2)
+x = torch.rand(1, 2)
+if torch.cuda.is_available():
+    x = x.cuda()
+print(net(x) * scale(x.shape))
+"""
+ONLY_WITH_CUDA = "if torch.cuda.is_available():"
+
+
+@pytest.mark.parametrize(
+    ("guard", "made", "is_kept"),
+    [
+        (ONLY_WITH_CUDA, "torch.Tensor(shape)", True),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).repeat(2)", True),
+        (ONLY_WITH_CUDA, "torch.tensor(shape)", False),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).to(torch.get_default_device())", False),
+        (ONLY_WITH_CUDA, "torch.nn.Parameter(torch.Tensor(shape))", False),
+        ("if True:", "torch.Tensor(shape)", False),  # it died, and is told what is left to do
+    ],
+)
+def test_a_default_that_torch_tensor_does_not_follow_stays(
+    tmp_path: Path, guard: str, made: str, is_kept: bool
+) -> None:
+    """`torch.Tensor(...)` follows a CUDA tensor type, and no default device: on a Mac, all was on the CPU."""
+    scaled = f"import torch\ndef scale(shape):\n    return {made}\n"
+    root = write_tree(tmp_path, {"main.py": UNDER_DEFAULT.format(guard=guard), "scaled.py": scaled})
+    assert isinstance(planned(root)["main.py"], Unchanged if is_kept else Changed)

@@ -37,6 +37,11 @@ INSERT = {
     "a docstring and __future__": '"""Doc."""\nfrom __future__ import annotations\n@\nx = accel.f()\n',
     "__future__ and others": "from __future__ import annotations\n\nimport os\n@x = accel.f()\n",
     "a shebang and comments": "#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n# License: long\n\n@x = accel.f()\n",
+    "a comment that speaks of the first statement": "# a\n\n@# the run\n# itself\nx = accel.f()\n",
+    "a comment at the head of the file": "# -*- coding: utf-8 -*-\n# License: long\n@x = accel.f()\n",
+    "a comment in a string": 'import os\n@x = f("""\n# a""")\naccel.f(x)\n',
+    "a comment that is not aligned": "# a\n\n  # b\n@x = accel.f()\n",
+    "a comment that marks a cell": "# a\n\n# %% run\n@x = accel.f()\n",
     "a string that is no docstring": "import os\n@'x'\naccel.f()\n",
     "after the last import": "import os\nimport sys\n@\nx = accel.f()\n",
     "an import of many lines": "import os\nfrom a import (\n    b,\n)\n@x = accel.f()\n",
@@ -354,6 +359,10 @@ SORTED = {
     "late.py": (
         "import torch\nfrom aaa import b\n\nimport warnings\nwarnings.simplefilter('error')\n",
         "import torch\nfrom aaa import b\nimport accel\n\nimport warnings\nwarnings.simplefilter('error')\n",
+    ),
+    "spoken_of.py": (  # found in dbolya/yolact; a comment may also stand for all imports below it
+        "import torch\nimport os\n\n# Oof\nimport zoo\nimport zoo.a\n",
+        "import torch\nimport os\n\n# Oof\nimport zoo\nimport accel\nimport zoo.a\n",
     ),
     "environment.py": (  # what is imported before torch may set the environment for it
         "import zoo\nimport torch\nimport os\n",

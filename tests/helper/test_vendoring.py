@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -342,24 +343,31 @@ def test_two_copies_that_one_program_may_find_hold_the_same_functions(tmp_path: 
     assert all("def empty_cache" in text and "def manual_seed_all" not in text for text in both)
 
 
-def test_a_copy_in_a_package_that_is_imported_by_its_name_alone(tmp_path: Path) -> None:
-    """RAFT's shape: train.py puts the folder of a package on sys.path, whose files import each other by name."""
+@pytest.mark.parametrize("how", ["append", "insert"])
+def test_a_copy_in_a_package_that_is_imported_by_its_name_alone(how: str, tmp_path: Path) -> None:
+    """RAFT's shape: train.py puts the folder of a package on sys.path, whose files import each other by name.
+
+    Appended, it is found after the copy beside train.py, which so serves both; put first, either may be found.
+    """
+    edit = {"append": "append('core')", "insert": "insert(0, 'core')"}[how]
     write_tree(
         tmp_path,
         {
-            "train.py": "import sys\nsys.path.append('core')\nimport net\nimport torch\ntorch.cuda.synchronize()",
+            "train.py": f"import sys\nsys.path.{edit}\nimport net\nimport torch\ntorch.cuda.synchronize",
             "core/__init__.py": "",
-            "core/net.py": "import torch\nfrom other import g\ndef f():\n    torch.cuda.empty_cache()\nf()\n",
+            "core/net.py": "import torch\nfrom other import g\ndef f():\n    torch.cuda.empty_cache\nf()\n",
             "core/other.py": "def g(): pass\n",
         },
     )
     copies = {name: r.after.decode() for name, r in planned(tmp_path).items() if name.endswith("accel.py")}
     assert copies.keys() == {"accel.py", "core/accel.py"}
-    assert all("def synchronize" in text and "def empty_cache" in text for text in copies.values())
+    assert "def synchronize" in copies["accel.py"] and all("def empty_cache" in text for text in copies.values())
+    assert ("def synchronize" in copies["core/accel.py"]) == (how == "insert")
     for name, text in copies.items():
         (tmp_path / name).write_text(text)
     assert write_plan(tmp_path).keys() == {"train.py", "core/net.py"}
     assert checked(tmp_path) == {}
+    run(tmp_path, "train.py")
 
 
 SHARED = {
@@ -372,17 +380,23 @@ SHARED = {
         "lib/config/__init__.py": "",
         "hubconf.py": "from lib.models.net import *\n",
     },
-    "a copy beside a file that is meant to find another": {
-        "main.py": "import torch\nfrom pkg.models.used import *\ntorch.cuda.synchronize()\n",
-        "pkg/models/used.py": "import torch\ntorch.cuda.empty_cache()\n",
-        "pkg/models/alone.py": "import torch\ntorch.cuda.empty_cache()\n",
-    },
-    "a library of which no script is seen": {
-        "run.py": "import torch\ntorch.cuda.synchronize()\nif __name__ == '__main__': pass\n",
+    "a library of which no script is seen, and a script that may lead to it": {
+        "tools/run.py": "import sys, near\nsys.path.insert(0, 'lib')\nimport torch\ntorch.cuda.synchronize()\n",
+        "tools/near.py": "",
         "lib/net/__init__.py": "from net.a import x\n",
         "lib/net/a.py": "import torch\nx = torch.cuda.empty_cache()\n",
     },
 }
+
+
+@pytest.mark.parametrize("how, is_shared", [("append('..')", False), ("insert(0, '..')", True)])
+def test_a_notebook_that_puts_a_folder_on_sys_path(how: str, is_shared: bool, tmp_path: Path) -> None:
+    cells = [f"import sys, torch\nsys.path.{how}\nfrom net import f\n", "torch.cuda.synchronize()\n"]
+    book = {"cells": [{"cell_type": "code", "source": cell} for cell in cells], "nbformat": 4}
+    write_tree(tmp_path, {"demo/demo.ipynb": json.dumps(book), "demo/near.py": "", "net.py": PACKAGE["pkg/b.py"]})
+    copies = {name: r.after.decode() for name, r in planned(tmp_path).items() if name.endswith("accel.py")}
+    assert "def synchronize" in copies["demo/accel.py"] and "def device(" in copies["demo/accel.py"]
+    assert ("def synchronize" in copies["accel.py"]) == is_shared
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -395,4 +409,59 @@ def test_copies_that_may_be_found_in_each_other_s_place(name: str, tmp_path: Pat
     for path, text in copies.items():
         (tmp_path / path).write_text(text)
     write_plan(tmp_path)
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+
+
+ALONE = {
+    "programs that share a file without calls": {
+        "main.py": "import torch, ops\nfrom lib.net import f\ntorch.cuda.synchronize\n",
+        "lib/net.py": "import ops\ndef f(): pass\n",
+        "ops.py": "",
+        "external/test.py": "import torch, ops, near\ntorch.cuda.empty_cache\n",
+        "external/near.py": "",
+    },
+    "a copy beside a file that is meant to find another": {
+        "main.py": "import torch\nfrom pkg.models.used import *\ntorch.cuda.synchronize\n",
+        "pkg/models/used.py": "import torch\ntorch.cuda.empty_cache\n",
+        "pkg/models/alone.py": "import torch\ntorch.cuda.empty_cache\n",
+    },
+    "files that append to sys.path, and ask for what is there": {
+        "main.py": "import sys, torch\nif 'lib' not in sys.path:\n    sys.path.append('lib')\nimport net\n"
+        "torch.cuda.synchronize\nfor folder in sys.path:\n    print(sys.path[0], folder)\n",
+        "lib/net.py": "import torch\nimport near\ntorch.cuda.empty_cache\n",
+        "lib/near.py": "",
+    },
+    "a library of which no script is seen, after the script's folder on sys.path": {
+        "main.py": "import torch\ntorch.cuda.synchronize\nif __name__ == '__main__': pass\n",
+        "lib/net/__init__.py": "from net.a import x\n",
+        "lib/net/a.py": "import torch\nx = torch.cuda.empty_cache\n",
+    },
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_copies_hold_no_more_than_what_programs_call_that_find_them(name: str, tmp_path: Path) -> None:
+    write_tree(tmp_path, ALONE[name])
+    write_plan(tmp_path)
+    copies = {path.parent.name: path.read_text() for path in tmp_path.rglob("accel.py")}
+    (other,) = (text for folder, text in copies.items() if folder != tmp_path.name)
+    assert len(copies) == 2 and "def empty_cache" in other and "def synchronize" not in other
+    assert ("def empty_cache" in copies[tmp_path.name]) == (name != next(iter(ALONE)))
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+    run(tmp_path, "main.py")
+
+
+def test_a_later_run_links_no_copies_that_the_first_kept_apart(tmp_path: Path) -> None:
+    """3D-ResNets' shape: `import accel` of a script in a folder could mean the root's copy by its name alone."""
+    write_tree(
+        tmp_path,
+        {
+            "main.py": "import torch\nfrom model import f\ntorch.cuda.synchronize\n",
+            "model.py": "import torch\nfrom models import resnet\ndef f():\n    torch.cuda.empty_cache\nf()\n",
+            "models/resnet.py": "import torch\ndef g(x):\n    return x.cuda()\n",
+            "tools/strip.py": "import argparse\nimport torch\nprint(torch.load('x'), argparse)\ntorch.cuda.seed()\n",
+        },
+    )
+    write_plan(tmp_path)
+    assert "def seed" not in (tmp_path / "accel.py").read_text()
     assert checked(tmp_path) == {} and write_plan(tmp_path) == {}

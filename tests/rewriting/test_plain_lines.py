@@ -24,6 +24,21 @@ def test_a_script_gets_one_variable_above_the_first_use(rules: DispatchTable) ->
     )
 
 
+@pytest.mark.parametrize(
+    "text, at",
+    [
+        ("x = 1\n# to the\n# device\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "# to the"),
+        ("x = 1\n\n# %% run\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "x = x.to"),
+        ("def f(x):\n    # to it\n    x = x.cuda()\n    y = y.cuda()\n    z = z.cuda()", "    # to it"),
+        ("x = 1\n# of no statement\n\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "x = x.to"),
+        ("x = f('''\n# no comment''')\nx = x.cuda()\ny = y.cuda()\nz = z.cuda()", "x = x.to"),
+    ],
+)
+def test_comments_stay_at_their_statements(rules: DispatchTable, text: str, at: str) -> None:
+    done = plainly(rules, text)
+    assert f"device = accel.device()\n{at}" in done and done.count("#") == text.count("#")
+
+
 def test_two_calls_are_not_worth_one(rules: DispatchTable) -> None:
     assert plainly(rules, "x.cuda()\ny.cuda()") == "x.to(accel.device())\ny.to(accel.device())"
 
@@ -86,6 +101,35 @@ def test_a_variable_that_is_there_is_used(rules: DispatchTable) -> None:
     assert plainly(rules, text) == ("dev = accel.device()\nx = x.to(dev)\ndef f(a):\n    return [a.to(dev) for a in a]")
     kind = "device = 'cuda' if torch.cuda.is_available() else 'cpu'\nx.cuda()\nm = torch.load(p, map_location='cuda')"
     assert "x.to(device)" in plainly(rules, kind)
+
+
+def test_a_variable_that_holds_the_type_is_used_for_it(rules: DispatchTable) -> None:
+    """Found in ajbrock/BigGAN-PyTorch: a project's own function takes what it is given."""
+    text = "def f(g):\n    device = 'cuda'\n    g(torch.ones(2, device=device))\n    g.sheet(device='cuda')"
+    assert "g.sheet(device=device)" in plainly(rules, text)
+    other = (
+        "def f(g):\n    device = torch.device('cuda')\n    g(torch.ones(2, device=device))\n    g.sheet(device='cuda')"
+    )
+    assert "g.sheet(device=device)" not in plainly(rules, other)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("x.to(torch.cuda.current_device())", "x.to(accel.device())"),
+        ("x.cuda(torch.cuda.current_device())", "x.to(accel.device())"),
+        ("x.to(f'cuda:{torch.cuda.current_device()}', dtype=d)", "x.to(accel.device(), dtype=d)"),
+        ("x.to(dtype=d, device=torch.cuda.current_device())", "x.to(dtype=d, device=accel.device())"),
+        ("torch.eye(2, device=torch.cuda.current_device())", "torch.eye(2, device=accel.device())"),
+        ("f(device=torch.cuda.current_device())", "f(device=accel.current_device())"),
+        ("i = torch.cuda.current_device()", "i = accel.current_device()"),
+        ("d = torch.device('cuda', torch.cuda.current_device())", "d = accel.device(accel.current_device())"),
+    ],
+)
+def test_the_current_device_needs_no_index_where_a_device_is_taken(
+    rules: DispatchTable, before: str, after: str
+) -> None:
+    assert plainly(rules, before) == after
 
 
 @pytest.mark.parametrize(
@@ -238,14 +282,10 @@ def in_a_class(line: str) -> str:
     return f"class Loss:\n    def __init__(self, thresh):\n        {line}"
 
 
-def test_a_move_keeps_its_argument_beside_it(rules: DispatchTable) -> None:
+def test_a_move_keeps_its_line_and_what_it_moves_too(rules: DispatchTable) -> None:
     """Found in zllrunning/face-parsing.PyTorch, whose file has lines of up to 88 characters and no settings."""
     done = broken(rules, in_a_class(MOVE))
-    assert done.splitlines()[2:] == [
-        "        self.threshold = -torch.log(",
-        "            torch.tensor(thresh, dtype=torch.float)",
-        "        ).to(accel.device())",
-    ]
+    assert done.splitlines()[2:] == [f"        {MOVE.replace('cuda()', 'to(accel.device())')}"]
     assert "self.thresholds_of_losses.to(accel.device())" in broken(rules, in_a_class(LONG_MOVE))
 
 

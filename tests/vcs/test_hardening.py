@@ -554,6 +554,21 @@ def test_a_check_since_a_commit_leaves_the_index(
     assert index.read_bytes() != before
 
 
+def test_a_check_since_a_commit_sees_a_change_in_the_second_of_the_commit(here: Path, cli: Cli) -> None:
+    """The change keeps size and time: git compares content where the index is no newer, and its copy must not be."""
+    git(here, "init", "-q")
+    git(here, "config", "core.trustctime", "false")
+    write_tree(here, {"a.py": "import torch\n\ntorch.cuda.synchronize()\n"})
+    os.utime("a.py", (1e9, 1e9))
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "x")
+    Path("a.py").write_text("import torch\n\ntorch.cuda.empty_cache()\n")
+    os.utime("a.py", (1e9, 1e9))
+    os.utime(".git/index", (1e9, 1e9))
+    ran = cli("check", "--since", "HEAD")
+    assert (ran.status, "memory/empty-cache" in ran.out) == (1, True)
+
+
 def test_a_check_since_a_commit_in_a_hook_that_has_another_index(
     here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

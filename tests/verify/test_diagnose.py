@@ -11,8 +11,8 @@ import pytest
 
 from torchmigrate.formats.verify import _findings
 from torchmigrate.rules import packs
-from torchmigrate.verify.diagnosis import causes, guards
-from torchmigrate.verify.diagnosis.diagnose import Diagnosis, diagnose
+from torchmigrate.verify.diagnosis import causes
+from torchmigrate.verify.diagnosis.diagnose import Diagnosis, conditions_left, diagnose
 from torchmigrate.verify.migration import Origin, Origins
 
 Record = dict[str, Any]
@@ -402,10 +402,10 @@ def test_rules_that_speak_of_failures_are_there() -> None:
 def test_conditions_that_name_cuda_come_first(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("if per_gpu is not None:\n    pass\nif here:\n    pass\n")
     (tmp_path / "b.py").write_text("device = 'cuda' if is_cuda_available() else 'cpu'\n")
-    found = guards.left(Origins(tmp_path), ["a.py", "b.py"])
+    found = conditions_left(Origins(tmp_path), ["a.py", "b.py"])
     assert found == ["b.py:1 `is_cuda_available()`", "a.py:1 `per_gpu is not None`"]
 
 
 def test_three_conditions_are_shown_each_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("".join(f"if gpu == {i}:\n    pass\n" for i in range(5)))
-    assert len(guards.left(Origins(tmp_path), ["a.py", "a.py"])) == 3
+    assert len(conditions_left(Origins(tmp_path), ["a.py", "a.py"])) == 3

@@ -548,3 +548,30 @@ def test_statement_where_python_does_not_tell_the_expression(tmp_path) -> None:
 def test_message_without_devices_blames_nobody(blamed) -> None:
     record = blamed("combine(torch.ones(2), message='shapes do not match')\n")
     assert record["suspects"] == []
+
+
+# ---- what the device, or torch for want of one, refuses
+
+
+@needs_torch
+def test_calls_that_are_refused_for_want_of_cuda(ended) -> None:
+    (report,) = ended(
+        """
+        import torch
+        def f(x):
+            for _ in range(3):
+                try:
+                    x.cuda()
+                except AssertionError:
+                    pass
+        f(torch.ones(1))
+        """,
+        status=0,
+    )
+    (refused,) = report["refused"]
+    assert (refused["type"], refused["count"]) == ("AssertionError", 3)
+    assert "not compiled with CUDA" in refused["message"] or "no NVIDIA driver" in refused["message"]
+    assert [(f["function"], f["line"], f["first"]) for f in refused["frames"] if f["file"].endswith("program.py")] == [
+        ("<module>", 9, 1),
+        ("f", 6, 3),
+    ]

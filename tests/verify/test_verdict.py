@@ -14,6 +14,7 @@ import pytest
 from torchmigrate.formats.verify import junit, text
 from torchmigrate.verify.backends import Way
 from torchmigrate.verify.compare import by_shape, lines, named_devices
+from torchmigrate.verify.diagnosis.swallowed import End, Swallowed
 from torchmigrate.verify.evidence import evidence
 from torchmigrate.verify.run import Outcome, Run
 from torchmigrate.verify.verdict import (
@@ -46,6 +47,7 @@ def outcome(
     tail: tuple[str, ...] = (),
     stderr: str = "",
     peak: tuple[int, ...] = (10, 30),
+    met: tuple[Swallowed, ...] = (),
     **rest: Any,
 ) -> Outcome:
     counted = None if way.evidence != "simulated" else kernels
@@ -62,6 +64,7 @@ def outcome(
         (report,),
         named=named_devices(output),
         logged=by_shape(lines(stderr)),
+        swallowed=met,
     )
 
 
@@ -530,3 +533,46 @@ def test_a_run_on_the_cpu_where_the_original_is_there_too() -> None:
     alone = "ran on the CPU: no kernel was launched on mps"
     assert said(found) == ("FAIL", alone)
     assert said(found, replace(base(), elsewhere={"mps": own})) == ("FAIL", f"{alone}; so does the original there")
+
+
+# ---- what the device refuses and the program gets over
+
+
+def met(end: End, form: str = "TypeError: no float__", by: str = "train.py:14", count: int = 1) -> Swallowed:
+    return Swallowed(form, form.replace("__", "64"), "train.py:12", by, end, count)
+
+
+def test_what_the_device_refuses_and_the_program_drops() -> None:
+    silent, added = met(End.SILENT), met(End.ADDED, "no such device", "train.py:3", 4)
+    assert said(outcome(way=MPS, met=(silent,))) == (
+        "FAIL",
+        "mps refuses what runs on cuda, at train.py:12: TypeError: no float64; the program goes on, as a handler "
+        "drops it (train.py:14)",
+    )
+    kind, reason = said(outcome(way=MPS, met=(added, silent, met(End.LOST))))
+    assert kind == "FAIL" and "train.py:12, 4 times: no such device" in reason
+    assert reason.endswith("that the original does not have (train.py:3); and 2 other calls so")
+    assert said(outcome(way=CPU, met=(silent,)))[1].startswith("cpu cannot do what runs on cuda, at train.py:12")
+
+
+def test_what_the_program_answers_is_counted() -> None:
+    kind, reason = said(outcome(way=MPS, met=(met(End.ANSWERED, count=2), met(End.ANSWERED, by="train.py:20"))))
+    assert kind == "PASS" and "3 calls refused that the program's own handlers answer" in reason
+
+
+def test_what_the_original_drops_as_well_is_its_own() -> None:
+    silent = met(End.SILENT)
+    assert said(outcome(way=MPS, met=(silent,)), base(met=(silent,)))[0] == "PASS"
+    there = outcome(way=MPS, project="original", met=(silent,))
+    assert said(outcome(way=MPS, met=(silent,)), replace(base(), elsewhere={"mps": there}))[0] == "PASS"
+    idle = outcome(way=MPS, project="original", kernels=0, met=(silent,))  # it did nothing on the device
+    assert said(outcome(way=MPS, met=(silent,)), replace(base(), elsewhere={"mps": idle}))[0] == "FAIL"
+    plain = outcome(way=MPS, project="original")
+    assert said(outcome(way=MPS, met=(silent,)), replace(base(), elsewhere={"mps": plain}))[0] == "REGRESSED"
+
+
+def test_a_test_that_fails_has_not_lost_its_exception() -> None:
+    tests = {"test_a": "passed"}
+    against = base(tests=tests)
+    assert said(outcome(way=MPS, tests=tests, met=(met(End.LOST, by=""),)), against)[0] == "PASS"
+    assert said(outcome(way=MPS, tests=tests, met=(met(End.SILENT),)), against)[0] == "FAIL"

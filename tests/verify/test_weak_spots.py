@@ -19,7 +19,7 @@ pytest.importorskip("torch")
 import warm_torch
 
 from torchmigrate.verify import interpreter, session
-from torchmigrate.verify.migration import Migration, Origins
+from torchmigrate.verify.migration import Migration, Origins, Rewritten
 from torchmigrate.verify.sandbox import Sandbox
 from torchmigrate.verify.session import Result
 from torchmigrate.verify.verdict import Kind, exit_status
@@ -202,6 +202,115 @@ EACH = {
         Kind.DIFFERS,
     ),
 }
+# What the device refuses is caught, and what it was for is small beside the rest.
+MEAN = f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
+SUM = "(x.double() @ x.double().T)[:2].sum()"
+SWALLOWED = {
+    "by_a_bare_except": Weak(
+        MEAN + f"kept = []\ntry:\n    kept.append({SUM})\nexcept:\n    pass\n",
+        r"mps refuses what runs on cuda, at train\.py:13: TypeError: Cannot convert a MPS .*a handler drops it "
+        r"\(train\.py:14\)",
+    ),
+    "by_a_handler_that_speaks_of_it": Weak(
+        MEAN + f"kept = []\ndef evaluate():\n    kept.append({SUM})\n"
+        "for epoch in range(3):\n    try:\n        evaluate()\n    except Exception as error:\n"
+        "        print('evaluation failed:', type(error).__name__, file=sys.stderr)\n        continue\n",
+        r"at train\.py:13, 3 times: .*a handler drops it \(train\.py:17\)",
+    ),
+    "by_a_context_manager": Weak(
+        "import contextlib\n" + MEAN + "with contextlib.suppress(RuntimeError):\n"
+        "    kept = torch.linalg.lstsq(x, y).solution\n",
+        r"NotImplementedError: The operator 'aten::linalg_lstsq.*a handler drops it \(train\.py:12\)",
+    ),
+    "by_a_handler_of_the_port": Weak(
+        MEAN + "total = F.adaptive_avg_pool2d(x.view(1, 1, 64, 32), 7).sum()\nprint(f'total {total.item():.3f}')\n",
+        r"a handler takes it that the original does not have \(train\.py:",
+        (
+            (
+                "total = F.adaptive_avg_pool2d(x.view(1, 1, 64, 32), 7).sum()\n",
+                "try:\n    total = F.adaptive_avg_pool2d(x.view(1, 1, 64, 32), 7).sum()\n"
+                "except RuntimeError:\n    total = F.adaptive_avg_pool2d(x.cpu().view(1, 1, 64, 32), 7).sum()\n",
+            ),
+        ),
+    ),
+    "by_a_handler_that_now_leaves_the_device": Weak(
+        MEAN + "try:\n    total = torch.linalg.lstsq(x, y).solution.sum()\nexcept RuntimeError:\n"
+        "    total = (torch.linalg.pinv(x) @ y).sum()\nprint(f'total {total.item():.3f}')\n",
+        r"a handler leaves the device, which the original's does not \(train\.py:13\)",
+        (("(torch.linalg.pinv(x) @ y)", "(torch.linalg.pinv(x.cpu()) @ y.cpu())"),),
+    ),
+    "by_a_future_that_nobody_asks": Weak(
+        "from concurrent.futures import ThreadPoolExecutor\n" + MEAN + f"def evaluate():\n    return {SUM}\n"
+        "with ThreadPoolExecutor(1) as pool:\n    pool.submit(evaluate)\n",
+        r"at train\.py:13: TypeError: .*no code of the program hears of it",
+    ),
+    "by_a_finalizer": Weak(
+        MEAN + f"class Keeper:\n    def __del__(self):\n        self.kept = {SUM}\nkeeper = Keeper()\ndel keeper\n",
+        "no code of the program hears of it",
+    ),
+    "a_call_of_cuda_that_is_left": Weak(
+        MEAN + "ema = nn.Linear(1, 1)\ntry:\n    ema = ema.cuda()\nexcept Exception:\n    pass\n",
+        r"AssertionError: Torch not compiled with CUDA enabled; .*a handler drops it",
+    ),
+    "a_call_of_cuda_that_is_left_for_the_cpu": Weak(
+        MEAN + "ema = nn.Linear(1, 1)\ntry:\n    ema = ema.cuda()\nexcept Exception:\n    pass\n",
+        r"cpu cannot do what runs on cuda, at train\.py:13: AssertionError: Torch not compiled with CUDA enabled",
+        on="cpu",
+    ),
+    "a_checkpoint_that_is_not_read": Weak(
+        MEAN + "import io\nfrom torch import serialization\nfile = io.BytesIO()\n"
+        "serialization.location_tag = lambda storage: 'cuda:0'\ntorch.save(torch.ones(2), file)\nfile.seek(0)\n"
+        "best = None\ntry:\n    best = torch.load(file)\nexcept RuntimeError:\n    print('starting anew')\n",
+        r"RuntimeError: Attempting to deserialize object on .*a handler drops it",
+    ),
+}
+# The same in an original that says what to do then.
+ANSWERED = {
+    "a_question_that_is_answered_by_a_constant": (
+        "def has_double():\n    try:\n        torch.ones(1, device=DEVICE, dtype=torch.float64)\n"
+        "    except (TypeError, RuntimeError):\n        return False\n    return True\n"
+        "wide = torch.float64 if has_double() else torch.float32\n"
+        "print(f'{(x.to(wide) @ x.to(wide).T).sum().item():.2f}')\n"
+    ),
+    "a_question_whose_flag_stays": (
+        "DOUBLE = False\ntry:\n    torch.ones(1, device=DEVICE).double()\n    DOUBLE = True\n"
+        "except Exception:\n    pass\n"
+        "print(f'{(x.double() if DOUBLE else x).mean().item():.4f}')\n"
+    ),
+    "another_way_after_the_block": (
+        "def solve():\n    try:\n        return torch.linalg.lstsq(x, y).solution\n    except NotImplementedError:\n"
+        "        pass\n    return torch.linalg.lstsq(x.cpu(), y.cpu()).solution.to(DEVICE)\n"
+        "print(f'{solve().sum().item():.3f}')\n"
+    ),
+    "the_first_that_works": (
+        "for wide in (torch.float64, torch.float32):\n    try:\n        z = x.to(wide)\n        break\n"
+        "    except TypeError:\n        continue\nprint(f'{z.mean().item():.4f}')\n"
+    ),
+    "a_fallback_to_the_cpu": (
+        "try:\n    z = torch.linalg.lstsq(x, y).solution\nexcept RuntimeError as error:\n"
+        "    print('on the CPU, as', type(error).__name__, file=sys.stderr)\n"
+        "    z = torch.linalg.lstsq(x.cpu(), y.cpu()).solution.to(DEVICE)\nprint(f'{z.sum().item():.3f}')\n"
+    ),
+    "a_handler_that_knows_its_errors": (
+        "ERRORS = (TypeError, NotImplementedError)\n"
+        "try:\n    z = x.double().mean()\nexcept KeyError:\n    z = None\nexcept ERRORS:\n    z = x.mean()\n"
+        "print(f'{z.item():.4f}')\n"
+    ),
+    "an_error_that_is_raised_again_and_answered": (
+        "def wide(t):\n    try:\n        return t.double()\n    except TypeError as error:\n"
+        "        if 'float64' not in str(error):\n            print('why?')\n        raise\n"
+        "try:\n    z = wide(x).mean()\nexcept TypeError:\n    z = x.mean()\nprint(f'{z.item():.4f}')\n"
+    ),
+    "one_that_the_original_meets_as_well": (
+        "try:\n    torch.ones(2, device=DEVICE) @ torch.ones(3, device=DEVICE)\nexcept RuntimeError:\n    pass\n"
+        "print(f'{x.mean().item():.4f}')\n"
+    ),
+    "memory_that_runs_out": (
+        "size = 1 << 40\nwhile size > 1024:\n    try:\n        torch.empty(size, device=DEVICE)\n"
+        "        size = size // 64\n"
+        "    except RuntimeError:\n        size = size // 64\nprint(f'{x.mean().item():.4f}')\n"
+    ),
+}
 # These move to what is there in their originals, too: how those fare on the backend is what is asked.
 PORTABLE = {"a_device_of_its_own_lost", "an_answer_that_says_cuda"}
 
@@ -220,7 +329,8 @@ def judged(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 
         def careless(sandbox: Sandbox, settings: object) -> Migration:
             (sandbox.rewritten / "train.py").write_text(port)
-            return Migration(Origins(sandbox.rewritten), files=1, edits=1, held=0)
+            files = {"train.py": Rewritten(*(each.encode().splitlines(True) for each in (original, port)), ())}
+            return Migration(Origins(sandbox.rewritten, files), files=1, edits=1, held=0)
 
         monkeypatch.setattr(session, "migrate", careless)
         variables = {"OMP_NUM_THREADS": "1"}
@@ -231,9 +341,19 @@ def judged(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     return judge
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_refusal_that_is_answered_passes(name: str, judged: Callable[..., Result]) -> None:
+    original = HEAD + MEAN + ANSWERED[name]
+    result = judged(original, original.replace(*HERE), ("mps",))
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert exit_status(result.verdicts) == 0, told
+    met = name not in ("one_that_the_original_meets_as_well", "memory_that_runs_out")
+    assert ("refused that the program's own handlers answer" in told) == met, told
+
+
+@pytest.mark.parametrize("name", [*EACH, *(f"swallowed_{each}" for each in SWALLOWED)])
 def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> None:
-    weak = EACH[name]
+    weak = EACH[name] if name in EACH else SWALLOWED[name.removeprefix("swallowed_")]
     original = (HEAD.replace(*HERE) if name in PORTABLE else HEAD) + weak.program
     port = functools.reduce(lambda text, pair: text.replace(*pair), (HERE, *weak.port), original)
     assert port != original

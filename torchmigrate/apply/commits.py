@@ -81,7 +81,7 @@ def target(directory: Path, branch: str | None) -> Target:
                 "git does not know who makes the commits",
                 "`git config user.name NAME` and `git config user.email ADDRESS`",
             )
-    return Target(repository, branch or current or "", head, branch is not None, current or head)
+    return Target(repository.unreplaced(), branch or current or "", head, branch is not None, current or head)
 
 
 def _check_new(repository: Repository, branch: str) -> None:

@@ -32,6 +32,16 @@ def slashed(path: str) -> str:
     return path.replace(os.sep, "/")
 
 
+def native(name: str) -> str:
+    """Return the path for a name with slashes."""
+    return name.replace("/", os.sep)
+
+
+def names_folder(path: str) -> bool:
+    """Return whether a path ends as that of a folder does."""
+    return path.endswith(os.sep)
+
+
 def relative(path: str | os.PathLike[str], start: str | os.PathLike[str]) -> str:
     """Return a path as it is named from a folder, with slashes; Windows has no such name for one on another drive."""
     try:

@@ -166,8 +166,7 @@ def insertion(
         return Edit(at, at, "".join(f"{line}; " for line in lines))
     shared = place is not None and source.position(first_use)[0] == place.end_lineno and first_use < len(source.utf8)
     if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
-        first = place or module.tree.body[0]
-        at = source.offset(first_line(first), 0)
+        at = source.offset(module.line_above(place or module.tree.body[0]), 0)
         return Edit(at, at, text)
     end_line = place.end_lineno or place.lineno
     at = source.line_starts[end_line] if end_line < len(source.line_starts) else len(source.utf8)
@@ -406,9 +405,9 @@ def _at_head(module: SemanticModel, function: Function, statement: str) -> Edit 
     """Return the edit that adds lines at the head of a function's body; None if the body shares the `def`'s line."""
     has_doc = ast.get_docstring(function, clean=False) is not None
     first = function.body[1:][0] if has_doc and len(function.body) > 1 else function.body[0]
-    line = module.source.offset(first_line(first), 0)
-    indent = module.source.utf8[line : module.source.offset(first_line(first), first.col_offset)]
-    return None if indent.strip() else Edit(line, line, _indented(module.source, statement, indent))
+    indent = module.source.line_at(module.source.offset(first_line(first), 0))[: first.col_offset]
+    at = module.source.offset(module.line_above(first), 0)
+    return None if indent.strip() else Edit(at, at, _indented(module.source, statement, indent))
 
 
 def _indented(source: Source, statement: str, indent: bytes) -> str:

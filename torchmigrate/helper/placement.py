@@ -179,6 +179,33 @@ def _is_of_script(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and chain_of(node) == "sys.argv"
 
 
+def puts_folders_first(raw: bytes) -> bool:
+    """Return whether a file may put folders on sys.path before those which are there: it does more than append."""
+    try:
+        tree = ast.parse(raw)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    nodes = [*ast.walk(tree)]
+    sources = (n for n in nodes if isinstance(n, ast.ImportFrom) and n.module == "sys")
+    names = {"sys.path"} | {alias.asname or alias.name for n in sources for alias in n.names if alias.name == "path"}
+    keeps = {id(part) for node in nodes for part in _keeping_order(node)}
+    return any(chain_of(n) in names and id(n) not in keeps for n in nodes if isinstance(n, (ast.Attribute, ast.Name)))
+
+
+def _keeping_order(node: ast.AST) -> list[ast.expr]:
+    """Return the parts of a node that may be a list whose first items stay as they are."""
+    match node:
+        case ast.Call(ast.Attribute(owner, "append" | "extend" | "remove")):
+            return [owner]
+        case ast.Call(ast.Attribute(owner, "insert"), [ast.Constant(int(at)), _]) if at > 0:
+            return [owner]
+        case ast.Compare(comparators=parts):
+            return parts
+        case ast.AugAssign(part, ast.Add()) | ast.For(iter=part) | ast.Subscript(part, ctx=ast.Load()):
+            return [part]
+    return []
+
+
 def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: list[Use]) -> bool:
     """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
     if any(i.level for i in own):

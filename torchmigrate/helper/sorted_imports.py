@@ -44,7 +44,8 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
         same = block[keys.index(own)]
         if _is_configured(str(module.facts.root)):
             return _joined(module, same, tree[0].names[0])
-        return _line(module, same.lineno, statement + newline)  # no line of the project's changes unless it uses isort
+        # no line of the project's changes unless it uses isort
+        return _line(module, module.line_above(same), statement + newline)
     above = [at for at, key in enumerate(keys) if key < own]
     if above and keys[above[-1]][0] == own[0]:
         return _line(module, (block[above[-1]].end_lineno or 0) + 1, statement + newline)
@@ -52,7 +53,7 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
     if below is None:
         return _line(module, (block[-1].end_lineno or 0) + 1, newline + statement + newline)
     gap = "" if keys[below][0] == own[0] else newline
-    return _line(module, block[below].lineno, statement + newline + gap)
+    return _line(module, module.line_above(block[below]), statement + newline + gap)
 
 
 def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, folder: str) -> Edit | None:
@@ -70,7 +71,10 @@ def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, fol
     keys = [_key(module, node) for node in kin]
     below = next((node for node in kin if _key(module, node) > _key(module, own, folder)), None)
     if below is not None and keys == sorted(keys) and _is_free(module, block, block.index(below)):
-        return _line(module, below.lineno, statement + newline)
+        line = below.lineno
+        if module.line_above(below) != line:  # comments may speak of it alone, or of all imports below
+            line = (below.end_lineno or line) + 1
+        return _line(module, line, statement + newline)
     named = kin if isinstance(own, ast.ImportFrom) else []
     above = (named or [node for node in block if _is_own(module, node)])[-1:]
     if not above or above[0] is last or not _is_free(module, block, block.index(above[0]) + 1):

@@ -25,12 +25,21 @@ from torchmigrate.diagnostics.finding import (
     shifted,
 )
 from torchmigrate.helper.import_edits import imports_helper, with_class, with_import, with_imports
-from torchmigrate.helper.placement import Placement, beside, holds_helper, placed, placement, runs_itself, stands_alone
+from torchmigrate.helper.placement import (
+    Placement,
+    beside,
+    holds_helper,
+    placed,
+    placement,
+    puts_folders_first,
+    runs_itself,
+    stands_alone,
+)
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
-from torchmigrate.project.import_graph import Components, reached, read_imports
+from torchmigrate.project.import_graph import SEARCH_PATHS, Import, reached, read_imports
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import imported_by, spelled
 from torchmigrate.source import encoding, notebook
@@ -57,7 +66,7 @@ class Vendored:
     def __init__(self, facts: ProjectContext) -> None:
         self.facts = facts
         self.needed: dict[str, set[Path]] = {}  # helper files, and which files import each
-        self._by_name: set[str] = set()  # helper files that a rewritten file imports by their name alone
+        self._by_name: dict[str, set[str]] = {}  # helper files, and which rewritten files import each by its name alone
         self._restored: dict[str, str] = {}  # the helper files that are gone, by the file that imports each
         self.hosted: list[Path] = []  # notebooks that also run where only they are
 
@@ -144,7 +153,7 @@ class Vendored:
         if place.path:
             self.needed.setdefault(place.path, set()).add(path)
             if place.statement == f"import {self.facts.helper}":
-                self._by_name.add(place.path)
+                self._by_name.setdefault(place.path, set()).add(str(path))
 
     def completed(self, results: Iterable[FileResult]) -> list[FileResult]:
         """Return the results with the helper files to write: new ones, and outdated ones of ours.
@@ -166,7 +175,7 @@ class Vendored:
         if self.facts.own is not None or self.facts.settings.runtime == "package":
             return
         for path in copies:
-            if os.path.basename(path) == f"{self.facts.helper}.py" and self.facts.index.importers.get(path):
+            if os.path.basename(path) == f"{self.facts.helper}.py":
                 self.needed.setdefault(path, set())
         for path, raw in users:
             if place := self._gone(path, raw):
@@ -240,71 +249,92 @@ class Vendored:
                 yield f"{where}: {', '.join(names)} {was} edited by hand, and not updated"
 
     def _used(self, helper: str, after: Mapping[str, bytes]) -> Uses:
-        """Return the functions that the files which import this copy of the helper call, rewritten or not.
-
-        Where a program finds two copies under one name, Python loads the first on sys.path for all: each holds both's.
-        """
+        """Return the functions that files call of this copy, rewritten or not: its users, and all of its programs."""
         index = self.facts.index
-        users = {user for copy in self._of_one_name(helper) for user in self._users(copy)}
+        users = self._users(helper) | self._found_by.get(helper, set())
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
         return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
 
-    def _of_one_name(self, helper: str) -> set[str]:
-        """Return the copies that a program may find where it looks for one by its name alone; this one among them."""
-        group = self._found_together.find(helper)
-        return {copy for copy in self.needed if self._found_together.find(copy) == group}
-
     @functools.cached_property
-    def _found_together(self) -> Components:
-        """The copies in groups, once it is known which are needed: of a group, one program may find any."""
-        restored = {*self._restored.values()}  # the import graph gives their users to another copy while they are gone
-        copies = [copy for copy in self.needed if copy not in restored and self._is_by_name(copy)]
-        found = Components()
-        for helper, other in itertools.combinations(copies, 2):
-            if found.find(helper) != found.find(other) and self._in_one_program(helper, other):
-                found.link(helper, other)
-        return found
+    def _found_by(self) -> dict[str, set[str]]:
+        """The files of all programs that may find a copy by its name alone, once it is known which are needed.
 
-    def _in_one_program(self, helper: str, other: str) -> bool:
-        """Return whether one program may find two copies.
-
-        Imports link users of both, a user of one lies beside the other, or no script is seen that leads to a user of
-        one: with folders of libraries on sys.path, any may.
+        Python loads the first on sys.path for the whole program: the one beside its script, unless a file puts folders
+        before it, or else any that a file of the program is meant to find.
         """
-        users, others = self._users(helper), self._users(other)
-        programs, of_others = ({*map(self._programs.find, each)} for each in (users, others))
-        folders, of_other_folders = ({*map(os.path.dirname, each)} for each in (users, others))
-        is_beside = os.path.dirname(other) in folders or os.path.dirname(helper) in of_other_folders
-        return bool(programs & of_others) or is_beside or not users | others <= self._led_to
-
-    @functools.cached_property
-    def _programs(self) -> Components:
-        """The groups of files that imports link, certainly or perhaps."""
-        found = Components()
-        for path in self.facts.index.files:
-            for target in self.facts.index.may_import(path):
-                found.link(path, target)
+        if len(self._named) < 2:
+            return {}
+        users = {copy: self._users(copy) for copy in self._named}
+        everyone: set[str] = set().union(*users.values())
+        found: dict[str, set[str]] = {copy: set() for copy in users}
+        programs = [self._program(path, everyone) for path in self.facts.index.files if self._is_start(path)]
+        unseen = everyone.difference(*(program.users for program in programs))
+        for program in programs:
+            more = {path for path in unseen if program.reaches_out or system.is_inside(path, program.folder)}
+            files = program.users | more
+            own = system.joined(program.folder, f"{self.facts.helper}.py")
+            for copy in [own] if own in users and not program.puts_folders_first else users:
+                found[copy] |= files if copy == own or not users[copy].isdisjoint(files) else set()
         return found
 
+    def _program(self, start: str, everyone: set[str]) -> _Program:
+        index, folder = self.facts.index, os.path.dirname(start)
+        files = {*reached([start], index.may_import)}
+        is_wide = any(not system.is_inside(path, folder) for path in files) or not files.isdisjoint(self._path_edits)
+        is_first = any(self._path_edits[path] for path in files & self._path_edits.keys())
+        return _Program(folder, files & everyone, is_wide, is_first)
+
     @functools.cached_property
-    def _led_to(self) -> set[str]:
-        """The files that run as scripts, or are never imported and outside packages; and all that these import."""
+    def _path_edits(self) -> dict[str, bool]:
+        """The files that speak of sys.path, and whether each puts folders before those which are there."""
         index = self.facts.index
+        files = set().union(*map(index.holding, SEARCH_PATHS))
+        books = {path: index.read_or_nothing(path) for path in index.files if path.endswith(".ipynb")}
+        files |= {path for path, raw in books.items() if any(word in raw for word in SEARCH_PATHS)}
+        return {path: puts_folders_first(code(path, index.read(path))) for path in files}
 
-        def starts(path: str) -> bool:
-            is_outside = not index.is_package(os.path.dirname(path))
-            return (is_outside and not index.importers.get(path)) or runs_itself(index, path)
+    def _is_start(self, path: str) -> bool:
+        """Return whether a file is run as a script, or may be: it is never imported and outside packages."""
+        index = self.facts.index
+        is_outside = not index.is_package(os.path.dirname(path))
+        return (is_outside and not index.importers.get(path)) or runs_itself(index, path)
 
-        return {*reached(filter(starts, index.files), index.may_import)}
+    @functools.cached_property
+    def _named(self) -> dict[str, set[str]]:
+        """The copies that files import by their name alone, from sys.path, with the files that are to find each.
 
-    def _is_by_name(self, helper: str) -> bool:
-        """Return whether a file imports a copy by its name alone, from sys.path, also where it lies in a package."""
-        uses = self.facts.index.importers.get(helper, ())
-        return helper in self._by_name or any(u.dotted == (self.facts.helper,) and not u.relative for u in uses)
+        A file finds the copy beside it if it is a script, else the one that the import graph will name once it is
+        there, even if the file was meant to find another.
+        """
+        index, helper = self.facts.index, self.facts.helper
+        known = {path for path, imports in index.imports.items() if any(map(self._names_helper, imports))}
+        folders = {os.path.dirname(copy) for copy in self.needed.keys() - {*self._restored.values()}}
+        found: dict[str, set[str]] = {copy: set() for copy in self._by_name}
+        for user in known.union(*self._by_name.values()) - self._restored.keys():
+            own = os.path.dirname(user)
+            home = own if own in folders and self._is_start(user) else index.nearest(folders, own)
+            if home is not None or len(folders) == 1:
+                found.setdefault(f"{home or next(iter(folders))}/{helper}.py", set()).add(user)
+        return found
+
+    def _names_helper(self, item: Import) -> bool:
+        return item.module == self.facts.helper and not item.name and not item.level
 
     def _users(self, helper: str) -> set[str]:
-        known = (use.importer for use in self.facts.index.importers.get(helper, ()))
-        return {*map(str, self.needed[helper]), *(user for user in known if self._restored.get(user, helper) == helper)}
+        uses = self.facts.index.importers.get(helper, ())
+        by_path = {use.importer for use in uses if use.relative or len(use.dotted) > 1}
+        users = {user for user in by_path if self._restored.get(user, helper) == helper}
+        return users.union(map(str, self.needed[helper]), self._named.get(helper, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A script's folder, the files that it leads to and that import the helper, and how it may find others."""
+
+    folder: str
+    users: set[str]
+    reaches_out: bool
+    puts_folders_first: bool
 
 
 def _shown(path: str, raw: bytes) -> bytes:

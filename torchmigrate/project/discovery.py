@@ -78,7 +78,11 @@ class _Collector:
         elif os.path.isdir(real):
             self._add_directory(real)
         elif os.path.isfile(real):
-            text = not real.endswith(SUFFIXES) and self.rules is not None and self.rules.readable.match(real)
+            text = (
+                not real.endswith(SUFFIXES)
+                and self.rules is not None
+                and self.rules.readable.match(system.slashed(real))
+            )
             self.found[real] = DiscoveredFile(Path(real), text=text, named=True)
         else:
             self._refuse(real, "not a regular file")
@@ -87,7 +91,7 @@ class _Collector:
         return path.endswith(SUFFIXES) or self._is_text(path) or _is_script(path)
 
     def _is_text(self, path: str) -> bool:
-        return not path.endswith(SUFFIXES) and self.rules is not None and self.rules.wanted.match(path)
+        return not path.endswith(SUFFIXES) and self.rules is not None and self.rules.wanted.match(system.slashed(path))
 
     def excluded(self, path: str) -> str | None:
         """Return the pattern that excludes an absolute path, or None; paths outside of the root are not excluded."""
@@ -131,13 +135,14 @@ class _Collector:
         names = repository.files(Path(real))
         if not names and repository.ignores(Path(real)):
             return None
-        return [path for n in names if (path := os.path.join(top, n)).endswith("/") or self._wants(path)]
+        paths = (os.path.join(top, system.native(name)) for name in names)
+        return [path for path in paths if system.names_folder(path) or self._wants(path)]
 
     def _add_listed(self, path: str, inside: str) -> None:
         """Add one path of git's list; `inside` is relative to the root, or "" outside of it."""
         if inside and self.default.match(inside):
             return
-        if path.endswith("/"):
+        if system.names_folder(path):
             reason = "another git repository: name it to have it read"
             self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=reason))
             return

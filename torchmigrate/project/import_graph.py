@@ -19,7 +19,8 @@ SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_prec
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS
+SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +205,15 @@ class ImportIndex:
             return self.under(base, dotted)
         roots = self._named(dotted)
         here = os.path.dirname(path)
-        above = [(root, c) for root, c in roots if here == root or system.is_inside(here, root)]
-        best = max(above, key=lambda item: (not self.is_package(item[0]), len(item[0])), default=None)
+        nearest = self.nearest((root for root, _ in roots), here)
+        best = next((item for item in roots if item[0] == nearest), None)
         best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
         return (best[1], best[0]) if best else None
+
+    def nearest(self, folders: Iterable[str], here: str) -> str | None:
+        """Return the nearest of some folders that are above a folder, or it; preferably one that is no package."""
+        above = (folder for folder in folders if here == folder or system.is_inside(here, folder))
+        return max(above, key=lambda folder: (not self.is_package(folder), len(folder)), default=None)
 
     def _named(self, dotted: tuple[str, ...]) -> list[tuple[str, str]]:
         """Return (root directory, file) for each file that a dotted name may mean."""

@@ -16,13 +16,13 @@ from torchmigrate.rewriting.native_style import Written, helper_uses
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
-from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.semantic.spelling import helper_function, spell, spelled
 from torchmigrate.semantic.values import given_before, is_used_as_tensor
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Scope, first_line
 
-_NAME = "device"
+_NAME, _TYPE = "device", "device_type"
 _ENOUGH = 3  # calls that are worth a variable
 _ENOUGH_NATIVE = 2  # of torch's own call, which takes half a line
 # functions that fill their result with the same on every device; those that draw numbers do not
@@ -74,10 +74,11 @@ def plainer(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -
     native = module.facts.writes_native  # torch's own call is long, and shorter in `x.to(...)`
     calls = [call for call in _device_calls(module, spans) if not _in_signature(module, call)]
     return (
-        tuple(edit for call in calls for edit in _unwrapped(module, call))
+        tuple(edit for own, call in _helper_calls(module, spans) for edit in _of_current(module, own, call))
+        or tuple(edit for call in calls for edit in _unwrapped(module, call))
         or tuple(edit for call in calls if not native for edit in _made_there(module, call))
         or tuple(edit for call in calls for edit in _of_tested(module, call))
-        or tuple(edit for call in calls for edit in _known(module, call))
+        or tuple(edit for own, call in _helper_calls(module, spans) for edit in _known(module, own, call))
         or tuple(_bound_once(module, calls, _ENOUGH_NATIVE if native else _ENOUGH, allowed))
         or tuple(_bound_in_functions(module, spans, allowed))
     )
@@ -89,11 +90,22 @@ def _device_calls(module: SemanticModel, spans: Sequence[Written]) -> Iterator[a
 
 
 def _helper_calls(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the calls of `accel.device` and `accel.non_blocking` that this run wrote."""
+    """Yield the calls of the helper's functions that this run wrote, but for those with keywords."""
     for node, own, _ in helper_uses(module, spans):
         call = module.parent(node)
-        if own in (_NAME, "non_blocking") and isinstance(call, ast.Call) and call.func is node and not call.keywords:
+        if isinstance(call, ast.Call) and call.func is node and not call.keywords:
             yield own, call
+
+
+def _of_current(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
+    """Yield the edit of `x.to(accel.current_device())`, and of `x.to(accel.device(accel.current_device()))`."""
+    if own != "current_device" or call.args:
+        return
+    outer = module.parent(call)
+    if isinstance(outer, ast.Call) and outer.args == [call] and helper_function(module, outer.func) == _NAME:
+        call = outer
+    if _takes_device(module, call) and not module.holds_comment(call):
+        yield Edit(*module.span(call), spell(f"accel.{_NAME}()", spelled(module)))
 
 
 def _in_signature(module: SemanticModel, call: ast.Call) -> bool:
@@ -117,13 +129,16 @@ def _unwrapped(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
 
 
 def _takes_device(module: SemanticModel, value: ast.AST) -> bool:
-    """Whether a value is the first argument of `x.to(...)`, or the `device=` of a function of torch."""
+    """Whether a value is the first argument of `x.to(...)`, or the `device=` of that or of a function of torch."""
     match module.parent(value):
         case ast.Call(ast.Attribute(_, "to"), [first, *_]):
             return first is value
         case ast.keyword("device") as up:
-            call = module.parent(up)
-            return isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.")
+            match module.parent(up):
+                case ast.Call(ast.Attribute(_, "to"), []):
+                    return True
+                case ast.Call(func):
+                    return (module.resolve(func) or "").startswith("torch.")
     return False
 
 
@@ -217,8 +232,10 @@ def _binds(node: ast.AST, name: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(node))
 
 
-def _known(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
+def _known(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
     """Yield the edit of a call to a variable in scope that holds its result, or its type where that is the same."""
+    if own not in (_NAME, _TYPE) or call.args or _in_signature(module, call):
+        return
     steps = _steps(module, call)
     here = module.scope(steps[-1])
     hidden = _hidden(module, call)
@@ -226,7 +243,7 @@ def _known(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
         for name, value, kind in _device_variables(module, scope):
             if name in hidden or (found := here.find(name)) is None:
                 continue
-            fits = kind == "device" or _takes_device(module, call)
+            fits = kind == own or _takes_device(module, call)
             if fits and found[0] is scope and _is_before(module, module.statement(value), steps):
                 yield Edit(*module.span(call), name)
                 return
@@ -243,7 +260,7 @@ def _device_variables(module: SemanticModel, scope: Scope) -> list[tuple[str, as
 def _device_kind(module: SemanticModel, value: ast.expr) -> str:
     """Return "device" or "device_type" for a value that is the result of the helper's function, else ""."""
     match value:
-        case ast.Call(func, [], []) if (own := helper_function(module, func)) in ("device", "device_type"):
+        case ast.Call(func, [], []) if (own := helper_function(module, func)) in (_NAME, _TYPE):
             return str(own)
         case ast.Call(func, [inner], []) if module.resolve(func) == "torch.device" and _device_kind(module, inner):
             return "device"
@@ -293,9 +310,9 @@ def _binding(
     module: SemanticModel, name: str, group: Sequence[ast.Call], place: ast.stmt | None, allowed: Allowed
 ) -> Iterator[Edit]:
     """Yield the edits that bind a variable above a statement and use it for these equal calls."""
-    at = module.source.offset(first_line(place), 0) if place else -1
+    at = module.source.offset(module.line_above(place), 0) if place else -1
     if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
-        indent = module.source.utf8[at : at + place.col_offset].decode()
+        indent = module.source.line_at(module.source.offset(place.lineno, 0))[: place.col_offset].decode()
         yield Edit(at, at, f"{indent}{name} = {module.text(group[0])}{module.source.newline}")
         yield from (Edit(*module.span(call), name) for call in group)
 
@@ -305,6 +322,8 @@ def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed
     groups: dict[tuple[ast.stmt, str], dict[str, list[ast.Call]]] = {}
     for own, call in _helper_calls(module, spans):
         function = next((s for s in _steps(module, call) if isinstance(s, FUNCTIONS)), None)
+        if own not in (_NAME, "non_blocking"):
+            continue
         if function is not None and not _in_signature(module, call) and _is_fixed(module, own, call, function):
             groups.setdefault((function, own), {}).setdefault(module.text(call), []).append(call)
     for (owner, own), by_text in groups.items():
@@ -503,9 +522,11 @@ def _broken(module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Ca
     ways = [_one_by_one(module, module.statement(plain[0]), indent)] if plain else []
     ranked = sorted(plain, key=rank)
     moves = [call for call in ranked if _is_only_word(call)]
-    ranked = [call for call in ranked if call not in moves]
     if module.facts.line_length:  # a tool of the project would break the line there
-        ranked += moves
+        ranked = [*(call for call in ranked if call not in moves), *moves]
+    else:
+        called = {part for call in moves for part in ast.walk(call.func)}  # to break what is moved hides the move
+        ranked = [call for call in ranked if call not in moves and call not in called]
     both = itertools.product(ranked, (True, False))
     for edits in itertools.chain(ways, (_spread(module, call, indent, is_whole) for call, is_whole in both)):
         if edits and max(map(len, _with_edits(module, line, edits).splitlines())) <= limit:

@@ -190,7 +190,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
     if respelled:
         native = {"torch"} if facts.writes_native else set()
         needs = (needs - {"accel"}) | native | ({"accel"} if _calls_helper(module) else set())
-    drops = tuple(import_edits.removals(original, module))
+    drops = tuple(sorted(import_edits.removals(original, module)))
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)
@@ -214,7 +214,7 @@ def plainer(
         return not any(start <= at <= end for start, end in held)
 
     work = plain_lines.folded if lines else plain_lines.plainer
-    return work(module, list(native_style.written(original.source.utf8, passes)), allowed)
+    return tuple(sorted(work(module, list(native_style.written(original.source.utf8, passes)), allowed)))
 
 
 def _natively(
@@ -225,7 +225,8 @@ def _natively(
         return ()
     from torchmigrate.rewriting import native_style
 
-    edits = tuple(native_style.respelled(module, list(native_style.written(original.source.utf8, passes)), rules))
+    spans = list(native_style.written(original.source.utf8, passes))
+    edits = tuple(sorted(native_style.respelled(module, spans, rules)))
     if edits and module.facts.settings.style == "auto":
         if _calls_helper(_next(module, edits, ())):
             return ()  # a file that needs the helper all the same calls it throughout

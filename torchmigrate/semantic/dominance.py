@@ -6,6 +6,7 @@ Guard regions are wider: they ask which code belongs to a test. `a or is_availab
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel, query
@@ -17,6 +18,14 @@ from torchmigrate.syntax.scope import children
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}
 _COUNT = {"torch.cuda.device_count", "torch.accelerator.device_count"}
 _ASKS = {"is_available", "is_accelerated", "is_nvidia"}  # functions of the helper that are True on accelerators only
+_COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _DEEP = 5  # flags of flags
 
 
@@ -75,9 +84,10 @@ def _implies(module: SemanticModel, test: ast.expr, value: bool, deep: int = _DE
         case ast.Call(ast.Name("bool"), [inner], []) | ast.IfExp(inner, ast.Constant(True), ast.Constant(False)):
             return _implies(module, inner, value, deep)
         case ast.Call(func):
-            return value and (module.resolve(func) in _AVAILABLE or helper_function(module, func) in _ASKS)
-        case ast.Compare(left, [ast.Gt() | ast.GtE() | ast.Eq() as op], [ast.Constant(int(number))]):
-            return value and number + isinstance(op, ast.Gt) > 0 and _counts(module, left)
+            asks = module.resolve(func) in _AVAILABLE or helper_function(module, func) in _ASKS
+            return value and (asks or _counts(module, test))
+        case ast.Compare(left, [op], [ast.Constant(int(number))]) if type(op) in _COMPARED:
+            return _COMPARED[type(op)](0, number) is not value and _counts(module, left)
         case ast.Name() | ast.Attribute():
             given = _given(module, test) if deep else []
             return bool(given) and all(_implies(module, v, value, deep - 1) for v in given)

@@ -13,7 +13,7 @@ from torchmigrate.source.encoding import Source, comments
 from torchmigrate.syntax import scope
 from torchmigrate.syntax.blocks import Blocks
 from torchmigrate.syntax.resolver import Resolver
-from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children, first_line
 
 if TYPE_CHECKING:
     from torchmigrate.project.context import ProjectContext
@@ -102,6 +102,24 @@ class SemanticModel:
         """Whether a comment stands within an expression."""
         text = self.text(node)
         return "#" in text and bool(comments(f"({text}\n)"))
+
+    def line_above(self, statement: ast.stmt) -> int:
+        """Return the line of a statement, or of the comments right above it, which speak of it.
+
+        A comment at the head of the file speaks of the file, one with types of the function whose first it is, and one
+        with a cell's mark of the cell.
+        """
+        first = line = first_line(statement)
+        ends = (s.end_lineno or 0 for s in self.scopes.statements if s.lineno < first)
+        last = max((end for end in ends if end < first), default=0)
+        while line - 1 > last and self._is_comment(line - 1, statement.col_offset):
+            line -= 1
+        return first if line == 1 else line
+
+    def _is_comment(self, line: int, column: int) -> bool:
+        text = self.source.line_at(self.source.offset(line, 0))
+        is_aligned = text[column:].startswith(b"#") and not text[:column].strip()
+        return is_aligned and not text[column + 1 :].lstrip().startswith((b"type:", b"%%"))
 
     def island(self, node: ast.AST) -> Expression | None:
         """Parse `node` with LibCST. Return None if LibCST cannot parse it or would print it differently."""

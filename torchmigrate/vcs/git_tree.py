@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmigrate.base import file_io, system
@@ -24,7 +26,7 @@ class Dirty:
     """A file whose content in the work tree git could not restore."""
 
     path: Path
-    why: str  # unstaged | untracked | ignored | staged
+    why: str  # unstaged | untracked | ignored | staged, or a few words on what git hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,10 @@ class Repository:
     top: Path
     git_dir: Path
     git: Git
+
+    def unreplaced(self) -> Repository:
+        """Return the repository as it is without `git replace`: commits that are made build on what it really holds."""
+        return replace(self, git=replace(self.git, env={**self.git.env, "GIT_NO_REPLACE_OBJECTS": "1"}))
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
         """Run a git command at `top` and return its output. Raises GitError."""
@@ -53,7 +59,7 @@ class Repository:
         """
         listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
         output = self.run(*listing, "--", os.path.relpath(directory, self.top))
-        return [os.fsdecode(name) for name in output.split(b"\0") if name]
+        return _inside(output.split(b"\0"))
 
     def ignores(self, directory: Path) -> bool:
         """Return whether git ignores this directory itself, so that `files` lists nothing for it."""
@@ -66,7 +72,7 @@ class Repository:
     def ignored(self) -> list[str]:
         """List all that git ignores, relative to `top`; a directory ignored as a whole ends with a slash."""
         output = self.run("status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all", _ALONE)
-        return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry.startswith(b"!! ")]
+        return _inside(entry[3:] for entry in output.split(b"\0") if entry.startswith(b"!! "))
 
     def commit(self, name: str) -> str | None:
         """Return the hash of the commit that a branch, a tag or an abbreviated hash names, or None."""
@@ -94,10 +100,9 @@ class Repository:
             copy = Path(directory, "index")
             with contextlib.suppress(FileNotFoundError):
                 index = self.top / (os.environ.get("GIT_INDEX_FILE") or self.git_dir / "index")
-                written = os.stat(index)
                 file_io.add(copy, file_io.read(index, _INDEX_BYTES))
-                # git reads again what was saved in the second in which the index was, and takes the index's word else
-                os.utime(copy, ns=(written.st_atime_ns, written.st_mtime_ns))
+                # git compares the content of files that are no older than the index: the copy must not look newer
+                os.utime(copy, ns=(0, index.stat().st_mtime_ns))
             env = {"GIT_INDEX_FILE": os.fspath(copy)}
             return self._paths(self.run("diff", *_NAMES, _ALONE, since, "--", env=env) + untracked)
 
@@ -106,7 +111,7 @@ class Repository:
         return self._paths(self.run("diff", *_NAMES, _ALONE, "--cached", "--"))
 
     def _paths(self, output: bytes) -> list[Path]:
-        names = sorted({os.fsdecode(name) for name in output.split(b"\0") if name})
+        names = sorted({*_inside(output.split(b"\0"))})
         return [Path(os.path.realpath(self.top / name)) for name in names]
 
     def dirty(self, paths: Sequence[Path], staged: bool = False) -> list[Dirty]:
@@ -129,6 +134,98 @@ class Repository:
                 yield from (Dirty(path, why) for path in below)
             else:
                 yield Dirty(self.top / name, why)
+
+    def lost(self, contents: Mapping[Path, bytes | None], staged: bool = False) -> list[Dirty]:
+        """Return the dirty files, also those with a change that `git status` does not show.
+
+        `contents` are the bytes that each file has; a file without any is not there. What git has of a file is read
+        and compared, as the repository decides what git looks at: an index that is out of date or marks files as
+        unchanged, files to be skipped, objects that are replaced or not there.
+        """
+        found = self.dirty(list(contents), staged)
+        told = {self._name(dirty.path) for dirty in found}
+        left = [
+            (name, raw) for path, raw in contents.items() if raw is not None and (name := self._name(path)) not in told
+        ]
+        for at in range(0, len(left), _CHUNK):
+            found += (Dirty(self.top / name, why) for name, why in self._hidden(dict(left[at : at + _CHUNK])))
+        return found
+
+    def _hidden(self, contents: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+        """Yield the files, few enough for one git command, that are not what git has of them, and what they are."""
+        blobs = self._blobs(list(contents))
+        yield from ((name, "untracked") for name in contents if name not in blobs)
+        kept = dict(zip(blobs, self._read(list(blobs.values())), strict=True))
+        changed = [name for name, content in kept.items() if content is not None and content != contents[name]]
+        hashes = dict(zip(changed, self._hashes(changed), strict=True))
+        for name, blob in blobs.items():
+            content = kept[name]
+            if content is None:
+                yield name, "git has lost its content"
+            elif name in hashes and hashes[name] != blob:
+                yield name, "changed, which `git status` hides"
+            elif name in hashes and _blob_hash(content, blob) != blob:
+                yield name, "git gives other content in its place"
+
+    def _blobs(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the hash in the index of each of these names that is a file there, and in no merge."""
+        blobs: dict[str, str] = {}
+        for entry in self.run("ls-files", "-s", "-z", "--", *names).split(b"\0"):
+            facts, _, name = entry.partition(b"\t")
+            if facts.startswith(b"100") and facts.endswith(b" 0"):
+                blobs[_composed(os.fsdecode(name))] = facts.split()[1].decode()
+        return {name: blobs[name] for name in names if name in blobs}
+
+    def _read(self, blobs: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the content of each blob, None for one that is not there."""
+        output = self.run("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in blobs).encode())
+        at = 0
+        for _ in blobs:
+            head, _, _ = output[at : at + _PATH_BYTES].partition(b"\n")
+            at += len(head) + 1
+            if head.split()[1:2] == [b"blob"]:
+                size = int(head.split()[2])
+                yield output[at : at + size]
+                at += size + 1
+            else:
+                yield None
+
+    def _hashes(self, names: Sequence[str]) -> list[str]:
+        """Return the hash that git would give each file now: with its line ends and the user's own filters."""
+        lines = "".join(f"{_quoted(name)}\n" for name in names)
+        return self.run("hash-object", "--stdin-paths", stdin=os.fsencode(lines)).decode().split() if names else []
+
+    def _name(self, path: Path) -> str:
+        return _composed(_with_slashes(os.path.relpath(path, self.top)))
+
+
+def _inside(names: Iterable[bytes]) -> list[str]:
+    """Return the names that lie in the work tree: git lists whatever an index says, `/etc/x.py` and `../x.py`, too."""
+    return [name for name in map(os.fsdecode, names) if _is_inside(name.removesuffix("/"))]
+
+
+def _is_inside(name: str) -> bool:
+    parts = _with_slashes(name).split("/")
+    return not os.path.splitdrive(name)[0] and {"", ".", "..", ".git"}.isdisjoint(part.lower() for part in parts)
+
+
+def _blob_hash(content: bytes, like: str) -> str:
+    """Return git's hash of a file's content, of the same kind as another hash."""
+    kind = hashlib.sha1 if len(like) == 40 else hashlib.sha256
+    return kind(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _composed(name: str) -> str:
+    """Return a name as git spells it: on macOS with composed characters."""
+    return unicodedata.normalize("NFC", name) if system.is_macos() else name
+
+
+def _quoted(name: str) -> str:
+    """Quote a name for git, so that it takes one line."""
+    if name.startswith('"') or "\n" in name:
+        name = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{name}"'
+    return name
 
 
 def strays(repository: Repository) -> str:
@@ -218,6 +315,13 @@ def by_repository(paths: Sequence[Path]) -> list[tuple[Repository | None, list[P
 def dirty(paths: Sequence[Path]) -> list[Dirty]:
     """Return the files, sorted, that git could not restore; not those outside of git, which `undo` restores."""
     found = [d for repo, group in by_repository(paths) if repo for d in repo.dirty(group)]
+    return sorted(found, key=lambda d: d.path)
+
+
+def lost(contents: Mapping[Path, bytes | None]) -> list[Dirty]:
+    """Return the files, sorted, that git could not restore, also where `git status` tells nothing of their changes."""
+    groups = by_repository(list(contents))
+    found = [d for repo, group in groups if repo for d in repo.lost({path: contents[path] for path in group})]
     return sorted(found, key=lambda d: d.path)
 
 

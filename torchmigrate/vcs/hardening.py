@@ -129,7 +129,8 @@ class Git:
         import git
 
         command = next((word for word in arguments if not word.startswith("-")), "")
-        bounded = command in _READING and not self.network and not system.is_windows()  # where GitPython knows how
+        reads = command in _READING or (command == "hash-object" and "-w" not in arguments)
+        bounded = reads and not self.network and not system.is_windows()  # where GitPython knows how
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
             if stream is not None:
                 stream.write(stdin or b"")

@@ -85,6 +85,12 @@ class Origins:
         rewritten = self.files.get(name)
         return Origin(name, *rewritten.origin(line)) if rewritten else Origin(name, line)
 
+    def before(self, file: str) -> Sequence[bytes] | None:
+        """Return the lines of the original of a file that was rewritten; None of all others."""
+        path = Path(file).resolve()
+        rewritten = self.files.get(path.relative_to(self.root).as_posix()) if path.is_relative_to(self.root) else None
+        return rewritten.before if rewritten else None
+
     def moved(self, root: Path) -> Origins:
         """Return the same map for another copy of the tree."""
         return Origins(root, self.files)

@@ -23,6 +23,7 @@ from torchmigrate.verify.sandbox import Place, Project
 
 if TYPE_CHECKING:
     from torchmigrate.verify.diagnosis.diagnose import Diagnosis
+    from torchmigrate.verify.diagnosis.swallowed import Swallowed
 
 
 SITE = Path(__file__).resolve().parent / "simulated" / "site"
@@ -132,9 +133,9 @@ class Outcome:
     `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
     stderr, else of stdout. `dropped`: bytes of stdout beyond those that are read. `given_ports`: those that the run was
     to use. `named`: the lines of stdout that name devices, by their shape. `logged`: the lines of stderr that hold
-    numbers, by their shape. `kernels` and the like: sums over all
-    processes, None if nothing was counted (on hardware and the CPU). `peak_bytes`: the most that one process held on
-    one device.
+    numbers, by their shape. `swallowed`: what the device refused, for runs that came to their end. `kernels` and the
+    like: sums over all processes, None if nothing was counted (on hardware and the CPU). `peak_bytes`: the most that
+    one process held on one device.
     """
 
     run: Run
@@ -150,6 +151,7 @@ class Outcome:
     given_ports: frozenset[int] = frozenset()
     named: Mapping[str, frozenset[str]] = field(default_factory=dict)
     logged: Logged = field(default_factory=dict)
+    swallowed: tuple[Swallowed, ...] = ()
 
     @property
     def kernels(self) -> int | None:
@@ -282,6 +284,11 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         from torchmigrate.verify.diagnosis.diagnose import diagnose
 
         diagnosis = diagnose(reports, origins.moved(place.root), place.root, stderr)
+    met: tuple[Swallowed, ...] = ()
+    if any(report.get("refused") for report in reports):
+        from torchmigrate.verify.diagnosis.swallowed import swallowed
+
+        met = swallowed(reports, origins.moved(place.root))
     return Outcome(
         run,
         ended.status,
@@ -296,6 +303,7 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         frozenset(int(variables[name]) for name in _PORTS if variables.get(name, "").isdecimal()),
         named_devices(output),
         by_shape(lines(_read_output(err, place))),
+        met,
     )
 
 

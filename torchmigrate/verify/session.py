@@ -231,9 +231,9 @@ class _Judged:
         """Name the conditions that likely kept the work on the CPU."""
         if not found.on_cpu or found.outcome is None:
             return found
-        from torchmigrate.verify.diagnosis import guards
+        from torchmigrate.verify.diagnosis.diagnose import conditions_left
 
-        left = guards.left(self.runs.origins, found.outcome.own_files)
+        left = conditions_left(self.runs.origins, found.outcome.own_files)
         return replace(found, reason=f"{found.reason}; likely sent there by {listed(left)}") if left else found
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import counted, shorten
 from torchmigrate.torch_api.backends import having
@@ -27,6 +28,9 @@ from torchmigrate.verify.compare import (
 )
 from torchmigrate.verify.evidence import Evidence, lost_spread, lost_work, size
 from torchmigrate.verify.run import Outcome, Run, describe_exception
+
+if TYPE_CHECKING:
+    from torchmigrate.verify.diagnosis.swallowed import Swallowed
 
 _UNUSED = "the original launches no kernel on cuda"
 _POISONED = "reads memory that no kernel or copy has written yet (a missing synchronize, or torch.empty)"
@@ -177,9 +181,9 @@ def asks_for_original(verdict: Verdict) -> bool:
 
 def _judge_alone(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     """Judge a run by its end, then its device, then its results."""
-    found = _judge_ending(outcome, base) or _judge_device(outcome, base) or _judge_poison(outcome, base)
-    if found:
-        return found
+    for judge in (_judge_ending, _judge_swallowed, _judge_device, _judge_poison):
+        if found := judge(outcome, base):
+            return found
     if not base.stands:
         return Verdict(outcome.run, Kind.UNCOMPARED, "ran to the end; not compared: there is no reference", outcome)
     return _judge_results(outcome, base, limits)
@@ -270,6 +274,33 @@ def _judge_uncaught(outcome: Outcome, base: Baseline) -> Verdict | None:
         return None
     reason = f"ends as the original does, but a thread or process of it dies: {new}"
     return Verdict(outcome.run, Kind.FAIL, reason, outcome)
+
+
+def _judge_swallowed(outcome: Outcome, base: Baseline) -> Verdict | None:
+    """Judge a run in which the device refuses what the original's device does not, and the program goes on."""
+    if not base.first or not base.stands or _is_device_unused(base.first):
+        return None
+    bad = [met for met in _newly_swallowed(outcome, base) if met.end.name != "ANSWERED"]
+    if outcome.tests:  # what a test runner catches is a failed test
+        bad = [met for met in bad if met.end.name != "LOST"]
+    if not bad:
+        return None
+    met, more = bad[0], len(bad) - 1
+    how = f"{met.end.value}{f' ({met.by})' if met.by else ''}"
+    also = f"; and {counted(more, 'other call')} so" if more else ""
+    there = "refuses" if outcome.run.way.evidence != "cpu" else "cannot do"
+    times = f", {met.count:,} times" if met.count > 1 else ""
+    what = f"{outcome.run.way.backend} {there} what runs on cuda, at {met.at}{times}: {met.words}"
+    return Verdict(outcome.run, Kind.FAIL, f"{what}; the program goes on, as {how}{also}", outcome)
+
+
+def _newly_swallowed(outcome: Outcome, base: Baseline) -> list[Swallowed]:
+    """Return what was refused in a run and in none of the original's, on its own device or, if it works there, this."""
+    beside = base.elsewhere.get(outcome.run.way.backend)
+    works = beside is not None and beside.exit == 0 and bool(beside.kernels)
+    originals = [each for each in (base.first, base.second, beside if works else None) if each]
+    known = {met.form for each in originals for met in each.swallowed}
+    return [met for met in outcome.swallowed if met.form not in known]
 
 
 def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
@@ -429,6 +460,8 @@ def _describe_agreement(
         parts.append("it checks what the device computes")
     if logged:
         parts.append(f"{counted(logged, 'number')} on stderr as there")
+    if answered := sum(met.count for met in _newly_swallowed(outcome, base)):
+        parts.append(f"{counted(answered, 'call')} refused that the program's own handlers answer")
     if passed := _passed(base.first):
         parts.append(f"{counted(passed, 'test')} passed as there")
     if files:

@@ -29,7 +29,7 @@ _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_u
 # and words without which two GPUs that have process groups of their own cannot differ from each other
 _APART = {*(world.kind for world in WORLDS if world.is_portable and world.only_with), *COLLECTIVES}
 _WORDS = {"others": _OTHERS, "builds": _BUILDS, "apart": _APART}
-_ABOUT = (b"nccl", b"cpu", *(name.encode() for name in types_of("accelerator")))
+_ABOUT = (b"nccl", b"cpu", b"torch.device", *(name.encode() for name in types_of("accelerator")))
 # by path, the spans of the original text whose edits must not be made, with the reasons
 Held = dict[str, dict[Span, str]]
 
@@ -97,10 +97,15 @@ class Check:
         return None if text is None else (text, (), 0)
 
     def _grouped(self, changed: Mapping[str, Rewritten]) -> list[_Group]:
-        """Return the changed files and those that import them, in groups that import nothing of each other."""
+        """Return the changed files and those that lead to them, in groups that import nothing of each other."""
         universe = dict.fromkeys(sorted(changed))
-        for path in sorted(changed):
-            universe |= dict.fromkeys(sorted({use.importer for use in self.facts.index.importers.get(path, ())}))
+        fresh = list(universe)
+        while fresh:  # those that import them, and, as long as they are few, that import these in turn
+            found = {use.importer for path in fresh for use in self.facts.index.importers.get(path, ())}
+            fresh = sorted(found - universe.keys())
+            universe |= dict.fromkeys(fresh)
+            if len(universe) > LARGEST_GROUP:
+                break
         universe |= dict.fromkeys(self._imported(universe))
         self._add_bases(universe)
         components = Components()
@@ -161,7 +166,10 @@ class Check:
 
     def _speaks_of_devices(self, path: str) -> bool:
         text = self._original(path)
-        return text is not None and any(word in text[0] for word in _ABOUT)
+        if text is None:
+            return False
+        is_legacy = b"Tensor(" in text[0] and path in self.facts.under_default.files
+        return is_legacy or any(word in text[0] for word in _ABOUT)
 
     def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         """Return what `_check` finds; what it cannot evaluate is held back whole."""
@@ -188,7 +196,7 @@ class Check:
             files = [f for path in group.roots if (f := new.file(path)) is not None]
             group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
-        for asked in (True, False) if relevance.edits_options else (True,):
+        for asked in (True, False) if relevance.has_options else (True,):
             worlds = _worlds(relevance)
             for world in worlds:
                 if (world, asked) not in group.before:
@@ -279,11 +287,28 @@ def _worlds(relevance: Relevance) -> list[World]:
 
 
 def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], frozenset[str]]:
-    """Return the keys of the functions to evaluate, those first that nothing calls by name, and the others' keys."""
+    """Return the keys of the functions to evaluate, and those of them that something calls by name.
+
+    Callers come first: what they call gets its arguments from them, and is not evaluated with such as nobody knows.
+    """
     functions = [info for file in files for info in file.functions if relevance.holds(info.node)]
-    called = set().union(*(_called(info.node) for info in functions), *(_called(file.tree) for file in files))
-    order = sorted(functions, key=lambda i: (i.name in called or i.outer is not None, i.key))
+    inside: dict[str, set[str]] = {}  # what the functions of a name call
+    names = {info: _name(info) for info in functions}
+    for info, name in names.items():
+        inside.setdefault(name, set()).update(_called(info.node, info.file))
+    of_functions = set().union(*inside.values())
+    called = of_functions.union(*(_called(file.tree, file) for file in files))
+    depth = {name: int(name in called) for name in names.values() if name not in of_functions}
+    for name in reached(sorted(depth), lambda name: sorted(inside.get(name, ()))):
+        depth.setdefault(name, len(depth) + 1)
+    last = len(depth) + 1  # functions in functions, and those that only call each other
+    order = sorted(functions, key=lambda i: (last if i.outer is not None else depth.get(names[i], last), i.key))
     return [info.key for info in order], frozenset(info.key for info in functions if info.name in called)
+
+
+def _name(info: FunctionInfo) -> str:
+    """Return the name by which a function is called: a class's for its constructor."""
+    return info.owner.node.name if info.owner is not None and info.name == "__init__" else info.name
 
 
 def _readers(file: File) -> list[FunctionInfo]:
@@ -298,7 +323,19 @@ def _read(node: ast.AST) -> set[str]:
     return {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
+def _called(node: ast.AST, file: File) -> set[str]:
+    """Return the last names of all that is called in a function or file, and what they are imported by."""
+    names, imported = _last_names(node), _imported_as(file.tree)
+    return names.union(imported[name] for name in names if name in imported)
+
+
 @remembered
-def _called(node: ast.AST) -> set[str]:
-    """Return the last names of all that is called in a function or file."""
+def _last_names(node: ast.AST) -> set[str]:
     return {last_name(n.func) for n in walk(node) if isinstance(n, ast.Call)} - {""}
+
+
+@remembered
+def _imported_as(node: ast.AST) -> dict[str, str]:
+    """Return the names that a file gives to what it imports, with the names that they have at home."""
+    imports = (n for n in walk(node) if isinstance(n, ast.ImportFrom))
+    return {alias.asname: alias.name for n in imports for alias in n.names if alias.asname}

@@ -16,10 +16,12 @@ from torchmigrate.worlds.observations import (
     ASKED,
     BRANCH,
     DEATH,
+    DEFAULT,
     DEVICE,
     FOREIGN,
     HANDED,
     KEPT,
+    LEGACY,
     LOST,
     PRECISION,
     REFUSAL,
@@ -60,16 +62,32 @@ class Original:
         return path == other or any(path in files and other in files for files in self.programs)
 
     def all_end(self, path: str, dying: frozenset[str]) -> bool:
-        """Return whether each program with this file has one that is about to die."""
+        """Return whether each program with this file has one that is about to die; `dying` are the latter."""
         programs = [files for files in self.programs if path in files]
         return bool(programs) and not any(map(dying.isdisjoint, programs))
+
+
+@dataclass(frozen=True, slots=True)
+class Dying:
+    """The files that are about to die where there is no CUDA, and those of which a test is, which ends no program."""
+
+    files: frozenset[str] = frozenset()
+    tests: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.tests)
+
+    def holds(self, key: Key, seen: Observations) -> bool:
+        """Return whether what was seen at a place stands in such a file, or test."""
+        path = key[1][0]
+        return path in self.files or (path in self.tests and key in seen.in_tests)
 
 
 def faults(
     world: World, old: Observations, new: Observations, original: Original, used: frozenset[int]
 ) -> Iterator[Fault]:
     """Yield what the edits break in one world; `used` are the edits whose devices reach torch on CUDA."""
-    dying = _dying(old) if world.kind != "cuda" else frozenset()
+    dying = _dying(old) if world.kind != "cuda" else Dying()
     yield from _answers(world, old, new)
     yield from _deaths(world, old, new, dying)
     yield from _given(world, old, new)
@@ -79,6 +97,7 @@ def faults(
         yield from _precision(world, old, new)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
+        yield from _under_default(world, old, new, original)
         yield from _asked(world, old, new, original, dying)
     else:
         yield from _devices(world, old, new)
@@ -127,7 +146,7 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
             yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
 
 
-def _deaths(world: World, old: Observations, new: Observations, dying: frozenset[str]) -> Iterator[Fault]:
+def _deaths(world: World, old: Observations, new: Observations, dying: Dying) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
     past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
     for kind in (DEATH, DEVICE, KEPT):
@@ -149,7 +168,7 @@ def _deaths(world: World, old: Observations, new: Observations, dying: frozenset
     refused = {place[0] for place in _gone_past(old, new)}
     for kind in (LOST, REFUSAL):
         for place, value in new.of(kind):
-            gone_past = place[0] in dying or (world.kind != "cuda" and place[0] in refused)
+            gone_past = dying.holds((kind, place), new) or (world.kind != "cuda" and place[0] in refused)
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
             before = old.get(kind, place)
@@ -257,7 +276,14 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
     """
     for place, value in new.of(DEVICE):
         before = old.get(DEVICE, place)
-        if before is None or "cuda" in _types(before) or not _open(value):
+        if before is None or not _open(value):
+            continue
+        if "cpu" in _types(before) and "cpu" not in _types(value) and _open(before):
+            edits = NONE.union(*(own for atom, own in value.atoms.items() if isinstance(atom, Unknown)))
+            if edits:
+                yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
+                continue
+        if "cuda" in _types(before):
             continue
         if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
@@ -273,8 +299,9 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     moved: list[Place] = []
     stays: list[Place] = []
     gone_past = next(_gone_past(old, new), None) is not None  # nothing ran here before
-    dead = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) not in seen.assumed}
-    doubtful = {place[0] for seen in (old, new) for place, _ in seen.of(DEATH)}
+    deaths = [(place, seen) for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) in seen.certain]
+    dead = {place[0] for place, seen in deaths if (DEATH, place) not in seen.assumed}
+    doubtful = {place[0] for place, _ in deaths}
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
         if place in original.cuda.made or place[0] in (doubtful if (DEVICE, place) in original.cuda.assumed else dead):
@@ -282,8 +309,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
                 moved.append(place)
-            elif now is not None and not _types(now):
-                continue  # where a tensor is (`y.to(x.device)`): it moves with that
+            elif now is not None and (not _types(now) or (gone_past and before is None)):
+                continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
     for place in moved:
@@ -292,16 +319,28 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
 
 
-def _asked(
-    world: World, old: Observations, new: Observations, original: Original, dying: frozenset[str]
-) -> Iterator[Fault]:
+def _under_default(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield all devices of a program that ran without a CUDA tensor type as its default, and with what ignores another.
+
+    `torch.Tensor(...)` makes tensors on CUDA under such a default, and on the CPU under a default device.
+    """
+    setters = [p for p, value in new.of(DEFAULT) if old.get(DEFAULT, p) is None and world.kind in _types(value)]
+    legacy = [p for p, _ in new.of(LEGACY) if any(original.together(p[0], other[0]) for other in setters)]
+    for place, value in new.of(DEVICE) if legacy else ():
+        pin = next((other for other in legacy if original.together(place[0], other[0])), None)
+        if pin is not None and world.kind in _types(value) and (edits := new.edits(DEVICE, place)):
+            yield Fault(edits, world, pin, f"`torch.Tensor(...)` follows no default device on {world.title}")
+
+
+def _asked(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:
     """Yield devices that tensors come to where a table of the program has no item for them: they were on the CPU."""
-    asked = [place for place, _ in new.of(ASKED) if place[0] not in dying]
+    asked = [place for place, _ in new.of(ASKED) if not dying.holds((ASKED, place), new)]
     for place, value in new.of(DEVICE) if asked else ():
         before = old.get(DEVICE, place)
         comes_here = world.kind in _types(value) and (before is None or world.kind not in _types(before))
         table = next((other for other in asked if original.together(place[0], other[0])), None)
-        if comes_here and table is not None and place[0] not in dying and (edits := new.edits(DEVICE, place)):
+        is_dying = dying.holds((DEVICE, place), new)
+        if comes_here and table is not None and not is_dying and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, table, f"a table lacks the device on {world.title}")
 
 
@@ -346,15 +385,14 @@ _OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
 _OF_CPU = re.compile(r"\bcpu\b", re.I)
 
 
-def _branches(
-    world: World, old: Observations, new: Observations, original: Original, dying: frozenset[str]
-) -> Iterator[Fault]:
+def _branches(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:
     """Yield tests that would come out otherwise on CUDA or on the CPU; what refused for want of CUDA may run."""
     for place, value in new.of(BRANCH):
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
-        if original.all_end(place[0], dying) or (dying and _gains_only(before, value)):
+        is_dying = original.all_end(place[0], dying.files) or dying.holds((BRANCH, place), new)
+        if is_dying or (dying and _gains_only(before, value)):
             continue
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
@@ -379,16 +417,19 @@ def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:
     return (p for p, _ in old.of(REFUSAL) if (REFUSAL, p) in old.certain and new.get(REFUSAL, p) is None)
 
 
-def _dying(seen: Observations) -> frozenset[str]:
-    """Return the files that ask for CUDA where there is none, and nothing catches it: they are about to die.
+def _dying(seen: Observations) -> Dying:
+    """Return what asks for CUDA where there is none, and nothing catches it: it is about to die.
 
     Those do not which may never get there: a test that cannot be followed stands before it.
     """
-    places = {place for place, _ in seen.of(DEATH) if (DEATH, place) in seen.certain}
+    keys = [(DEATH, place) for place, _ in seen.of(DEATH) if (DEATH, place) in seen.certain]
     for place, value in seen.of(DEVICE):
         if (DEVICE, place) in seen.certain and place not in seen.caught and place not in seen.made and _all_cuda(value):
-            places.add(place)
-    return frozenset(path for path, _ in places)
+            keys.append((DEVICE, place))
+    return Dying(
+        frozenset(key[1][0] for key in keys if key not in seen.in_tests),
+        frozenset(key[1][0] for key in keys if key in seen.in_tests),
+    )
 
 
 def _only_dies(seen: Observations, place: Place, outcome: Atom) -> bool:

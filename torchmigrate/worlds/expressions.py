@@ -13,7 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
-from torchmigrate.worlds.observations import ASKED, LOST, Place
+from torchmigrate.worlds.observations import ASKED, LOST, Place, device_of, devices
 from torchmigrate.worlds.program import (
     NONE,
     ClassInfo,
@@ -154,7 +154,14 @@ class Expressions(External):
         if chain is not None and (found := state.env.get(chain)) is not None:
             return found
         owner = self.evaluate(node.value, state, frame)
+        if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
+            return made
         return join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
+
+    def _told_device(self, node: ast.expr, state: State, frame: Frame) -> Value:
+        """Return the device at which a call makes a tensor: `torch.zeros(2, device="cuda")`."""
+        given = [k.value for k in getattr(node, "keywords", ()) if k.arg == "device"]
+        return join(*(self.evaluate(value, state, frame) for value in given))
 
     def attribute(self, atom: Atom, name: str, state: State, frame: Frame) -> Value:
         match atom:
@@ -162,13 +169,21 @@ class Expressions(External):
                 return self._of_module(file, name)
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
-                return self.world.attributes.get(full) or one(Named(full))
+                put = self.store.get(("attribute", owner, name))
+                if (known := put or self.world.attributes.get(full)) is not None:
+                    return known
+                own = self.program.located(frame.file, 0, full)  # in a folder without __init__.py
+                return one(Named(full) if own is None else Module(own))
             case Device(kind, index):
                 return const({"type": kind, "index": index}.get(name)) if name in ("type", "index") else UNKNOWN
             case Instance(info):
                 return self._of_instance(info, atom, name, state)
             case Type(info):
                 return self.of_class(info, name) or UNKNOWN
+            case Table(items):
+                return join(*(v for k, v in items if k.value == name)) or self.of_unknown(name) or UNKNOWN
+            case Const() if name == "value":  # of a member of an Enum
+                return one(atom)
             case Unknown(of):
                 if name == "is_cuda":
                     return join(const(True), const(False)) if self.world.kind == "cuda" else const(False)
@@ -282,11 +297,18 @@ class Expressions(External):
         return one(Table(tuple(pairs)))
 
     def _conditional(self, node: ast.IfExp, state: State, frame: Frame) -> Value:
-        found = []
+        found: list[Value] = []
+        ends: list[Dead] = []
         for wanted, arm in ((True, node.body), (False, node.orelse)):
             inner = self.refine(node.test, state, frame, wanted)
-            if inner is not None:
+            if inner is None:
+                continue
+            try:
                 found.append(self.evaluate(arm, inner, frame).of(inner.path - state.path))
+            except Dead as end:
+                ends.append(end)
+        if ends and not found:
+            raise end_of(ends)
         return join(*found)
 
     def _boolean(self, node: ast.BoolOp, state: State, frame: Frame) -> Value:
@@ -297,7 +319,12 @@ class Expressions(External):
         for at, item in enumerate(node.values):
             if here is None:
                 break
-            value = self.evaluate(item, here, frame).of(here.path - state.path)
+            try:
+                value = self.evaluate(item, here, frame).of(here.path - state.path)
+            except Dead:
+                if not any(found):
+                    raise
+                break
             if at == len(node.values) - 1:
                 found.append(value)
             else:
@@ -325,17 +352,23 @@ class Expressions(External):
 
     def _binary(self, node: ast.BinOp, state: State, frame: Frame) -> Value:
         left, right = self.evaluate(node.left, state, frame), self.evaluate(node.right, state, frame)
-        pairs = [(a, b, e | f) for a, e in left.atoms.items() for b, f in right.atoms.items()]
-        return join(*(one(values.combined(node.op, a, b), edits) for a, b, edits in pairs[:64]))
+        pairs = [(a, b, e | f) for a, e in left.atoms.items() for b, f in right.atoms.items()][:64]
+        if isinstance(node.op, ast.Mod) and any(isinstance(a, Const) and a.type is str for a, _, _ in pairs):
+            texts = ((values.formatted(str(a.value), b) if isinstance(a, Const) else UNKNOWN, e) for a, b, e in pairs)
+            return join(*(text.of(edits) for text, edits in texts))
+        return join(*(one(values.combined(node.op, a, b), edits) for a, b, edits in pairs))
 
     def _compare(self, node: ast.Compare, state: State, frame: Frame) -> Value:
-        sides = [self.evaluate(side, state, frame) for side in (node.left, *node.comparators)]
+        nodes = node.left, *node.comparators
+        sides = [(side, self.evaluate(side, state, frame)) for side in nodes]
         answers: dict[bool | None, Edits] = {True: NONE}
-        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+        for op, (first, left), (second, right) in zip(node.ops, sides, sides[1:], strict=False):
             step: dict[bool | None, Edits] = {}
             for a, e in left.atoms.items():
                 for b, f in right.atoms.items():
                     answer = values.compared(op, a, b)
+                    if answer is None and self.world.kind != "cuda" and _asks_for_cuda(op, (first, a), (second, b)):
+                        answer = isinstance(op, (ast.NotEq, ast.NotIn))  # no tensor is there
                     own = e | f | (Value({b: f}).edits if isinstance(b, (Items, Table)) else NONE)
                     step[answer] = step.get(answer, NONE) | own
             answers = _both(answers, step)
@@ -368,7 +401,7 @@ class Expressions(External):
                 if not hits and atom.items:
                     self.seen.add(LOST, self.place(node, frame), one(key, edits), state.path)
                 return hits[-1] if hits else NOTHING if atom.items else UNKNOWN
-            if isinstance(key, Unknown) and _is_type_of_device(node.slice) and self._lacks_device(atom):
+            if isinstance(key, Unknown) and _is_a_type(node.slice) and self._lacks_device(atom):
                 self.seen.add(ASKED, self.place(node, frame), const(self.world.kind), state.path)
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
@@ -474,15 +507,7 @@ class Expressions(External):
                     self._drop(chain, state)
                     state.put(chain, value)
                 for atom in self.evaluate(owner, state, frame):
-                    match atom:
-                        case Instance(info):
-                            self.write(("attribute", info.key, name), value)
-                        case Type(info):
-                            self.write(("class", info.key, name), value)
-                        case Module(file):
-                            self.write(("global", file.path, name), value)
-                        case _:
-                            self.write(("attribute", "*", name), value)
+                    self.put_attribute(atom, name, value)
             case ast.Tuple(elts) | ast.List(elts):
                 for at, item in enumerate(elts):
                     self.assign(item, self._unpacked(value, at, len(elts)), state, frame)
@@ -490,6 +515,20 @@ class Expressions(External):
                 self.assign(inner, UNKNOWN, state, frame)
             case ast.Subscript(owner, key):
                 self._set_item(owner, self.evaluate(key, state, frame), value, state, frame)
+
+    def put_attribute(self, atom: Atom, name: str, value: Value) -> None:
+        """Add what an attribute of one thing may be."""
+        match atom:
+            case Instance(info):
+                self.write(("attribute", info.key, name), value)
+            case Type(info):
+                self.write(("class", info.key, name), value)
+            case Module(file):
+                self.write(("global", file.path, name), value)
+            case Named(owner):
+                self.write(("attribute", owner, name), value)
+            case _:
+                self.write(("attribute", "*", name), value)
 
     def bind(self, name: str, value: Value, state: State, frame: Frame) -> None:
         """Bind a name to a value, which depends on the edits that let this be reached."""
@@ -898,12 +937,28 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
 }
 
 
-@remembered
-def _is_type_of_device(node: ast.AST) -> bool:
+def _asks_for_cuda(op: ast.cmpop, left: tuple[ast.AST, Atom], right: tuple[ast.AST, Atom]) -> bool:
+    """Return whether a tensor is asked whether it is on CUDA: `x.device.type == "cuda"`, `"cuda" in str(x.device)`."""
+    sides = [(*right, left[1])] if isinstance(op, (ast.In, ast.NotIn)) else [(*left, right[1]), (*right, left[1])]
+    return any(atom == Unknown("tensor") and _is_place(node) and _names_cuda(other) for node, atom, other in sides)
+
+
+def _names_cuda(atom: Atom) -> bool:
+    device = device_of(atom)
+    return device is not None and device.type == "cuda"
+
+
+def _is_a_type(node: ast.AST) -> bool:
     """Return whether an expression may be the type of a device: `x.device.type`, `str(x.device)`."""
+    return (isinstance(node, ast.Attribute) and node.attr == "type") or _is_place(node)
+
+
+@remembered
+def _is_place(node: ast.AST) -> bool:
+    """Return whether an expression is where a tensor is: `x.device`, its type, or either as text."""
     match node:
-        case ast.Attribute(_, "type"):
+        case ast.Attribute(_, "device") | ast.Attribute(ast.Attribute(_, "device"), "type"):
             return True
         case ast.Call(ast.Name("str"), [inner], []):
-            return _is_type_of_device(inner) or (isinstance(inner, ast.Attribute) and inner.attr == "device")
+            return _is_place(inner)
     return False

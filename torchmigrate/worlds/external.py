@@ -15,10 +15,12 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
     DEATH,
+    DEFAULT,
     DEVICE,
     FOREIGN,
     HANDED,
     KEPT,
+    LEGACY,
     REFUSAL,
     Observations,
     Place,
@@ -26,7 +28,7 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.relevance import ADDS
+from torchmigrate.worlds.relevance import ADDS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
@@ -81,6 +83,10 @@ class External(ABC):
         """Return an attribute of one thing."""
 
     @abstractmethod
+    def put_attribute(self, atom: Atom, name: str, value: Value) -> None:
+        """Add what an attribute of one thing may be."""
+
+    @abstractmethod
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
         """Return the elements of a container one by one."""
 
@@ -112,9 +118,17 @@ class External(ABC):
         if home == "torch.accelerator" and not self.world.kind and last not in ("empty_cache",):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
+            if not self.asked and len(call.args) > 1:
+                return call.args[1]
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
+        if name in ("types.SimpleNamespace", "argparse.Namespace") and call.named:
+            return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
+        if name == "torch.set_default_tensor_type":
+            self._becomes_default(call)
+        if name == "torch.Tensor" and call.node in legacy_calls(call.frame.file.tree):
+            self._note(LEGACY, call, const(True))
         if name == "contextlib.nullcontext":
             return call.argument(0, const(None))
         if name == "functools.partial" and call.args:
@@ -249,12 +263,24 @@ class External(ABC):
         self.seen.made.add(self.place(call.node, call.frame))
         return made
 
+    def _becomes_default(self, call: Call) -> None:
+        """Note a tensor type of CUDA that becomes the default. Raises Dead where there is no CUDA."""
+        texts = (a.value for a in call.argument(0, NOTHING) if isinstance(a, Const) and isinstance(a.value, str))
+        if any(text.startswith("torch.cuda.") for text in texts):
+            made = one(Device("cuda"))
+            self._note(DEFAULT, call, made)
+            self.position(made, call, moves=True)
+
     def _helper(self, name: str, call: Call) -> Value:
         known = self.world.calls.get(f"accel.{name}")
         if known is not None:
             return known
         if name == "device" or (name == "map_location" and call.args):
             return self._helper_device(call)
+        if name == "set_default_tensor_type":
+            made = one(Device(self.world.kind or "cpu")).of(call.frame.file.edits_of(call.node.func))
+            self._note(DEFAULT, call, made)
+            self.position(made, call, moves=False)
         if name == "is_accelerated":
             return join(*(self._accelerated(a).of(e) for a, e in call.argument(0, UNKNOWN).atoms.items()))
         if name == "dist_backend":
@@ -316,7 +342,8 @@ class External(ABC):
                 return self._get(call)
             case "setattr" if len(call.args) > 2:
                 for word in (a.value for a in call.args[1] if isinstance(a, Const) and isinstance(a.value, str)):
-                    self.write(("attribute", "*", word), call.args[2].of(call.state.path))
+                    for atom in first:
+                        self.put_attribute(atom, word, call.args[2].of(call.state.path))
                 return const(None)
             case "any" | "all" if call.args:
                 return self._any(first)
@@ -432,7 +459,7 @@ class External(ABC):
         """Return the result of a method of a text, computed if all arguments are known."""
         if name not in _TEXT_METHODS:
             return UNKNOWN
-        ways: list[tuple[tuple[object, ...], frozenset[int]]] = [((), NONE)]
+        ways: list[tuple[tuple[Atom, ...], frozenset[int]]] = [((), NONE)]
         for value in args:
             ways = [((*given, atom), e | own) for given, e in ways for atom, own in value.atoms.items()][:64]
         found: list[Value] = []
@@ -440,8 +467,10 @@ class External(ABC):
             found.append(self._text_method(text, name, given, named).of(edits))
         return join(*found)
 
-    def _text_method(self, text: str, name: str, given: tuple[object, ...], named: Mapping[str, Value]) -> Value:
+    def _text_method(self, text: str, name: str, given: tuple[Atom, ...], named: Mapping[str, Value]) -> Value:
         plain: list[object] = []
+        if name == "format" and not named and len(parts := text.split("{}")) == len(given) + 1:
+            return one(values.filled(parts, given))
         for atom in given:
             match atom:
                 case Const(value):

@@ -19,6 +19,8 @@ ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have
+DEFAULT = "default"  # the device of a tensor type that becomes the default
+LEGACY = "legacy"  # `torch.Tensor(...)`, which follows a default of CUDA alone
 ASKED = "asked"  # a table without the device that is here, asked for the device of a tensor
 
 
@@ -33,6 +35,7 @@ class Observations:
         self.idle: set[Key] = set()  # those of them that were seen only in such functions themselves
         self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
         self.called: set[Key] = set()  # seen in functions that some call led to
+        self.in_tests: set[Key] = set()  # seen only in tests: where one ends, the program goes on
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.ends: dict[tuple[Place, bool], set[Place | None]] = {}  # by outcome of a test, where its branch dies
@@ -41,6 +44,7 @@ class Observations:
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.is_assumption = False
         self.is_called = False
+        self.is_test = False
 
     def add(
         self, kind: str, place: Place, value: Value, path: Edits, words: str = "", is_certain: bool = False
@@ -50,6 +54,10 @@ class Observations:
             self.certain.add(key)
         if self.is_called:
             self.called.add(key)
+        if not self.is_test:
+            self.in_tests.discard(key)
+        elif key not in self.found:
+            self.in_tests.add(key)
         if not self.is_assumption:
             self.assumed.discard(key)
         elif key not in self.found:
@@ -70,11 +78,12 @@ class Observations:
         self.assumed.discard(key)
         self.idle.discard(key)
         self.called.discard(key)
+        self.in_tests.discard(key)
         self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
-        keys = self.assumed, self.idle, self.certain, self.called
+        keys = self.assumed, self.idle, self.certain, self.called, self.in_tests
         for each in (self.found, self.paths, *keys, self.caught, self.ends, self.cut, self.used, self.named):
             each.clear()
 

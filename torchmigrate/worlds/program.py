@@ -116,7 +116,8 @@ class File:
     def _collect(self, node: ast.AST, owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str) -> None:
         for child in children(node):
             if isinstance(child, FUNCTIONS):
-                name = f"{prefix}.{getattr(child, 'name', '<lambda>')}"
+                own = f"lambda@{self.original(self.span(child)[0])}" if isinstance(child, ast.Lambda) else child.name
+                name = f"{prefix}.{own}"
                 info = FunctionInfo(self, child, owner, outer, f"{self.path}:{name}")
                 self.functions.append(info)
                 if outer is not None:

@@ -29,6 +29,9 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OPTIONS = {"add_argument", "add_option"}
+_ASKING = (*_OPTIONS, "environ", "getenv")
+SETTER = "set_default_tensor_type"
+_LEAVE = _MOVES | {"numpy", "tolist", "type_as"}
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
 
@@ -133,7 +136,6 @@ class Relevance:
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
         self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
-        self.edits_options = False  # an option of a command line is rewritten
         self.relevant: set[ast.AST] = set()
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
@@ -157,6 +159,8 @@ class Relevance:
             told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
             written = file.written if is_ours else ()
             self._edited(file, outline, written if file.edits else list(told))
+        if SETTER in self._by_word:
+            self._of_default()
         self._close()
         self._calls()
         for node in list(self.relevant):
@@ -164,6 +168,14 @@ class Relevance:
             while up is not None and up not in self.holding:
                 self.holding.add(up)
                 up = self._around.get(up)
+
+    def _of_default(self) -> None:
+        """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
+        for row in (*self._by_word[SETTER], *self._by_word.get("Tensor", ())):
+            legacy = legacy_calls(row.place.file.tree)
+            if SETTER in row.called or any(call in legacy for call in _own_calls(row.node)):
+                self.relevant.add(row.node)
+                self.places.update((row.place.name, row.place.owner))
 
     def _edited(self, file: File, outline: _Outline, edited: Sequence[Span]) -> None:
         """Add the statements around edits: the original ones, or what they became."""
@@ -181,7 +193,6 @@ class Relevance:
             if node in rows:
                 rewritten[rows[node]] = None
         for row in rewritten:
-            self.edits_options = self.edits_options or bool(row.called & _OPTIONS)
             self.relevant.add(row.node)
             self.places.update((row.place.name, row.place.owner))
             self._spread(row.node, row.place)
@@ -201,6 +212,12 @@ class Relevance:
     def holds(self, node: ast.AST) -> bool:
         """Return whether a function holds a statement that matters."""
         return node in self.holding
+
+    @property
+    def has_options(self) -> bool:
+        """Return whether a user's choice, of a command line or the environment, matters."""
+        asking = dict.fromkeys(row for word in _ASKING for row in self._by_word.get(word, ()))
+        return any(row.node in self.relevant for row in asking)
 
     def speaks_of(self, words: set[str]) -> bool:
         """Return whether one of the words occurs in a statement that matters."""
@@ -312,7 +329,7 @@ class Relevance:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
                 self._decorated(node, place)
                 if name in self.decisions:  # another function of this name returns a device
-                    cpu = [s for s in _statements(node) if isinstance(s, ast.Return) and _is_text(s.value, "cpu")]
+                    cpu = [s for s in _statements(node) if _is_text(_handed_out(s), "cpu")]
                     self.relevant.update(cpu)
                     self.places.update((name, place.owner) if cpu else ())
                 if name in self.about or name == "to":
@@ -334,7 +351,7 @@ class Relevance:
     def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
         """Add the parameters that decorators give decisions, as `parametrize` does."""
         words: set[str] = set()
-        if any(isinstance(d, ast.Name) and self._carries(d, place) for d in node.decorator_list):
+        if any(isinstance(d, (ast.Name, ast.Attribute)) and self._carries(d, place) for d in node.decorator_list):
             self._add(self.decisions, place.token(node.name))
             for names, key, extra in self._parameters.get(node.name, ()):
                 self._add(self.decisions, *(f"{name}@{key}" for name in (*names, *extra)))
@@ -400,7 +417,9 @@ class Relevance:
                     root = (attribute_chain(node) or "").partition(".")[0]
                     known = root in ("self", "cls") or place.token(root) in self.decisions | self.about
                     return known and (name in self.decisions or self._carries(value, place))
-                return name in self.decisions or name in self.about or self._carries(value, place)
+                made = value.keywords if name == "device" and isinstance(value, ast.Call) else ()  # a tensor there
+                there = any(self._carries(keyword.value, place) for keyword in made)
+                return there or name in self.decisions or name in self.about or self._carries(value, place)
             case ast.Call():
                 return self._call_carries(node, place)
             case ast.Lambda():
@@ -443,6 +462,25 @@ _TRANSPARENT = (
     ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.comprehension,
 )  # fmt: skip
+
+
+@remembered
+def legacy_calls(tree: ast.AST) -> set[ast.AST]:
+    """Return the calls of something named Tensor whose result stays where it is made.
+
+    The same chain moves the others on, or they become parameters, which move with their module.
+    """
+    found: set[ast.AST] = {n for n in walk(tree) if isinstance(n, ast.Call) and last_name(n.func) == "Tensor"}
+    for node in walk(tree) if found else ():
+        inner: ast.AST | None = None
+        if isinstance(node, ast.Attribute) and node.attr in _LEAVE:
+            inner = node.value
+        elif isinstance(node, ast.Call) and last_name(node.func) == "Parameter" and node.args:
+            inner = node.args[0]
+        while inner is not None:
+            found.discard(inner)
+            inner = inner.func if isinstance(inner, ast.Call) else getattr(inner, "value", None)
+    return found
 
 
 def _imported(rows: Sequence[_Row]) -> Iterator[str]:
@@ -497,7 +535,15 @@ def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.e
     yield target, value
 
 
-def _is_text(node: ast.expr | None, text: str) -> bool:
+def _handed_out(node: ast.AST) -> ast.AST | None:
+    """Return what a statement returns or yields, or None."""
+    match node:
+        case ast.Return(value) | ast.Expr(ast.Yield(value)):
+            return value
+    return None
+
+
+def _is_text(node: ast.AST | None, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 

@@ -75,8 +75,10 @@ class Statements(Expressions):
         owner = one(Instance(info.owner)) if info.owner else None
         # of a method that only others' objects are known to be asked for, nobody knows whether it runs
         in_doubt = info.owner is not None and self.seen.is_assumption and info.key not in self.called
+        self.seen.is_test = info.name.startswith("test") and info.key not in self.called
         with contextlib.suppress(Dead):
             self.call_function(info, owner, (), {}, State({}, is_plain=True, in_doubt=in_doubt), is_root=True)
+        self.seen.is_test = False
 
     def call_function(
         self,
@@ -94,14 +96,17 @@ class Statements(Expressions):
         before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
         self._bind(info, owner, args, named, state, is_root)
         path = self.reached.get(info.key, NONE) | state.path
-        same = all(self.store.get(("parameter", info.key, p)) == v for p, v in before.items())
-        if info.key in self.begun and (info.key in self.stack or (same and path == self.reached.get(info.key))):
+        given = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
+        # what a result depends on through the arguments is not told apart from what other calls depend on
+        through = (path - state.path) & NONE.union(*(value.edits for value in given.values() if value is not None))
+        is_known = info.key in self.stack or (given == before and path == self.reached.get(info.key))
+        if info.key in self.begun and is_known:
             if info.key not in self.results:
                 return UNKNOWN if info.key in self.stack else NOTHING
             result = self.results[info.key]
             if result is None:
                 raise Dead
-            return result
+            return result.of(through)
         self.reached[info.key] = path
         self.begun.add(info.key)
         self.stack.append(info.key)
@@ -114,7 +119,7 @@ class Statements(Expressions):
         self.results[info.key] = result
         if result is None:
             raise Dead
-        return result
+        return result.of(through)
 
     def _bind(
         self,
@@ -137,8 +142,7 @@ class Statements(Expressions):
         for name in info.parameters():
             value = bound.get(name)
             if value is None:
-                default = defaults.get(name)
-                value = UNKNOWN if default is None else self.evaluate(default, State({}), frame)
+                value = self._default(info, name, defaults.get(name), frame)
                 if is_root:
                     value = join(value, one(Unknown("user")))
             self.write(("parameter", info.key, name), value)
@@ -149,6 +153,11 @@ class Statements(Expressions):
             options = [(values.Const(k, str), v) for k, v in named.items() if k not in info.parameters()]
             whole = one(values.Items(tuple(more))) if kind == "rest" else one(values.Table(tuple(options)))
             self.write(("parameter", info.key, extra.arg), whole if not is_root else UNKNOWN)
+
+    def _default(self, info: FunctionInfo, name: str, node: ast.expr | None, frame: Frame) -> Value:
+        """Return a parameter's default as its definition found it, if that was run."""
+        known = self.store.get(("default", info.key, name))
+        return known if known is not None else UNKNOWN if node is None else self.evaluate(node, State({}), frame)
 
     def _run(self, info: FunctionInfo, path: Edits, in_doubt: bool) -> Value | None:
         """Return what a function returns, or None if it never does."""
@@ -574,24 +583,31 @@ class Statements(Expressions):
     def _match(self, node: ast.Match, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
         rest: State | None = state
-        for case in node.cases:
+        edits = NONE
+        for case, test in zip(node.cases, _tests_of(node), strict=True):
             if rest is None:
                 break
-            test = _test_of(case.pattern, node.subject)
-            taken = rest if test is None else self.refine(test, rest, frame, True)
-            if taken is not None and case.guard is not None:
-                taken = self.refine(case.guard, taken, frame, True)
+            here = rest.copy()
+            for name, value in _captures(case.pattern, node.subject):
+                self.bind(name, UNKNOWN if value is None else self.evaluate(value, here, frame), here, frame)
+            if test is None:  # a pattern that is not followed
+                taken: State | None = here.doubted()
+                rest = rest.doubted()
+            else:
+                taken, rest = self.refine(test, here, frame, True), self.refine(test, here, frame, False)
             if taken is not None:
+                edits |= taken.path - state.path
                 ways.append(self.block(case.body, taken.copy(), frame))
-            if test is not None and case.guard is None:
-                rest = self.refine(test, rest, frame, False)
-            elif case.guard is None and _is_wildcard(case.pattern):
-                rest = None
-        return merged([*ways, rest])
+        after = merged([*ways, rest])
+        if after is not None and edits:  # what the arms bind depends on the tests, also where an arm is not taken
+            self._depend(node, edits, after, frame)
+        return after
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, state: State, frame: Frame) -> State | None:
         info = frame.file.by_node.get(node)
         if isinstance(info, FunctionInfo):
+            for name, value in defaults_of(node.args).items():
+                self.write(("default", info.key, name), self.evaluate(value, state, frame))
             if frame.owner is None:
                 self.bind(node.name, self._wrapped(info, state, frame), state, frame)
             self.publish(state, frame)
@@ -601,7 +617,7 @@ class Statements(Expressions):
         """Return a function as the project's own decorators leave it."""
         value = one(Routine(info))
         for node in reversed(getattr(info.node, "decorator_list", ())):
-            if isinstance(node, ast.Name):
+            if attribute_chain(node) is not None:
                 wrapper = self.evaluate(node, state, frame)
                 if len(wrapper) == 1 and isinstance(next(iter(wrapper)), Routine):
                     call = ast.copy_location(ast.Call(node, [], []), node)
@@ -620,11 +636,14 @@ class Statements(Expressions):
     def _import(self, node: ast.Import, state: State, frame: Frame) -> State | None:
         for alias in node.names:
             target = self.program.located(frame.file, 0, alias.name)
+            if target is None and self.world.lacks(alias.name):
+                raise Dead
             if alias.name.rpartition(".")[2] == self.helper or alias.name == "torchmigrate.runtime":
                 value = one(Named(HELPER))
             elif target is not None:
-                top = target if alias.asname else self.program.located(frame.file, 0, alias.name.partition(".")[0])
-                value = one(Module(top)) if top is not None else UNKNOWN
+                first = alias.name.partition(".")[0]
+                top = target if alias.asname else self.program.located(frame.file, 0, first)
+                value = one(Module(top) if top is not None else Named(first))  # a folder without __init__.py
             else:
                 value = one(Named(alias.name if alias.asname else alias.name.partition(".")[0]))
             self.bind(alias.asname or alias.name.partition(".")[0], value, state, frame)
@@ -633,6 +652,8 @@ class Statements(Expressions):
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
         path = self.program.path_of(frame.file, node.level, node.module or "")
         home = self.program.file(path) if path and self.relevance.has_read_path(path) else None
+        if path is None and self.world.lacks(node.module or ""):
+            raise Dead
         for alias in node.names:
             if alias.name == "*":
                 if home is not None and home is not frame.file:
@@ -809,27 +830,68 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         stack += children(inner)
 
 
-def _is_wildcard(pattern: ast.pattern) -> bool:
-    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+@remembered
+def _tests_of(node: ast.AST) -> list[ast.expr | None]:
+    """Return what decides on each case of a `match`, with its guard, or None where the pattern is not followed."""
+    assert isinstance(node, ast.Match)
+    found: list[ast.expr | None] = []
+    for case in node.cases:
+        test = _test_of(case.pattern, node.subject)
+        if test is not None and case.guard is not None:
+            test = ast.copy_location(ast.BoolOp(ast.And(), [test, case.guard]), case.guard)
+        found.append(test)
+    return found
 
 
 def _test_of(pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
-    """Return a pattern of constants as a comparison, or None if it is another one."""
+    """Return a pattern as a comparison, which is true where it always matches, or None if it is not followed."""
     match pattern:
         case ast.MatchValue(value):
             test: ast.expr = ast.Compare(subject, [ast.Eq()], [value])
         case ast.MatchSingleton(constant):
             test = ast.Compare(subject, [ast.Is()], [ast.copy_location(ast.Constant(constant), pattern)])
         case ast.MatchOr(patterns):
-            tests = [_test_of(p, subject) for p in patterns]
-            if None in tests:
-                return None
-            test = ast.BoolOp(ast.Or(), [t for t in tests if t is not None])
+            return _combined(ast.Or(), [_test_of(p, subject) for p in patterns], subject)
+        case ast.MatchAs(None, _):
+            test = ast.Constant(True)
         case ast.MatchAs(inner, _) if inner is not None:
             return _test_of(inner, subject)
+        case ast.MatchSequence(patterns) if pairs := _paired(patterns, subject):
+            return _combined(ast.And(), [_test_of(p, item) for p, item in pairs], subject)
         case _:
             return None
     return ast.copy_location(test, subject)
+
+
+def _paired(patterns: Sequence[ast.pattern], subject: ast.expr) -> list[tuple[ast.pattern, ast.expr]]:
+    """Return the patterns of a sequence with the parts of a subject that is written out: `match (a, b)`."""
+    items = subject.elts if isinstance(subject, (ast.Tuple, ast.List)) else []
+    starred = any(isinstance(each, (ast.Starred, ast.MatchStar)) for each in (*items, *patterns))
+    return list(zip(patterns, items, strict=True)) if len(items) == len(patterns) and not starred else []
+
+
+def _combined(op: ast.boolop, tests: Sequence[ast.expr | None], subject: ast.expr) -> ast.expr | None:
+    known = [test for test in tests if test is not None]
+    return ast.copy_location(ast.BoolOp(op, known), subject) if len(known) == len(tests) else None
+
+
+def _captures(pattern: ast.pattern, subject: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield the names that a pattern binds, with what they are bound to, or None where that is not followed."""
+    match pattern:
+        case ast.MatchAs(inner, name):
+            if name is not None:
+                yield name, subject
+            if inner is not None:
+                yield from _captures(inner, subject)
+        case ast.MatchSequence(patterns) if pairs := _paired(patterns, subject):
+            for each, item in pairs:
+                yield from _captures(each, item)
+        case ast.MatchOr(patterns):
+            for each in patterns:
+                yield from _captures(each, subject)
+        case _:
+            bound = (getattr(n, "name", None) or getattr(n, "rest", None) for n in ast.walk(pattern))
+            yield from ((name, None) for name in bound if name)
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[..., State | None]] = {

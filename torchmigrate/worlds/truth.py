@@ -45,6 +45,11 @@ class World:
         only = _DATA["modules"].get(name)
         return None if only is None else only == self.name
 
+    def lacks(self, package: str) -> bool:
+        """Return whether nobody can import a package here."""
+        packages: Mapping[str, str] = _DATA["packages"]
+        return packages.get(package.partition(".")[0], self.name) != self.name
+
     def backend(self) -> str:
         """Return what the helper's `dist_backend("nccl")` gives here."""
         return _DISTRIBUTED.get(self.kind, "gloo")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo
 
 WIDEST = 12  # a value of more atoms is unknown
+_DIRECTIVE = re.compile("%[sdi]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,15 +253,6 @@ def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
         return Items(left.items + right.items)
     if isinstance(left, Items) and isinstance(op, ast.Mult) and isinstance(right, Const) and right.type in (int, bool):
         return Items(left.items * min(right.value, 2))
-    if isinstance(left, Const) and isinstance(op, ast.Mod) and isinstance(left.value, str):
-        given = _plain(right)
-        if given is None:
-            return _cut(left.value.partition("%")[0])
-        try:
-            text = left.value % given
-        except (TypeError, ValueError):
-            return Unknown()
-        return Const(text, str)
     if isinstance(left, Const) and isinstance(right, Const) and type(op) in _ARITHMETIC:
         try:
             found = _ARITHMETIC[type(op)](left.value, right.value)
@@ -271,15 +264,23 @@ def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
     return Unknown()
 
 
-def _plain(atom: Atom) -> Any:
-    """Return the constant or tuple of constants, or None if a part is unknown."""
-    if isinstance(atom, Const):
-        return atom.value
-    if isinstance(atom, Items) and all(len(v) == 1 for v in atom.items):
-        inner = [next(iter(v)) for v in atom.items]
-        if all(isinstance(a, Const) for a in inner):
-            return tuple(a.value for a in inner if isinstance(a, Const))
-    return None
+def formatted(text: str, given: Atom) -> Value:
+    """Return what `text % given` may be: each way in which its parts are known."""
+    plain, items = _DIRECTIVE.split(text), given.items if isinstance(given, Items) else (one(given),)
+    if "%" in "".join(plain) or len(plain) != len(items) + 1:
+        return one(_cut(text.partition("%")[0]))
+    ways: list[tuple[list[Atom], Edits]] = [([], NONE)]
+    for item in items:
+        ways = [([*atoms, atom], edits | own) for atoms, edits in ways for atom, own in item.atoms.items()][:WIDEST]
+    return join(*(one(filled(plain, atoms), edits) for atoms, edits in ways))
+
+
+def filled(plain: Sequence[str], atoms: Sequence[Atom]) -> Atom:
+    """Return the text of some parts with things between them."""
+    parts: list[Atom] = [Const(plain[0], str)]
+    for atom, part in zip(atoms, plain[1:], strict=True):
+        parts += [atom, Const(part, str)]
+    return joined_text(parts)
 
 
 def _cut(start: str) -> Atom:
@@ -288,7 +289,7 @@ def _cut(start: str) -> Atom:
     return Const(f"{kind}:0", str) if start == f"{kind}:" and kind.isidentifier() else Unknown()
 
 
-def joined_text(parts: list[Atom]) -> Atom:
+def joined_text(parts: Iterable[Atom]) -> Atom:
     """Return the text of an f-string."""
     text = ""
     for part in parts:

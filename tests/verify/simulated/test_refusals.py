@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,52 @@ assert said == ["Required aspect fp64 is not supported on the device"] * 4, said
 def test_an_arc_has_no_kernel_for_float64(simulate: Callable) -> None:
     ran = simulate("xpu", ARC, TORCHMIGRATE_PROFILE="arc")
     assert ran.status == 0, ran.err
+
+
+TOLD = """
+import sys, threading
+import torch
+
+device = sys.argv[1]
+x = torch.ones(3, device=device)
+
+class Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad + torch.ones(3)
+
+def refuse(call):
+    try:
+        call()
+    except RuntimeError:
+        return
+    raise AssertionError("taken")
+
+refuse(lambda: torch.mv(torch.ones(2, 3), x))
+refuse(lambda: torch.compile(lambda y: torch.mv(torch.ones(2, 3), y), backend="eager")(x))
+y = torch.ones(3, device=device, requires_grad=True)
+refuse(lambda: Backward.apply(y).sum().backward())
+thread = threading.Thread(target=refuse, args=(lambda: x + torch.ones(3),))
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(("backend", "tier"), [("xpu", "native"), ("mps", "native"), ("npu", "python")])
+def test_what_is_refused_is_told(simulate: Callable, tmp_path: Path, backend: str, tier: str) -> None:
+    reports = {"TORCHMIGRATE_REPORTS": str(tmp_path / "reports"), "TORCHMIGRATE_TIER": tier}
+    ran = simulate(backend, TOLD, backend, **reports)
+    assert ran.status == 0, ran.err
+    (report,) = [json.loads(path.read_text()) for path in (tmp_path / "reports").glob("*.json")]
+    told = [(each["message"], [frame["function"] for frame in each["frames"]]) for each in report["refused"]]
+    assert next(stack[:2] for message, stack in told if "mv" in message and "<lambda>" in stack) == [
+        "<module>",
+        "refuse",
+    ]
+    assert any("add" in message and "backward" in stack for message, stack in told), told
+    assert any("add" in message and "run" in stack for message, stack in told), told
+    assert sum(each["count"] for each in report["refused"] if "mv" in each["message"]) >= 1
+    assert not any("torchmigrate" in frame["file"] for each in report["refused"] for frame in each["frames"])

@@ -80,7 +80,7 @@ def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Co
     helpers = _helpers(changes, plan.facts, target)
     _refuse_foreign([*(change.path for change in changes), *helpers], target)
     if not dry_run:
-        refuse_changed([change.path for change in changes], target)
+        refuse_changed(changes, target)
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
     steps = per_pack.steps(changes, helpers, plan.facts, ruleset)
     if dry_run:
@@ -100,8 +100,9 @@ def _helpers(changes: Sequence[Changed], facts: ProjectContext, target: Target) 
             continue
         if not is_ours(path):
             raise UserError(f"{path.name} is in the way: it was not written by torchmigrate", "rename it first")
-        if target.repository.dirty([path], staged=True):
-            found[path] = file_io.read(path)
+        raw = file_io.read(path)
+        if target.repository.lost({path: raw}, staged=True):
+            found[path] = raw
     return found
 
 

@@ -23,10 +23,11 @@ def guard(changes: Sequence[Changed], request: Request, target: Target | None = 
     from torchmigrate.vcs import git_tree
 
     if target:
-        refuse_changed([change.path for change in changes], target)
+        refuse_changed(changes, target)
     elif not request.allow_dirty:
-        _refuse_silence(git_tree.unanswered([change.path for change in changes if not change.new]))
-        _refuse_dirty(git_tree.dirty([change.path for change in changes if not change.new]))
+        contents: dict[Path, bytes | None] = {change.path: change.before for change in changes if not change.new}
+        _refuse_silence(git_tree.unanswered(list(contents)))
+        _refuse_dirty(git_tree.lost(contents))
 
 
 def _refuse_silence(silent: tuple[Path, str] | None) -> None:
@@ -54,9 +55,10 @@ def _refuse_dirty(dirty: Sequence[Dirty]) -> None:
     raise UserError(f"{what} {'it' if one else 'them'}{named(dirty)}", "commit or stash them, or pass --allow-dirty")
 
 
-def refuse_changed(paths: Sequence[Path], target: Target) -> None:
+def refuse_changed(changes: Sequence[Changed], target: Target) -> None:
     """Refuse to commit files that have changes of the user, staged or not."""
-    dirty = target.repository.dirty([Path(os.path.realpath(path)) for path in paths], staged=True)
+    contents = {Path(os.path.realpath(change.path)): None if change.new else change.before for change in changes}
+    dirty = target.repository.lost(contents, staged=True)
     if dirty:
         one = len(dirty) == 1
         what = f"{len(dirty)} file{' has' if one else 's have'} changes of yours, which would get into the commits"

@@ -123,7 +123,7 @@ def _choice(module: SemanticModel, name: str, value: ast.expr, named: _Named) ->
         return None
     names, uses = spelled(module), reads_of(module, name, scope)
     calls = {use: module.parent(use.node) for use in uses}
-    casts = frozenset(c for use, c in calls.items() if isinstance(c, ast.Call) and _is_cast_to(module, c, use))
+    casts = frozenset(c for use, c in calls.items() if isinstance(c, ast.Call) and _is_cast_to(module, c, use, named))
     if not all(c in casts or (isinstance(c, ast.Call) and _is_made(module, c, use)) for use, c in calls.items()):
         return None
     if (casts and not named.place) or (named.place != _HERE and any(use.scope is not scope for use in uses)):
@@ -159,10 +159,11 @@ def _is_made(module: SemanticModel, call: ast.Call, use: Reference) -> bool:
     )
 
 
-def _is_cast_to(module: SemanticModel, call: ast.Call, use: Reference) -> bool:
+def _is_cast_to(module: SemanticModel, call: ast.Call, use: Reference, named: _Named) -> bool:
     """Return whether a call is `x.type(name)`. In a method x may be on another device than the current one."""
     is_cast = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args == [use.node]
-    return is_cast and not call.keywords and not any(isinstance(up, ast.ClassDef) for up in module.ancestors(call))
+    is_known = named.place != _HERE or not any(isinstance(up, ast.ClassDef) for up in module.ancestors(call))
+    return is_cast and is_known and not call.keywords
 
 
 def _is_no_tensor(module: SemanticModel, node: ast.expr, use: Reference) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.dominance import is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 
@@ -16,8 +17,10 @@ _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 def count(context: RuleContext) -> Iterator[Finding]:
     if context.call is not None and not context.call.args and divides_or_spawns(context):
-        yield context.replace(context.call, _AT_LEAST_ONE)
-        return
+        know_parents(context.module)
+        if not is_guarded(context.module, context.call):
+            yield context.replace(context.call, _AT_LEAST_ONE)
+            return
     yield context.rewrite("torch.cuda.device_count", "accel.device_count", context.ref) or context.note()
 
 

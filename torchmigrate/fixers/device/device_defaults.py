@@ -135,7 +135,7 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     indent = module.source.line_at(at)[: first.col_offset].decode()
     if indent.strip():
         return context.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
-    at = module.source.offset(_with_comments(module, function, first), 0)
+    at = module.source.offset(module.line_above(first), 0)
     step = indent[function.col_offset :]
     newline = module.source.newline
     of_amp, others = _of_amp(module, function, name)
@@ -150,22 +150,6 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     if _none_means_something(module, function, name):
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; `{name}=None` may mean something else here")
     return context.fix(edits, Safety.SAFE)
-
-
-def _with_comments(module: SemanticModel, function: Function, first: ast.stmt) -> int:
-    """Return the line of a body's first statement, or of the comments right above it, which speak of it.
-
-    A comment that gives the function's types stays first in the body.
-    """
-    line = first_line(first)
-    while _comments_alone(module, line - 1) and line - 1 > function.lineno:
-        line -= 1
-    return line
-
-
-def _comments_alone(module: SemanticModel, line: int) -> bool:
-    text = module.source.line_at(module.source.offset(line, 0)).strip()
-    return text.startswith(b"#") and not text.removeprefix(b"#").lstrip().startswith(b"type:")
 
 
 def _optional(module: SemanticModel, function: Function, name: str) -> Iterator[Edit]:

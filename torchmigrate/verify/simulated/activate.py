@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from .profiles import Settings
-from .torch_c import batch_norm, composites, devices
+from .torch_c import batch_norm, composites, devices, operators, unsupported
 
 _kept: list[Any] = []  # keeps libraries alive: a torch.library.Library unregisters its kernels when it is deleted
 _statistics: list[Callable[[], dict[str, Any]]] = []
@@ -45,7 +47,24 @@ def _activate_native(settings: Settings) -> None:
     devices.patch(settings)
     if profile.backend == "cuda":
         devices.allow_tensor_types()
+    _listen(ops)
     _statistics.append(lambda: _read_counts(ops, settings.count))
+
+
+_LISTENER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
+
+
+def _listen(ops: Any) -> None:
+    """Tell of what the device refuses; it calls from any thread, with Python's lock or without it."""
+
+    def hear(kind: bytes, message: bytes) -> None:
+        unsupported.tell(kind.decode(), message.decode(errors="replace"))
+
+    operators.hide(sys.modules[__name__], unsupported)  # it may be in the midst of compiled code
+    listener = _LISTENER(hear)
+    _kept.append(listener)
+    ops.listen(ctypes.cast(listener, ctypes.c_void_p).value)
+    atexit.register(ops.listen, 0)  # no Python is called when it is gone
 
 
 def _read_counts(ops: Any, count: int) -> dict[str, Any]:

@@ -97,11 +97,17 @@ def _steps_of_recorder(settings: Settings) -> dict[str, Step]:
 
 
 def _steps_after_distributed(settings: Settings) -> dict[str, Step]:
-    if not settings.native:
-        return {}
-    from .torch_c import distributed
+    def groups_are_there() -> None:
+        if settings.native:
+            from .torch_c import distributed
 
-    return {"torch.distributed.distributed_c10d": lambda: distributed.register(settings)}
+            distributed.register(settings)
+        if settings.reports:
+            from .recorder import process_report
+
+            process_report.watch_groups()
+
+    return {"torch.distributed.distributed_c10d": groups_are_there}
 
 
 def _seed_numpy() -> None:

@@ -37,7 +37,7 @@ def argparse_no_cuda(p: Sketch) -> None:
         p.places.append(name)
 
 
-@construct(plain=True)
+@construct(plain=True, real="cpu")
 def argparse_device_by_option(p: Sketch) -> None:
     """CUDA unless the user says no, whether it is there or not; tests then ask the device."""
     given = None if p.plain else p.random.choice([["--cpu"], []])

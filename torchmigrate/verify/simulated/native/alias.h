@@ -18,20 +18,24 @@ inline void check_computes(ScalarType type) {
 
 inline at::Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype, std::optional<Layout>,
                                 std::optional<Device> device, std::optional<bool> pin) {
-  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
-  auto type = dtype_or_default(dtype);
-  check_dtype(type);
-  DeviceGuard on(device.value_or(Device(device_type, current)));
-  return at::detail::empty_strided_generic(size, stride, &device_memory, DispatchKeySet(dispatch_key), type);
+  return heard([&] {
+    TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+    auto type = dtype_or_default(dtype);
+    check_dtype(type);
+    DeviceGuard on(device.value_or(Device(device_type, current)));
+    return at::detail::empty_strided_generic(size, stride, &device_memory, DispatchKeySet(dispatch_key), type);
+  });
 }
 
 inline at::Tensor empty(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<Layout>, std::optional<Device> device,
                         std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
-  auto type = dtype_or_default(dtype);
-  check_dtype(type);
-  DeviceGuard on(device.value_or(Device(device_type, current)));
-  return at::detail::empty_generic(size, &device_memory, DispatchKeySet(dispatch_key), type, format);
+  return heard([&] {
+    TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+    auto type = dtype_or_default(dtype);
+    check_dtype(type);
+    DeviceGuard on(device.value_or(Device(device_type, current)));
+    return at::detail::empty_generic(size, &device_memory, DispatchKeySet(dispatch_key), type, format);
+  });
 }
 
 inline at::SparseTensorImpl& sparse(const at::Tensor& t) { return *static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl()); }

@@ -35,7 +35,7 @@ inline IValue with_cuda(const intrusive_ptr<c10d::ProcessGroup>& group) {
 
 inline void collective(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   auto name = full_name(op.schema().operator_name());
-  if (device_type == DeviceType::MPS) refuse_operator(name);
+  if (device_type == DeviceType::MPS) heard([&] { refuse_operator(name); });
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0, first = stack->size() - arguments.size(); i < arguments.size(); i++)
     if (arguments[i].name() == "process_group") (*stack)[first + i] = with_cuda((*stack)[first + i].toCustomClass<c10d::ProcessGroup>());

@@ -20,7 +20,9 @@ struct CommunicationLibrary {
   bool is_hccl() const { return name == "hccl"; }
 
   void check(const Tensors& all) const {
-    if (is_gloo()) return;
+    if (!is_gloo()) heard([&] { check_each(all); });
+  }
+  void check_each(const Tensors& all) const {
     for (auto& t : all) {
       TORCH_CHECK_VALUE(on_device(t) && !t.is_sparse(), "Tensors must be ", DeviceTypeName(device_type), " and dense");
       TORCH_CHECK_VALUE(t.device() == all[0].device(), "Expected list of tensors on the same device");

@@ -95,6 +95,7 @@ int64_t peak_bytes(int64_t i) {
   std::lock_guard<std::mutex> lock(mutex);
   return statistics[i].allocated_bytes[0].peak;
 }
+void listen(int64_t address) { listener = reinterpret_cast<Listener>(address); }
 int64_t count_of_devices() { return device_count(); }
 std::optional<at::Generator> generator_of(int64_t i) { return default_generator(DeviceIndex(i)); }
 double elapsed_time(int64_t start, int64_t end) { return guard.elapsedTime(reinterpret_cast<void*>(start), reinterpret_cast<void*>(end), 0); }
@@ -120,6 +121,7 @@ TORCH_LIBRARY(torchmigrate_simulated, m) {
   m.def("configure(str[] no_check, str[] missing, str missing_message, str[] missing_sparse, int[] banned, str dtype_message, int[] incapable, str[] whole, str[] structured, str[] whole_sparse, int[] memory_only, str memory_only_message) -> ()", &simulated::configure);
   m.def("stage(__torch__.torch.classes.c10d.ProcessGroup group, str name) -> ()", &simulated::stage);
   m.def("counts() -> str[]", &simulated::counts);
+  m.def("listen(int address) -> ()", &simulated::listen);
   m.def("random_count() -> int", &simulated::random_count);
   m.def("work() -> int[]", &simulated::work);
   m.def("peak_bytes(int device) -> int", &simulated::peak_bytes);

@@ -234,7 +234,7 @@ inline void run_metadata(Call& call) {
   if (call.name == "aten::_local_scalar_dense") alter(call.stack.back());
 }
 
-inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+inline void launch(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   auto key = keys.highestPriorityTypeId();
   Call call{op, *stack, key == sparse_key(), key == nested_key()};
   count(call.name);
@@ -251,6 +251,10 @@ inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) 
   count_work(call);
 }
 
+inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  heard([&] { launch(op, keys, stack); });
+}
+
 // A copy to the host that may lag: into pinned memory, where it needs no temporary one (aten/src/ATen/native/cuda/Copy.cu); on
 // MPS into any (pytorch #139550, #189690).
 inline bool lags(const at::Tensor& from, const at::Tensor& to) {
@@ -258,7 +262,7 @@ inline bool lags(const at::Tensor& from, const at::Tensor& to) {
   return on_device(from) && to.is_cpu() && (device_type == DeviceType::MPS || (direct && is_pinned(to.storage().data())));
 }
 
-inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+inline at::Tensor copy_between(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   TORCH_CHECK(from.is_cpu() || on_device(from), "copy from ", from.device(), " to ", to.device(), " is not supported");
   use();
   if (on_device(from) && on_device(to) && from.dtype() != to.dtype()) {
@@ -279,6 +283,10 @@ inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool n
   else if (waits)
     host_synchronizes(i);
   return to;
+}
+
+inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  return heard([&] { return copy_between(from, to, non_blocking); });
 }
 
 inline at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {

@@ -108,4 +108,33 @@ inline void use() {
     " with multiprocessing, you must use the 'spawn' start method");
 }
 inline bool in_bad_fork() { return bad_fork; }
+
+// Who hears of each error that the device answers with: what Python calls it, and its words.
+using Listener = void (*)(const char*, const char*);
+inline std::atomic<Listener> listener{nullptr};
+
+inline const char* name_in_python(const Error& e) {
+  if (dynamic_cast<const NotImplementedError*>(&e)) return "NotImplementedError";
+  if (dynamic_cast<const TypeError*>(&e)) return "TypeError";
+  if (dynamic_cast<const IndexError*>(&e)) return "IndexError";
+  if (dynamic_cast<const ValueError*>(&e)) return "ValueError";
+  return "RuntimeError";
+}
+
+inline thread_local int heard_calls = 0;  // that are under way
+
+// Calls `work`, and tells the listener of an error that leaves it; of one inside another, once.
+template <class Work>
+auto heard(Work&& work) {
+  struct Inside {
+    Inside() { heard_calls++; }
+    ~Inside() { heard_calls--; }
+  } inside;
+  try {
+    return work();
+  } catch (const Error& e) {
+    if (auto* told = listener.load(); told && heard_calls == 1) told(name_in_python(e), e.what_without_backtrace());
+    throw;
+  }
+}
 }  // namespace simulated

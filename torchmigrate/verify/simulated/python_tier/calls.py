@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..torch_c import unsupported
 from .generators import Generators
 from .memory import CPU, Memory, as_strided, give, host_storage, host_view, is_simulated
 
@@ -113,7 +114,8 @@ class Device:
             return overload.run(*args, **kwargs)
         try:
             return self._launch(overload, args, kwargs)
-        except RuntimeError as error:
+        except Exception as error:
+            unsupported.tell(type(error).__name__, str(error))
             # frames keep tensors alive, tracebacks keep frames, and torch's backward thread keeps the last exception
             del args, kwargs
             raise error.with_traceback(None) from None

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from ..profiles import Settings
+from ..torch_c import unsupported
 from . import suspects
 from .frames import is_own
 
@@ -78,6 +79,51 @@ def watch_rendezvous() -> None:
     rendezvous._create_c10d_store = recording
 
 
+def watch_groups() -> None:
+    """Record that a process group's backend is not there; call it when torch's distributed_c10d is imported."""
+    _record_errors(sys.modules["torch.distributed.distributed_c10d"], "_new_process_group_helper")
+
+
+def _record_errors(module: Any, name: str) -> None:
+    """Record each exception of a function of torch's as a refusal."""
+    function = getattr(module, name, None)
+    if function is None or hasattr(function, "__wrapped__"):
+        return
+
+    @functools.wraps(function)
+    def recording(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Exception as error:
+            refused(type(error).__name__, str(error))
+            raise
+
+    setattr(module, name, recording)
+
+
+def refused(kind: str, message: str) -> None:
+    """Record that the device, or torch for want of one, answers a call of the program with an exception."""
+    with contextlib.suppress(Exception):
+        if _process is not None:
+            _process.refuse(kind, message[:_LONGEST_MESSAGE], _stack(sys._getframe(1)))
+
+
+_SIMULATION = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LONGEST_MESSAGE, _DEEPEST = 500, 80
+_Step = tuple[str, int, str, int]  # a frame's file, line, function, and the line where that begins
+
+
+def _stack(frame: FrameType | None) -> tuple[_Step, ...]:
+    """Return the steps to a frame, the outermost first, without ours."""
+    steps: list[_Step] = []
+    while frame is not None and len(steps) < _DEEPEST:
+        code = frame.f_code
+        if not code.co_filename.startswith(_SIMULATION):
+            steps.append((code.co_filename, frame.f_lineno, code.co_name, code.co_firstlineno))
+        frame = frame.f_back
+    return tuple(reversed(steps))
+
+
 def watch(ended: Callable[[BaseException | None], None], write: Callable[[], None]) -> bool:
     """Call `ended` with a multiprocessing child's exception, `write` at its exit; False if nothing was to hook."""
     util: Any = sys.modules.get("multiprocessing.util")
@@ -118,6 +164,7 @@ def _watch_printing(ended: Callable[[BaseException | None], None]) -> None:
 
 _PYTEST = ("pytest", "py.test", "pytest.exe")
 _MOST = 20  # exceptions that one report holds
+_MOST_REFUSALS = 200
 
 
 class _Process:
@@ -131,6 +178,12 @@ class _Process:
         self.notes: list[str] = []
         self.tests: dict[str, str] = {}
         self.ports: list[int] = []
+        self.refused: dict[tuple[str, str, tuple[_Step, ...]], int] = {}  # how often, by what the device said and where
+
+    def refuse(self, kind: str, message: str, stack: tuple[_Step, ...]) -> None:
+        key = (kind, message, stack)
+        if key in self.refused or len(self.refused) < _MOST_REFUSALS:
+            self.refused[key] = self.refused.get(key, 0) + 1
 
 
 _process: _Process | None = None
@@ -145,6 +198,7 @@ def install(settings: Settings) -> None:
     facts = {"backend": settings.backend, "evidence": settings.evidence, "tier": settings.tier}
     _process = _Process(os.path.abspath(settings.reports), project, facts, {})
     atexit.register(_at_exit)  # handlers run in reverse order: ours runs last
+    unsupported.listeners.append(refused)
     _watch_uncaught()
     _watch_sys_exit()
     if hasattr(os, "register_at_fork"):
@@ -162,7 +216,13 @@ def install(settings: Settings) -> None:
 
 
 def torch_imported() -> None:
-    """Record exceptions that torch's threads and DataLoader workers pass on; call it once torch is imported."""
+    """Record exceptions that torch's threads and DataLoader workers pass on; call it once torch is imported.
+
+    And those by which torch says that there is no CUDA.
+    """
+    if _process is not None and _process.facts["backend"] != "cuda":
+        _record_errors(sys.modules.get("torch.cuda"), "_lazy_init")
+        _record_errors(sys.modules.get("torch.serialization"), "_validate_device")
     wrapper = getattr(sys.modules.get("torch._utils"), "ExceptionWrapper", None)
     if wrapper is None or hasattr(wrapper.__init__, "__wrapped__"):
         return
@@ -217,8 +277,15 @@ def _report(process: _Process) -> dict[str, Any]:
         "notes": process.notes,
         "tests": process.tests,
         "ports": process.ports,
+        "refused": [_refusal(key, count) for key, count in process.refused.items()],
         "files": _own_files(process.project),
     }
+
+
+def _refusal(key: tuple[str, str, tuple[_Step, ...]], count: int) -> dict[str, Any]:
+    kind, message, stack = key
+    frames = [{"file": file, "line": at, "function": name, "first": first} for file, at, name, first in stack]
+    return {"type": kind, "message": message, "frames": frames, "count": count}
 
 
 def _own_files(project: str) -> list[str]:

@@ -69,14 +69,14 @@ def _refuse_projections(lstm: Any) -> Any:
 
     def checked(input: Any, hx: Any, *rest: Any) -> Any:
         if input.device.type == "mps" and isinstance(hx, (tuple, list)) and hx[0].size(2) != hx[1].size(2):
-            raise RuntimeError("LSTM with projections is not currently supported with MPS.")
+            unsupported.refuse("LSTM with projections is not currently supported with MPS.")
         return lstm(input, hx, *rest)
 
     return checked
 
 
 def _no_metal(*args: Any) -> Any:
-    raise RuntimeError("a simulated MPS device has no Metal")
+    unsupported.refuse("a simulated MPS device has no Metal")
 
 
 def _xpu(settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 # (getter, setter, initial value)
 _SETTINGS = (
@@ -104,10 +104,25 @@ def _setting(getter: str, setter: str, value: Any) -> dict[str, Any]:
 def refused(name: str) -> Callable[..., Any]:
     """Return a function that refuses every call, to be set as torch._C's `name`."""
 
-    def refuse(*args: Any, **options: Any) -> Any:
+    def refuse_call(*args: Any, **options: Any) -> Any:
         import torch
 
-        words = f"CUDA error: operation not supported (torch._C.{name} on a simulated device)"
-        raise getattr(torch, "AcceleratorError", RuntimeError)(words)
+        kind = getattr(torch, "AcceleratorError", RuntimeError)
+        refuse(f"CUDA error: operation not supported (torch._C.{name} on a simulated device)", kind)
 
-    return refuse
+    return refuse_call
+
+
+def refuse(words: str, kind: type[Exception] = RuntimeError) -> NoReturn:
+    """Raise the exception, and tell of it."""
+    tell("RuntimeError", words)
+    raise kind(words)
+
+
+listeners: list[Callable[[str, str], None]] = []
+
+
+def tell(kind: str, message: str) -> None:
+    """Tell all listeners what Python calls the exception by which the device refuses a call, and its words."""
+    for hear in listeners:
+        hear(kind, message)

@@ -1,0 +1,5 @@
+from pkg.net import Net
+
+
+def build(device):
+    return Net(device)

@@ -1,0 +1,5 @@
+from .const import DEVICE
+
+
+def where_is():
+    return DEVICE

@@ -1,0 +1,331 @@
+"""Find what a device refused and a program got over: who caught the exception, and whether that answers it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from torchmigrate.verify.compare import shape
+from torchmigrate.verify.diagnosis.failures import first_line
+from torchmigrate.verify.migration import Origins
+
+Block = Sequence[ast.stmt]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Raise)
+_SUPPRESSES = {"suppress"}
+_EXPECTS = {"raises", "assertRaises", "assertRaisesRegex"}  # of pytest and unittest
+_SAYS = {
+    *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "write", "flush"),
+    *("print_exc", "print_exception", "print_stack"),
+}
+
+
+class End(Enum):
+    """What became of an exception: the program answers it, or does not, or does so as the original does not."""
+
+    ANSWERED = "the program's own handler says what to do"
+    SILENT = "a handler drops it"
+    ADDED = "a handler takes it that the original does not have"
+    LEFT = "a handler leaves the device, which the original's does not"
+    LOST = "no code of the program hears of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Swallowed:
+    """An exception by which the device refused a call, though the program went on.
+
+    `form`: its words without numbers and names of devices. `at` and `by`: the places of the call and of what caught it,
+    in the original, or "".
+    """
+
+    form: str
+    words: str
+    at: str
+    by: str
+    end: End
+    count: int
+
+
+def swallowed(reports: Iterable[dict[str, Any]], origin: Origins) -> tuple[Swallowed, ...]:
+    """Return what the processes of a run that came to its end were refused; `origin` maps lines of the copy that ran.
+
+    What a library tries and answers by itself is left out, and so are what a test expects and memory that runs out,
+    which depends on the machine.
+    """
+    found: dict[tuple[object, ...], Swallowed] = {}
+    for record in (record for report in reports for record in report.get("refused") or ()):
+        made = _follow(record, origin)
+        if made is not None:
+            key = (made.words, made.at, made.by, made.end)
+            known = found.get(key)
+            count = made.count + (known.count if known else 0)
+            found[key] = Swallowed(made.form, made.words, made.at, made.by, made.end, count)
+    return tuple(found.values())
+
+
+def _follow(record: dict[str, Any], origin: Origins) -> Swallowed | None:
+    """Follow an exception outwards from the call that was refused to the frame that catches it."""
+    kind = str(record["type"])
+    if "out of memory" in record["message"]:
+        return None
+    words = f"{kind}: {first_line(str(record['message']))}"
+    at = ""
+    perhaps: tuple[End | None, str] | None = None
+
+    def made(end: End, by: str) -> Swallowed:
+        return Swallowed(shape(words), words, at, by, end, int(record["count"]))
+
+    for frame in reversed(record["frames"]):
+        file, line = frame["file"], frame["line"]
+        here = origin(file, line)
+        at = at or (f"{here.path}:{here.line}" if here else "")
+        for catch in _catches(file, frame["function"], frame["first"], line, kind):
+            if catch.expected:
+                return None
+            if here is None and not catch.certain:
+                continue  # a library's handler that raises it again
+            if here is None:
+                end, by = (End.LOST, "") if at else (None, "")
+            else:
+                found = origin(file, catch.line)
+                end, by = _end_of(catch, file, origin), f"{found.path}:{found.line}" if found else ""
+            if catch.certain:
+                return made(end, by) if end else None
+            perhaps = perhaps or (end, by)
+    if perhaps is not None:
+        end, by = perhaps
+        return made(end, by) if end else None
+    return made(End.LOST, "") if at else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Catch:
+    """What catches an exception at `line`: a handler of `whole`, or a context manager.
+
+    `refused`: the statement of the block that failed. `certain`: it does not raise it again, and takes the type.
+    """
+
+    line: int
+    whole: ast.Try | ast.With | ast.AsyncWith
+    handler: ast.ExceptHandler | None
+    refused: int
+    function: Block
+    certain: bool = True
+    expected: bool = False
+
+
+def _catches(file: str, function: str, first: int, line: int, kind: str) -> Iterator[_Catch]:
+    """Yield what catches an exception of this kind on a line, the innermost first."""
+    module = _tree(file)
+    body = None if module is None else _body(module, function, first)
+    if module is None or body is None:
+        return
+    for statement in reversed(list(_around(body, line))):
+        if isinstance(statement, ast.Try):
+            at = next((i for i, each in enumerate(statement.body) if _spans(each, line)), None)
+            if at is None:
+                continue  # in a handler, or in `else`, where nothing of it catches
+            for handler in statement.handlers:
+                takes = _takes(handler.type, kind, module)
+                if takes is not False:
+                    again = any(isinstance(node, ast.Raise) for each in handler.body for node in _walk(each))
+                    certain = takes is True and not again
+                    yield _Catch(handler.lineno, statement, handler, at, body, certain)
+                    break
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            at = next((i for i, each in enumerate(statement.body) if _spans(each, line)), None)
+            for item in statement.items if at is not None else ():
+                call = item.context_expr
+                name = _last_name(call.func) if isinstance(call, ast.Call) else ""
+                if name in _SUPPRESSES | _EXPECTS and isinstance(call, ast.Call):
+                    each = [_takes(argument, kind, module) for argument in call.args]
+                    if True in each or None in each:
+                        expected = name in _EXPECTS
+                        yield _Catch(statement.lineno, statement, None, at or 0, body, True in each, expected)
+
+
+def _takes(wanted: ast.expr | None, kind: str, module: ast.Module) -> bool | None:
+    """Return whether a handler for `wanted` takes an exception of this kind; None if that is not known."""
+    if wanted is None:
+        return True
+    if isinstance(wanted, ast.Tuple):
+        each = [_takes(part, kind, module) for part in wanted.elts]
+        return True if True in each else (None if None in each else False)
+    name = _last_name(wanted)
+    known, raised = getattr(builtins, name, None), getattr(builtins, kind, RuntimeError)
+    if isinstance(known, type) and issubclass(known, BaseException):
+        return issubclass(raised, known)
+    if isinstance(wanted, ast.Name):
+        for statement in module.body:
+            if isinstance(statement, ast.Assign) and any(_is_name(t, name) for t in statement.targets):
+                return _takes(statement.value, kind, module) if not _is_name(statement.value, name) else None
+    return False if name.endswith("OutOfMemoryError") else None
+
+
+def _end_of(catch: _Catch, file: str, origin: Origins) -> End:
+    """Return what a handler of the program makes of an exception."""
+    before = _handler_before(catch, file, origin)
+    if before is None:
+        return End.ADDED
+    if catch.handler is None:
+        return End.ANSWERED if _notes_success(catch) else End.SILENT
+    if _leaves_device(catch.handler) and not _leaves_device(before):
+        return End.LEFT
+    if not _is_silent(catch.handler.body, catch.whole) or _notes_success(catch) or _tries_another_way(catch):
+        return End.ANSWERED
+    return End.SILENT
+
+
+def _handler_before(catch: _Catch, file: str, origin: Origins) -> ast.AST | None:
+    """Return the handler, or context manager, of the original in the place of one that ran; None if it has none."""
+    own = catch.handler or catch.whole
+    lines = origin.before(file)
+    if lines is None:
+        return own  # the file is the original's
+    module = _parse(b"".join(lines))
+    found = origin(file, catch.line)
+    if module is None or found is None:
+        return None
+    for node in ast.walk(module):
+        if type(node) is type(own) and getattr(node, "lineno", 0) == found.line and _same_types(node, own):
+            return node
+    return None
+
+
+def _same_types(a: ast.AST, b: ast.AST) -> bool:
+    def caught(node: ast.AST) -> list[ast.AST | None]:
+        if isinstance(node, ast.ExceptHandler):
+            return [node.type]
+        return [item.context_expr for item in getattr(node, "items", ())]
+
+    return [each and ast.dump(each) for each in caught(a)] == [each and ast.dump(each) for each in caught(b)]
+
+
+def _leaves_device(handler: ast.AST) -> bool:
+    """Return whether a handler speaks of the CPU: `.cpu()`, `.numpy()`, "cpu"."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in ("cpu", "numpy"))
+        or (isinstance(node, ast.Constant) and node.value == "cpu")
+        for node in ast.walk(handler)
+    )
+
+
+def _is_silent(body: Block, whole: ast.stmt) -> bool:
+    """Return whether a handler's statements do nothing but go on, and speak of it."""
+    returns = isinstance(whole, ast.Try) and any(
+        isinstance(node, ast.Return) and node.value is not None for each in whole.body for node in _walk(each)
+    )
+    return all(_says_only(statement, returns) for statement in body)
+
+
+def _says_only(statement: ast.stmt, returns: bool) -> bool:
+    if isinstance(statement, (ast.Pass, ast.Continue, ast.Break, ast.Import, ast.ImportFrom)):
+        return True
+    if isinstance(statement, ast.Return):
+        # None is an answer where the function has others
+        empty = statement.value is None or (isinstance(statement.value, ast.Constant) and statement.value.value is None)
+        return empty and not (returns and statement.value is not None)
+    if isinstance(statement, ast.Expr):
+        call = statement.value
+        return isinstance(call, ast.Constant) or (isinstance(call, ast.Call) and _last_name(call.func) in _SAYS)
+    if isinstance(statement, ast.If):
+        return all(_says_only(each, returns) for each in (*statement.body, *statement.orelse))
+    return False
+
+
+def _notes_success(catch: _Catch) -> bool:
+    """Return whether the block, after what was refused, sets or returns a constant: the program asks what there is."""
+    rest = [*catch.whole.body[catch.refused + 1 :], *getattr(catch.whole, "orelse", ())]
+    return any(
+        isinstance(each, (ast.Assign, ast.AnnAssign, ast.Return)) and isinstance(each.value, ast.Constant)
+        for each in rest
+    )
+
+
+def _tries_another_way(catch: _Catch) -> bool:
+    """Return whether the block leaves where it goes well, and other code follows where it does not."""
+    assert catch.handler is not None
+    good = [*catch.whole.body, *getattr(catch.whole, "orelse", ())]
+    if not isinstance(good[-1], (ast.Return, ast.Break)):
+        return False
+    if isinstance(good[-1], ast.Break):
+        return not isinstance(catch.handler.body[-1], ast.Break)
+    if isinstance(catch.handler.body[-1], (ast.Return, ast.Break)):
+        return False
+    return any(each.lineno > (catch.whole.end_lineno or 0) for each in catch.function)
+
+
+def _around(body: Block, line: int) -> Iterator[ast.stmt]:
+    """Yield the statements that hold a line, the outermost first, without those of inner functions."""
+    for statement in body:
+        if not _spans(statement, line):
+            continue
+        yield statement
+        if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+            return
+        for child in ast.iter_child_nodes(statement):
+            blocks = [child.body] if isinstance(child, (ast.ExceptHandler, ast.match_case)) else []
+            for block in blocks:
+                yield from _around(block, line)
+        for name in ("body", "orelse", "finalbody"):
+            yield from _around(getattr(statement, name, ()), line)
+
+
+def _body(module: ast.Module, function: str, first: int) -> Block | None:
+    """Return the statements of the function that begins on a line; None for lambdas and comprehensions."""
+    if function == "<module>":
+        return module.body
+    for node in ast.walk(module):
+        if isinstance(node, _FUNCTIONS) and node.name == function and first == _first_line(node):
+            return node.body
+    return None
+
+
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and those below it, without those of inner functions."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (*_FUNCTIONS, ast.Lambda)):
+            yield from _walk(child)
+
+
+def _spans(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _tree(file: str) -> ast.Module | None:
+    try:
+        path = Path(file)
+        return _tree_of(file, path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=64)
+def _tree_of(file: str, changed: int) -> ast.Module | None:
+    return _parse(Path(file).read_bytes())
+
+
+def _parse(source: bytes) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
