@@ -20,7 +20,7 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate.apply import writer
-from torchmigrate.base import file_io, limits, lock
+from torchmigrate.base import file_io, limits, user_state
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed
@@ -291,15 +291,15 @@ def test_a_pipe_that_is_asked_for_is_written_to(here: Path, cli: Cli) -> None:
 
 
 def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "PATIENCE", 0.1)
+    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
     write_tree(here, {"a.py": CUDA})
     git(here, "init", "-q")
     code = f"""
 import sys, time
 from pathlib import Path
 from torchmigrate.apply import journal
-from torchmigrate.base import lock
-with lock.held(journal.places([Path({str(here / "a.py")!r})])):
+from torchmigrate.base import user_state
+with user_state.held(journal.places([Path({str(here / "a.py")!r})])):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_tree
+from windows_paths import Windows
 
 from torchmigrate.helper.placement import vendored_place
 from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
@@ -407,6 +408,20 @@ PLACES = {
         [(".", "a/main.py"), (".", "b/main.py")],
     ),
 }
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_on_windows_the_helper_lies_where_it_does_elsewhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, wanted, _ = PLACES[name]
+    windows = Windows(write_tree(tmp_path, files))
+    with monkeypatch.context() as patch:
+        windows.start(patch)
+        known = ImportIndex(windows.top, sorted(map(windows.name, files)))  # type: ignore[arg-type]
+        places = {name: vendored_place(known, windows.name(name), "accel") for name in wanted}
+    found = {name: (place.path, place.statement) for name, place in places.items()}
+    assert found == {name: (windows.name(path), statement) for name, (path, statement) in wanted.items()}
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -235,3 +235,16 @@ def test_a_name_that_is_no_text(repository: Path) -> None:
     found = git_tree.repository(repository)
     assert found is not None
     assert os.fsencode(found.changed("HEAD")[0].name) == b"\xff.py"
+
+
+def test_a_save_in_the_second_of_the_commit_is_seen(repository: Path, cli: Cli) -> None:
+    """Of a file of the same size and second, git reads the bytes if its index is of that second, too."""
+    git(repository, "config", "core.trustctime", "false")
+    file, index, moment = repository / "a.py", repository / ".git" / "index", 1_700_000_000
+    os.utime(file, (moment, moment))
+    git(repository, "update-index", "--refresh")
+    text = file.read_text()
+    file.write_text(text.replace("# a", "# z"))
+    for saved in (file, index):
+        os.utime(saved, (moment, moment))
+    assert told(cli(*NAMES, "--since", "main")) == ["a.py"]

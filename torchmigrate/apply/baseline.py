@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines, Status
 
@@ -32,7 +31,7 @@ class Entry:
 def entries(result: FileResult, findings: Sequence[Finding], directory: Path) -> Iterator[tuple[Finding, Entry]]:
     """Yield a file's findings with their entries, equal ones numbered; suppressed and left ones have none."""
     lines = SourceLines(result, True)
-    file = os.path.relpath(result.path, directory).replace(os.sep, "/")
+    file = system.relative(result.path, directory)
     seen: Counter[str] = Counter()
     for finding in sorted(findings, key=lambda f: (f.cell or 0, f.line, f.column, f.rule)):
         if finding.status in _SETTLED:

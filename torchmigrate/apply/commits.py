@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchmigrate.base import system
 from torchmigrate.base.text import UserError
 from torchmigrate.engine.per_pack import Step
 from torchmigrate.vcs import git_tree
@@ -114,7 +115,7 @@ def _make(target: Target, steps: Sequence[Step], env: Mapping[str, str]) -> Made
     for step in steps:
         fresh: dict[bytes, bytes] = {}
         for path, content in step.files.items():
-            name = os.path.relpath(os.path.realpath(path), top).replace(os.sep, "/")
+            name = system.relative(os.path.realpath(path), top)
             blob = run("hash-object", "-w", "--stdin", "--path", name, stdin=content).strip()
             key = os.fsencode(name)
             fresh[key] = modes.get(key, b"100644") + b" " + blob + b"\t" + key

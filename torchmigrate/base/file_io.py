@@ -9,14 +9,13 @@ import contextlib
 import errno
 import os
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from torchmigrate.base import limits, rename
+from torchmigrate.base import limits, rename, system
 
 # O_NONBLOCK and O_NOCTTY do not exist on Windows, where opening a file never waits.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -393,7 +392,7 @@ def _copy_status(old: int, new: int) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if hasattr(os, "fchmod"):
         os.fchmod(new, mode)
-    if sys.platform == "linux":
+    if hasattr(os, "listxattr"):
         with contextlib.suppress(OSError):
             for name in os.listxattr(old):
                 with contextlib.suppress(OSError):
@@ -441,12 +440,5 @@ def sweep(directory: Path) -> None:
 def is_left(name: str) -> bool:
     """Return whether the process whose id begins a temporary name (its prefix removed) has ended."""
     process = name.partition("-")[0]
-    if not process.isdecimal() or os.name == "nt":  # Windows refuses to remove an open file, so trying is safe
-        return True
-    try:
-        os.kill(int(process), 0)
-    except PermissionError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return int(process) == 0
+    # Windows, which cannot tell, refuses to remove an open file; 0 stands for one's own group
+    return not process.isdecimal() or int(process) == 0 or not system.is_running(int(process))

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from torchmigrate.base import file_io, user_state
+from torchmigrate.base import file_io, system, user_state
 
 FORMAT = b"torchmigrate cache 1\n"
 KEPT = 16  # entries; older ones are removed
 LIMIT = 32_000_000  # bytes of one entry
 
 
-def home() -> Path:
-    """Return the directory for cached data of this user's programs."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if base.is_absolute():  # another is to be ignored, says the specification: it would lie in some project
-        return base
-    try:
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-        return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    except RuntimeError:  # a user without a home directory, as in containers
-        return Path(os.devnull, "no-home-directory")  # a path that does not exist and cannot be created
-
-
 def folder() -> Path:
-    return home() / "torchmigrate" / "results"
+    return system.cache_home() / "torchmigrate" / "results"
 
 
 def key(words: Iterable[str], files: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Keep what must last in the user's state folder, where nothing that a project brings along can put anything."""
+"""Keep what must last, and the locks of projects, in the user's state folder, where no project can put anything."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import os
 import secrets
 import stat
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
+from torchmigrate.base.text import UserError
 
 _KEY_BYTES = 32
 
@@ -21,12 +24,12 @@ def folders() -> list[Path]:
     """Return the folders to keep state in, the best first: the user's state folder, and one that a restart empties."""
     from platformdirs import user_state_path  # imported here, as a run that writes nothing needs none
 
-    temporary, nowhere = Path(os.path.realpath(tempfile.gettempdir())), Path(os.devnull, "no-home-directory")
+    temporary = Path(os.path.realpath(tempfile.gettempdir()))
     try:
         home = user_state_path()
     except RuntimeError:  # a user without a home directory, as in containers
-        home = nowhere
-    home = home if home.is_absolute() else nowhere
+        home = system.nowhere()
+    home = home if home.is_absolute() else system.nowhere()
     apart = temporary != Path(os.path.realpath(os.curdir))  # where Python finds no other place, it names this one
     return [_own(home), *([_own(temporary)] if apart else [])]
 
@@ -35,8 +38,8 @@ def _own(home: Path) -> Path:
     """Return this user's folder in a state folder: one of a second name if another user has the first, as `sudo`."""
     folder = home / "torchmigrate"
     with contextlib.suppress(OSError):
-        if hasattr(os, "geteuid") and os.stat(folder).st_uid != os.geteuid():
-            return home / f"torchmigrate-{os.geteuid()}"
+        if (user := system.user()) not in (None, os.stat(folder).st_uid):
+            return home / f"torchmigrate-{user}"
     return folder
 
 
@@ -52,8 +55,8 @@ def check(folder: Path) -> None:
     status = os.stat(folder)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(folder))
-    if hasattr(os, "geteuid"):
-        if status.st_uid != os.geteuid():
+    if (user := system.user()) is not None:
+        if status.st_uid != user:
             raise PermissionError(errno.EACCES, "it belongs to another user", os.fspath(folder))
         if status.st_mode & 0o022:
             raise PermissionError(errno.EACCES, "other users can write to it", os.fspath(folder))
@@ -75,3 +78,44 @@ def _key(folder: Path) -> bytes:
     if len(key) != _KEY_BYTES:
         raise OSError(errno.EINVAL, "it holds no key; remove it", os.fspath(file))
     return key
+
+
+# ---- locks: one process at a time writes to a project; the system releases the lock of a dead one
+PATIENCE = 10.0  # seconds to wait for another process; writing takes milliseconds
+_PAUSE = 0.05
+
+
+@contextlib.contextmanager
+def held(files: Sequence[Path]) -> Iterator[None]:
+    """Hold the lock of each file that can be made; raises UserError if it is not free after PATIENCE seconds."""
+    end = time.monotonic() + PATIENCE
+    with contextlib.ExitStack() as stack:
+        for file in sorted({*files}):  # always in the same order, so that two processes cannot deadlock
+            handle = _open_lock_file(file)
+            if handle is not None:
+                stack.callback(os.close, handle)
+                _acquire(handle, end)
+        yield
+
+
+def _open_lock_file(file: Path) -> int | None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return file_io.open_own(file)
+    except OSError:
+        return None
+
+
+def _acquire(handle: int, end: float) -> None:
+    while not system.locked(handle):
+        if time.monotonic() > end:
+            who = os.pread(handle, 20, 0).decode(errors="replace").strip() if hasattr(os, "pread") else ""
+            process = f"process {who}" if who.isdecimal() else "another process"
+            raise UserError(
+                f"{process} is writing to this project, so nothing was written",
+                "run again once it has come to its end",
+            )
+        time.sleep(_PAUSE)
+    with contextlib.suppress(OSError):
+        os.truncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())

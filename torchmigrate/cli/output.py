@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+from torchmigrate.base import system
 from torchmigrate.base.text import UserError, columns, counted, visible, visible_lines
 from torchmigrate.formats.model import Report, place
 
@@ -145,7 +146,7 @@ def _diff(report: Report, request: Request, root: Path, colour: bool, terminal: 
         base = root
         request.say(f"note: paths in the diff are relative to {root}")
     for change in report.changed:
-        name = os.path.relpath(change.path, base).replace(os.sep, "/")
+        name = system.relative(change.path, base)
         text = diff.readable(change, name)
         if diff.is_notebook(name) and not terminal:
             text += diff.unified(change, name)

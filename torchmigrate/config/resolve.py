@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchmigrate.base import system
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Runtime, Style
@@ -38,7 +39,7 @@ def settings_for(
     """Return the file's settings, overridden by the command line's; raises UserError, also for unknown rules."""
     given = flags(select, ignore, torch, backends, unsafe_fixes, runtime, style)
     settings = config_file.load(paths, config, isolated, **given)
-    extra = tuple(excluding(_from_root(glob.replace(os.sep, "/"), settings.root)) for glob in exclude or ())
+    extra = tuple(excluding(_from_root(system.slashed(glob), settings.root)) for glob in exclude or ())
     settings = replace(settings, extend_exclude=settings.extend_exclude + extra, no_cache=no_cache)
     file = config_file.source(paths, config, isolated)[1]
     with pack_errors():
@@ -100,7 +101,7 @@ def _from_root(glob: str, root: Path) -> str:
     """Turn a pattern with a slash, typed relative to the current directory, into one relative to the root."""
     if glob.startswith("!") or "/" not in glob.rstrip("/"):
         return glob
-    inside = os.path.relpath(os.path.join(os.path.realpath(os.curdir), glob), root).replace(os.sep, "/")
+    inside = system.relative(os.path.join(os.path.realpath(os.curdir), glob), root)
     return glob if inside.startswith("..") else "/" + inside
 
 

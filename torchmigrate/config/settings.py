@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from torchmigrate.base import system
 from torchmigrate.base.globs import Globs
 
 EXCLUDE = (
@@ -46,7 +46,7 @@ class Settings:
         """Return the entries of `per-file-ignores` for this file; `!glob` applies where it does not match."""
         if not self.per_file_ignores:
             return {}
-        inside = os.path.relpath(path, self.root).replace(os.sep, "/")
+        inside = system.relative(path, self.root)
         return {glob: names for glob, names in self.per_file_ignores.items() if _applies_to(glob, inside)}
 
 

@@ -7,7 +7,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from torchmigrate.base import limits
+from torchmigrate.base import limits, system
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, Unchanged
 from torchmigrate.helper.vendoring import Unbound
@@ -199,9 +198,7 @@ def _in_processes(todo: Sequence[Job], jobs: int, shared: Shared) -> Iterator[Do
 
 @contextlib.contextmanager
 def _pool(jobs: int, shared: Shared) -> Iterator[ProcessPoolExecutor]:
-    # do not fork on macOS, whose system libraries start threads that a fork does not survive
-    forks = sys.platform != "darwin" and "fork" in multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("fork" if forks else "spawn")
+    context = multiprocessing.get_context("fork" if system.can_fork() else "spawn")
     with ProcessPoolExecutor(jobs, context, _start_process, shared) as pool:
         try:
             yield pool

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
+from torchmigrate.base import system
 from torchmigrate.fleet.task import Task, failure
 
 LENGTH = struct.Struct(">Q")
@@ -42,11 +43,12 @@ def main() -> None:
         del os.environ[name]
     given: queue.SimpleQueue[Given] = queue.SimpleQueue()
     now: list[Path] = []
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in system.ends():
+        signal.signal(number, _interrupt)
     threading.Thread(target=_listen, args=(source, given, now), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt, OSError):  # the parent no longer reads
         _serve(given, now, sink)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _ignore_ends()
     clear(now)
 
 
@@ -55,8 +57,7 @@ def clear(folders: Iterable[Path]) -> None:
 
     What this process started (git, as a rule) may still write there, so it is ended first and then waited for.
     """
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGTERM)
+    system.end_what_is_started()
     until = time.monotonic() + _CLEARING
     for folder in tuple(folders):
         shutil.rmtree(folder, ignore_errors=True)
@@ -78,8 +79,13 @@ def _serve(given: queue.SimpleQueue[Given], now: list[Path], sink: BinaryIO) -> 
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _ignore_ends()
     raise KeyboardInterrupt
+
+
+def _ignore_ends() -> None:
+    for number in system.ends():
+        signal.signal(number, signal.SIG_IGN)
 
 
 _LEADING_ASTRAY = {
@@ -93,7 +99,7 @@ def _listen(source: BinaryIO, given: queue.SimpleQueue[Given], now: list[Path]) 
     while (place := receive(source)) is not None and (data := receive(source)) is not None:
         now.append(Path(os.fsdecode(place)))
         given.put((now[-1], data))
-    os.kill(os.getpid(), signal.SIGTERM)
+    system.interrupt_main_thread()
     time.sleep(PATIENCE - _CLEARING)
     clear(now)  # the main thread has not come to it
     os._exit(0)
@@ -162,7 +168,7 @@ class Workers:
 
         def end() -> None:
             late.set()
-            _kill(process)
+            system.end(process, PATIENCE)
 
         timer = threading.Timer(task.timeout, end)
         timer.daemon = True
@@ -177,7 +183,7 @@ class Workers:
             timer.cancel()
         if answer is not None:
             return answer
-        _kill(process)
+        system.end(process, PATIENCE)
         with self._lock:
             self._running.discard(process)
         self._local.process = None
@@ -194,7 +200,7 @@ class Workers:
                 start_line("torchmigrate.fleet.processes"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches only the parent, which ends the others
+                **system.apart(),  # Ctrl-C reaches only the parent, which ends the others
             )
             self._running.add(process)
         self._local.process = process
@@ -206,17 +212,4 @@ class Workers:
             self._closed = True
             running, self._running = self._running, set()
         for process in running:
-            _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started, by SIGTERM first, so that it can delete its files."""
-    for end in ("SIGTERM", "SIGKILL"):
-        with contextlib.suppress(OSError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, getattr(signal, end))
-            else:  # pragma: no cover
-                process.kill()
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            process.wait(PATIENCE)
-            return
+            system.end(process, PATIENCE)

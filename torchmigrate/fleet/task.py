@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, TypeGuard
 
 from torchmigrate import __version__
-from torchmigrate.base import file_io, lock, user_cache
+from torchmigrate.base import file_io, system, user_cache
 from torchmigrate.base.text import UserError
 from torchmigrate.engine.plan_cache import describing, sources
 from torchmigrate.engine.planner import Input
@@ -173,7 +173,7 @@ class Store:
         except OSError as error:
             raise UserError(f"cannot write to {self.top}: {(error.strerror or str(error)).lower()}") from None
         with self._marked() as mark:
-            if not lock.acquired(mark.fileno()):
+            if not system.locked(mark.fileno()):
                 raise UserError(f"another run is writing to {self.top}", "wait for it, or name another --output")
             scratch = self.top / _SCRATCH
             if scratch.is_symlink():

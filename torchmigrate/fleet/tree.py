@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.text import UserError
 from torchmigrate.fleet.listing import masked
 from torchmigrate.fleet.task import Task
@@ -66,7 +66,7 @@ def origin(task: Task) -> Origin:
         raise UserError(
             f"{task.shown}: there is no commit `{task.rev}`" if task.rev else f"{task.shown}: has no commit"
         )
-    inside = os.path.relpath(path, repository.top).replace(os.sep, "/")
+    inside = system.relative(path, repository.top)
     if not task.rev and inside != "." and repository.ask("cat-file", "-t", f"{commit}:{inside}") != "tree":
         return Origin(str(path), "")  # a folder that the repository around it does not track
     objects = os.path.normpath(repository.top / (repository.ask("rev-parse", "--git-path", "objects") or ""))

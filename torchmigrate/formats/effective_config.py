@@ -106,7 +106,7 @@ def _path(path: Path, here: Path) -> str:
 
 
 def _shorten_paths(text: str, here: Path) -> str:
-    return text.replace(f"{here}{os.sep}", "")
+    return text.replace(os.path.join(here, ""), "")
 
 
 def _align(rows: Sequence[Row], width: int | None, head: Row | None = None) -> Iterable[str]:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Import, ImportIndex, Use
@@ -38,7 +39,7 @@ class Placement:
 
 def beside(path: str, helper: str) -> Placement:
     """Return the place in a file's own folder, where a script finds it whatever else is on sys.path."""
-    return Placement(f"{os.path.dirname(path)}/{helper}.py", f"import {helper}")
+    return Placement(system.joined(os.path.dirname(path), f"{helper}.py"), f"import {helper}")
 
 
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
@@ -84,8 +85,8 @@ def _named_above(index: ImportIndex, path: str) -> tuple[str, tuple[str, ...]] |
     seen, stack = {path}, [path]
     while stack:
         for use in index.importers.get(stack.pop(), ()):
-            if not use.relative and len(use.dotted) > 1 and path.startswith(f"{use.root}/"):
-                return use.root, tuple(os.path.relpath(path, use.root).removesuffix(".py").split(os.sep))
+            if not use.relative and len(use.dotted) > 1 and system.is_inside(path, use.root):
+                return use.root, system.dotted(path.removesuffix(".py"), use.root)
             if use.relative and use.importer not in seen:
                 seen.add(use.importer)
                 stack.append(use.importer)
@@ -136,7 +137,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     installed = _installed_above(index, directory)
     if runs_itself(index, path):
         statement = _EITHER if installed or top in index.tops else "import {0}"
-        return Placement(f"{directory}/{helper}.py", statement.format(helper))
+        return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper))
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)
@@ -145,9 +146,9 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
 def _installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str, ...]] | None:
     """Return the root and the name of the outermost installable package that holds a folder, or None."""
     root = directory
-    while root.startswith(f"{index.root}/"):
+    while system.is_inside(root, index.root):
         root = os.path.dirname(root)
-        dotted = tuple(os.path.relpath(directory, root).split(os.sep))
+        dotted = system.dotted(directory, root)
         if folder := installed_package(root, dotted):
             return None if ASIDE.fullmatch(os.path.basename(folder)) else (root, dotted)
     return None
@@ -209,11 +210,11 @@ def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: li
     """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
     if any(i.level for i in own):
         return True
-    above = [
-        tuple(os.path.relpath(top, root).split(os.sep)) for top, root in index.tops.items() if directory.startswith(top)
-    ]
+    above = [system.dotted(top, root) for top, root in index.tops.items() if directory.startswith(top)]
     absolute = any(tuple(i.module.split("."))[: len(top)] == top for i in own for top in above)
-    inside = [u for u in uses if u.importer.startswith(f"{directory}/") and not u.importer.endswith("/__init__.py")]
+    inside = [
+        u for u in uses if system.is_inside(u.importer, directory) and os.path.basename(u.importer) != "__init__.py"
+    ]
     return not absolute and any(u.relative for u in inside or uses)  # an __init__ says little about the others' habit
 
 
@@ -234,12 +235,12 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
         return _absolute(index, *_by_name(index, folder), helper)
     if folder == top and installed and (serving := _serving(index, installed[0], folder)) != folder:
         return _absolute(index, *_by_name(index, serving), helper)
-    return Placement(f"{folder}/{helper}.py", f"from {'.' * dots} import {helper}")
+    return Placement(system.joined(folder, f"{helper}.py"), f"from {'.' * dots} import {helper}")
 
 
 def _by_name(index: ImportIndex, top: str) -> tuple[str, tuple[str, ...]]:
     root = index.tops[top]
-    return root, tuple(os.path.relpath(top, root).split(os.sep))
+    return root, system.dotted(top, root)
 
 
 def _is_shared(index: ImportIndex, top: str) -> bool:
@@ -272,9 +273,9 @@ def _absolute(index: ImportIndex, root: str, dotted: tuple[str, ...], helper: st
     if top := installed_package(root, dotted):
         top = _serving(index, root, top)
         return Placement(
-            f"{top}/{helper}.py", f"from {os.path.relpath(top, root).replace(os.sep, '.')} import {helper}", root
+            system.joined(top, f"{helper}.py"), f"from {'.'.join(system.dotted(top, root))} import {helper}", root
         )
-    return Placement(f"{root}/{helper}.py", f"import {helper}", root)
+    return Placement(system.joined(root, f"{helper}.py"), f"import {helper}", root)
 
 
 def _package_used(
@@ -288,9 +289,10 @@ def _package_used(
         if located is None or not parts:
             continue
         root = located[1]
-        above = directory.startswith(f"{root}/") and index.is_package(f"{root}/{parts[0]}")
+        above = system.is_inside(directory, root) and index.is_package(system.joined(root, parts[0]))
         if above or _is_installed(root, parts):
-            if directory == f"{root}/{parts[0]}" or directory.startswith(f"{root}/{parts[0]}/"):
+            own_top = system.joined(root, parts[0])
+            if directory == own_top or system.is_inside(directory, own_top):
                 return root, parts
             found = found or (root, parts)
     return found
@@ -303,7 +305,7 @@ def _root_used(index: ImportIndex, own: list[Import], path: str, helper: str) ->
         located = None if item.level or not parts else index.locate(path, 0, parts)
         if parts == (helper,):
             continue  # another folder's copy says nothing of one that is gone
-        if located is not None and os.path.dirname(path).startswith(f"{located[1]}/"):
+        if located is not None and system.is_inside(os.path.dirname(path), located[1]):
             return located[1], parts
     return None
 
@@ -316,7 +318,7 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     if facts.settings.runtime == "package":
         return Placement("", _PACKAGE)
     if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
-        return Placement(f"{path.parent.as_posix()}/{facts.helper}.py", f"import {facts.helper}")
+        return Placement(str(path.with_name(f"{facts.helper}.py")), f"import {facts.helper}")
     return vendored_place(facts.index, str(path), facts.helper)
 
 

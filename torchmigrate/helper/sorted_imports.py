@@ -161,7 +161,7 @@ def _section(module: SemanticModel, top: str, folder: str) -> int:
     roots = (root, os.path.join(root, "src"))
     if folder in roots:
         return _FIRST_PARTY
-    heads = tuple(f"{base}/{top}/" for base in roots)
+    heads = tuple(os.path.join(base, top, "") for base in roots)
     own = any(module.facts.index.under(base, (top,)) for base in roots)
     return _FIRST_PARTY if own or any(path.startswith(heads) for path in module.facts.files) else _THIRD_PARTY
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.text import counted
 from torchmigrate.diagnostics.finding import (
     Changed,
@@ -206,9 +206,11 @@ class Vendored:
                     return place.path  # another folder's copy is not on a script's path
                 continue
             if item.level:
-                return "/".join((str(Path(path).parents[item.level - 1]), *dotted)) + ".py"
+                return f"{Path(path).parents[item.level - 1].joinpath(*dotted)}.py"
             above = index.locate(path, 0, dotted[:-1]) if dotted[1:] else None
-            return f"{os.path.dirname(above[0])}/{helper}.py" if above else self._beside(path) if not dotted[1:] else ""
+            if above:
+                return system.joined(os.path.dirname(above[0]), f"{helper}.py")
+            return "" if dotted[1:] else self._beside(path)
         return ""
 
     def _present(self, path: str, raw: bytes) -> str:
@@ -268,9 +270,9 @@ class Vendored:
         programs = [self._program(path, everyone) for path in self.facts.index.files if self._is_start(path)]
         unseen = everyone.difference(*(program.users for program in programs))
         for program in programs:
-            more = {path for path in unseen if program.reaches_out or path.startswith(f"{program.folder}/")}
+            more = {path for path in unseen if program.reaches_out or system.is_inside(path, program.folder)}
             files = program.users | more
-            own = f"{program.folder}/{self.facts.helper}.py"
+            own = system.joined(program.folder, f"{self.facts.helper}.py")
             for copy in [own] if own in users and not program.puts_folders_first else users:
                 found[copy] |= files if copy == own or not users[copy].isdisjoint(files) else set()
         return found
@@ -278,7 +280,7 @@ class Vendored:
     def _program(self, start: str, everyone: set[str]) -> _Program:
         index, folder = self.facts.index, os.path.dirname(start)
         files = {*reached([start], index.may_import)}
-        is_wide = any(not path.startswith(f"{folder}/") for path in files) or not files.isdisjoint(self._path_edits)
+        is_wide = any(not system.is_inside(path, folder) for path in files) or not files.isdisjoint(self._path_edits)
         is_first = any(self._path_edits[path] for path in files & self._path_edits.keys())
         return _Program(folder, files & everyone, is_wide, is_first)
 

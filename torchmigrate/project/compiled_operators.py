@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -84,8 +85,8 @@ class CompiledOperators:
         home = self._index.locate(path, level, parts)
         if home is None:  # `from package._C import f`
             above = self._index.locate(path, level, parts[:-1]) if parts else None
-            return above is not None and above[0].endswith("/__init__.py")
-        scopes = self._hierarchy.scopes(home[0]) if home[0].endswith("/__init__.py") else None
+            return above is not None and os.path.basename(above[0]) == "__init__.py"
+        scopes = self._hierarchy.scopes(home[0]) if os.path.basename(home[0]) == "__init__.py" else None
         if scopes is None or scopes.module.stars or name in scopes.module.names:
             return False
         return self._index.locate(path, level, (*parts, name)) is None

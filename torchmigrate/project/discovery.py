@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.globs import Globs, Names
 from torchmigrate.config.settings import Settings
 
@@ -78,7 +78,11 @@ class _Collector:
         elif os.path.isdir(real):
             self._add_directory(real)
         elif os.path.isfile(real):
-            text = not real.endswith(SUFFIXES) and self.rules is not None and self.rules.readable.match(real)
+            text = (
+                not real.endswith(SUFFIXES)
+                and self.rules is not None
+                and self.rules.readable.match(system.slashed(real))
+            )
             self.found[real] = DiscoveredFile(Path(real), text=text, named=True)
         else:
             self._refuse(real, "not a regular file")
@@ -87,11 +91,11 @@ class _Collector:
         return path.endswith(SUFFIXES) or self._is_text(path) or _is_script(path)
 
     def _is_text(self, path: str) -> bool:
-        return not path.endswith(SUFFIXES) and self.rules is not None and self.rules.wanted.match(path)
+        return not path.endswith(SUFFIXES) and self.rules is not None and self.rules.wanted.match(system.slashed(path))
 
     def excluded(self, path: str) -> str | None:
         """Return the pattern that excludes an absolute path, or None; paths outside of the root are not excluded."""
-        inside = os.path.relpath(path, self.root).replace(os.sep, "/")
+        inside = system.relative(path, self.root)
         if inside == "." or inside.startswith(".."):
             return None
         return self.default.match(inside) or self.extra.match(inside)
@@ -108,7 +112,7 @@ class _Collector:
         self.found[path] = DiscoveredFile(Path(path), error=error)
 
     def _is_inside(self, real: str) -> bool:
-        return any(real.startswith(top.rstrip(os.sep) + os.sep) for top in self.tops)
+        return any(system.is_inside(real, top) for top in self.tops)
 
     def _add_directory(self, real: str) -> None:
         self.tops.append(real)
@@ -131,13 +135,14 @@ class _Collector:
         names = repository.files(Path(real))
         if not names and repository.ignores(Path(real)):
             return None
-        return [path for n in names if (path := os.path.join(top, n)).endswith("/") or self._wants(path)]
+        paths = (os.path.join(top, system.native(name)) for name in names)
+        return [path for path in paths if system.names_folder(path) or self._wants(path)]
 
     def _add_listed(self, path: str, inside: str) -> None:
         """Add one path of git's list; `inside` is relative to the root, or "" outside of it."""
         if inside and self.default.match(inside):
             return
-        if path.endswith("/"):
+        if system.names_folder(path):
             reason = "another git repository: name it to have it read"
             self.found.setdefault(path, DiscoveredFile(Path(path), skipped_reason=reason))
             return
@@ -206,13 +211,13 @@ class _Collector:
 
 def _prefix(path: str, root: str) -> str:
     """Return the prefix that makes a name in the directory `path` relative to `root`; "" outside of `root`."""
-    inside = os.path.relpath(path, root).replace(os.sep, "/")
+    inside = system.relative(path, root)
     return "" if inside == "." or inside.startswith("..") else f"{inside}/"
 
 
 def _relative_to_root(real: str, prefix: str) -> Callable[[str], str]:
-    cut = len(real.rstrip(os.sep)) + 1
-    return lambda path: prefix + path[cut:].replace(os.sep, "/")
+    cut = len(os.path.join(real, ""))
+    return lambda path: prefix + system.slashed(path[cut:])
 
 
 def _is_script(path: str) -> bool:
@@ -253,7 +258,7 @@ class Selection:
             return True
         if item.error is not None:
             return item.named and not self.texts
-        return item.skipped_reason is not None and any(p.startswith(path + os.sep) for p in self.paths)
+        return item.skipped_reason is not None and any(system.is_inside(p, path) for p in self.paths)
 
     def completed(self, found: Sequence[DiscoveredFile], rules: TextGlobs) -> Sequence[DiscoveredFile]:
         """Return the discovered files, with those of the overlay added or put in place of what was found."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.source.encoding import HELPER_MARK
 
@@ -49,8 +49,8 @@ def _is_called(text: bytes, name: str) -> bool:
 
 
 def _module_name(path: str) -> str:
-    parts = path.rsplit("/", 2)
-    return parts[-2] if parts[-1] == "__init__.py" else parts[-1].removesuffix(".py")
+    name = os.path.basename(path)
+    return os.path.basename(os.path.dirname(path)) if name == "__init__.py" else name.removesuffix(".py")
 
 
 def is_ours(path: Path, text: bytes | None = None) -> bool:
@@ -102,7 +102,7 @@ def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
         return None
     path = _locate_module(name, settings.root, files)
     if path is None:
-        modules = {os.path.relpath(f, settings.root).removesuffix(".py").replace(os.sep, ".") for f in files}
+        modules = {".".join(system.dotted(f, settings.root)).removesuffix(".py") for f in files}
         hint = did_you_mean(name, modules) or "it is read from the project's files, and never imported"
         raise UserError(f"`helper` names {name!r}: the project has no such module", hint)
     try:
@@ -117,10 +117,10 @@ def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
 
 def _locate_module(name: str, root: Path, files: Sequence[str]) -> str | None:
     """Return the path of the module `name`: at the root, in `src`, or else the shortest match among `files`."""
-    stem = name.replace(".", "/")
-    ends = (f"{stem}.py", f"{stem}/__init__.py")
-    known = [str(root.resolve() / place / end) for place in ("", "src") for end in ends]
-    inside = sorted((f for f in files if f.endswith(tuple(f"/{end}" for end in ends))), key=lambda f: (len(f), f))
+    *above, last = name.split(".")
+    ends = (system.joined("", *above, f"{last}.py"), system.joined("", *above, last, "__init__.py"))
+    known = [f"{root.resolve() / place}{end}" for place in ("", "src") for end in ends]
+    inside = sorted((f for f in files if f.endswith(ends)), key=lambda f: (len(f), f))
     return next((p for p in (*known, *inside) if os.path.isfile(p)), None)
 
 

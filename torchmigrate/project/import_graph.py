@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.project import packaging
 from torchmigrate.source.encoding import helper_hidden
 
@@ -73,7 +73,7 @@ class ImportIndex:
         self._imported: dict[str, list[str]] = {}
         self._by_tail: dict[str, list[tuple[str, str]]] = {}  # (stem, file) by the last part of the stem
         for path in (f for f in files if f.endswith(".py")):
-            stem = _stem(path)
+            stem = module_stem(path)
             self._by_tail.setdefault(os.path.basename(stem), []).append((stem, path))
 
     @cached_property
@@ -212,14 +212,14 @@ class ImportIndex:
 
     def nearest(self, folders: Iterable[str], here: str) -> str | None:
         """Return the nearest of some folders that are above a folder, or it; preferably one that is no package."""
-        above = (folder for folder in folders if here == folder or here.startswith(f"{folder}/"))
+        above = (folder for folder in folders if here == folder or system.is_inside(here, folder))
         return max(above, key=lambda folder: (not self.is_package(folder), len(folder)), default=None)
 
     def _named(self, dotted: tuple[str, ...]) -> list[tuple[str, str]]:
         """Return (root directory, file) for each file that a dotted name may mean."""
         if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects' modules
             return []
-        tail = "/" + "/".join(dotted)
+        tail = system.joined("", *dotted)
         roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
         if dotted[0] in sys.stdlib_module_names:  # `import logging` in a package does not mean its logging.py
             roots = [(root, c) for root, c in roots if not self.is_package(root)]
@@ -227,12 +227,13 @@ class ImportIndex:
 
     def is_package(self, directory: str) -> bool:
         """Return whether a folder has an __init__.py."""
-        return f"{directory}/__init__.py" in self.files
+        return system.joined(directory, "__init__.py") in self.files
 
     def under(self, base: str, dotted: tuple[str, ...]) -> tuple[str, str] | None:
         """Return (file, root directory) for a dotted name below the folder `base`, or None."""
-        stem = "/".join((base, *dotted))
-        return next(((p, base) for p in (f"{stem}.py", f"{stem}/__init__.py") if p in self.files), None)
+        stem = system.joined(base, *dotted)
+        files = f"{stem}.py", system.joined(stem, "__init__.py")
+        return next(((path, base) for path in files if path in self.files), None)
 
     @cached_property
     def tops(self) -> dict[str, str]:
@@ -242,7 +243,7 @@ class ImportIndex:
         """
         uses = (u for found in self.importers.values() for u in found if not u.relative and u.dotted)
         names = sorted({(u.root, u.dotted[:n]) for u in uses for n in range(1, len(u.dotted) + 1)}, reverse=True)
-        tops = {"/".join((root, *dotted)): root for root, dotted in names if not self._is_within(root, dotted[:-1])}
+        tops = {system.joined(root, *dotted): root for root, dotted in names if not self._is_within(root, dotted[:-1])}
         return {top: root for top, root in tops.items() if self.is_package(top)}
 
     @cached_property
@@ -255,16 +256,16 @@ class ImportIndex:
         return {pair: count for pair, count in found.items() if all(pair)}
 
     def _top_of(self, path: str) -> str:
-        return next((top for top in self.tops if path.startswith(f"{top}/")), "")
+        return next((top for top in self.tops if system.is_inside(path, top)), "")
 
     def _is_within(self, root: str, dotted: tuple[str, ...]) -> bool:
         """Return whether one of a module's folders below `root` is a package."""
-        return any(self.is_package("/".join((root, *dotted[:n]))) for n in range(1, len(dotted) + 1))
+        return any(self.is_package(system.joined(root, *dotted[:n])) for n in range(1, len(dotted) + 1))
 
 
-def _stem(path: str) -> str:
+def module_stem(path: str) -> str:
     """Return a module's path as imports name it: without ".py"; for a package, its folder."""
-    return os.path.dirname(path) if path.endswith("/__init__.py") else path.removesuffix(".py")
+    return os.path.dirname(path) if os.path.basename(path) == "__init__.py" else path.removesuffix(".py")
 
 
 _REST = rb"(?:\\\r?\n|[^\n;])*"  # the rest of a line, with its continuations after a backslash

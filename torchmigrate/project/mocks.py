@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchmigrate.base import system
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
 from torchmigrate.project.import_graph import MOCKS, reached
 from torchmigrate.source import encoding
@@ -21,7 +22,8 @@ from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, Scopes, childr
 from torchmigrate.torch_api.names import canonical
 
 if TYPE_CHECKING:
-    from torchmigrate.project.import_graph import ImportIndex
+    from torchmigrate.base import system
+from torchmigrate.project.import_graph import ImportIndex
 
 Held = dict[str, dict[Span, str]]
 _Home = ast.ClassDef | Function | ast.Module
@@ -186,7 +188,7 @@ class _Search:
         folder = os.path.dirname(path)
         files = {path, *(use.importer for use in self._index.importers.get(path, ()))}
         if os.path.basename(path) == "conftest.py":
-            files |= {p for p in self._index.files if p.startswith(f"{folder}/") and p.endswith(".py")}
+            files |= {p for p in self._index.files if system.is_inside(p, folder) and p.endswith(".py")}
         always = any(k.arg == "autouse" for d in function.decorator_list if isinstance(d, ast.Call) for k in d.keywords)
         name = function.name.encode()
         for file in sorted(files):

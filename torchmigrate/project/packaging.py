@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.syntax.resolver import last_name
 
 # folders that are usually not installed
@@ -258,8 +258,8 @@ def _of_pdm(folder: str, table: Mapping[str, Any]) -> _Selection:
     plain = (
         itertools.takewhile(lambda part: "*" not in part, path.split("/")) for path in _strings(table.get("includes"))
     )
-    included = [os.path.relpath(os.path.join(folder, *parts), source) for parts in plain]
-    trees = tuple(path.replace(os.sep, ".") for path in included if path.split(os.sep)[0] not in (os.curdir, os.pardir))
+    included = [system.dotted(os.path.join(folder, *parts), source) for parts in plain]
+    trees = tuple(".".join(parts) for parts in included if parts[0] not in (os.curdir, os.pardir))
     return _Selection(source, trees=trees) if trees else _Selection(source, include=("*",))
 
 

@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from torchmigrate.base import system
 from torchmigrate.project.helper_file import ProjectHelper
+from torchmigrate.project.import_graph import module_stem
 from torchmigrate.semantic.model import query
 from torchmigrate.semantic.references import mentions
 from torchmigrate.syntax.resolver import chain_of
@@ -162,10 +164,10 @@ def _relative(own: ProjectHelper, module: SemanticModel) -> str:
     index, here = module.facts.index, os.path.dirname(module.path)
     if not any(item.level for item in index.imports.get(str(module.path), ())):
         return ""
-    stem = own.path.removesuffix("/__init__.py").removesuffix(".py")
+    stem = module_stem(own.path)
     dots, folder = ".", here
-    while f"{folder}/__init__.py" in index.files:
-        if stem.startswith(f"{folder}/"):
-            return dots + ".".join(stem[len(folder) + 1 :].split("/")[:-1])
+    while index.is_package(folder):
+        if system.is_inside(stem, folder):
+            return dots + ".".join(system.dotted(stem, folder)[:-1])
         dots, folder = f"{dots}.", os.path.dirname(folder)
     return ""

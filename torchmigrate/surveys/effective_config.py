@@ -21,6 +21,7 @@ from torchmigrate.diagnostics import suppressions
 from torchmigrate.project import context, discovery, helper_file
 from torchmigrate.project import context as facts
 from torchmigrate.project.helper_parts import is_current
+from torchmigrate.project.import_graph import module_stem
 from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
@@ -246,9 +247,7 @@ def helper_of(settings: Settings, files: Sequence[str], rules: DispatchTable) ->
     if settings.runtime == "package":
         return Helper(PACKAGED, helper_file.PACKAGED)
     name = helper_file.helper_name(files, context.code_of_other_files(files, rules.has_work))
-    there = [
-        Path(f) for f in files if f.endswith((f"/{name}.py", f"/{name}/__init__.py")) and helper_file.is_ours(Path(f))
-    ]
+    there = [Path(f) for f in files if os.path.basename(module_stem(f)) == name and helper_file.is_ours(Path(f))]
     return Helper(VENDORED, name, {path: is_current(file_io.read(path)) for path in there})
 
 

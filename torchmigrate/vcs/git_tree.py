@@ -6,13 +6,12 @@ import contextlib
 import hashlib
 import os
 import stat
-import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.vcs.hardening import Git, GitError
 
 # A submodule has its own settings, which `hardening` does not override, so git must not look into it.
@@ -218,7 +217,7 @@ def _blob_hash(content: bytes, like: str) -> str:
 
 def _composed(name: str) -> str:
     """Return a name as git spells it: on macOS with composed characters."""
-    return unicodedata.normalize("NFC", name) if sys.platform == "darwin" else name
+    return unicodedata.normalize("NFC", name) if system.is_macos() else name
 
 
 def _quoted(name: str) -> str:
@@ -294,7 +293,7 @@ _INDEX_BYTES = 1_000_000_000  # of ten million files
 
 
 def _with_slashes(path: str) -> str:
-    return path.replace(os.sep, "/")
+    return system.slashed(path)
 
 
 def marker(directory: Path) -> Path | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from torchmigrate.base import system
 
 _QUIET = ("--no-optional-locks",)  # of every command: queries need no lock
 # Run no hook, start no daemon, fetch no object, and use no bare repository that lies in the tree.
@@ -129,7 +130,7 @@ class Git:
 
         command = next((word for word in arguments if not word.startswith("-")), "")
         reads = command in _READING or (command == "hash-object" and "-w" not in arguments)
-        bounded = reads and not self.network and sys.platform != "win32"  # where GitPython knows how
+        bounded = reads and not self.network and not system.is_windows()  # where GitPython knows how
         with tempfile.TemporaryFile() if stdin is not None else nullcontext() as stream:
             if stream is not None:
                 stream.write(stdin or b"")

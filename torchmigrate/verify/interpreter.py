@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
+from torchmigrate.base import system
 from torchmigrate.base.text import UserError
 from torchmigrate.verify.compare import Arrays
 
@@ -207,7 +208,7 @@ def run(
     words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(directory), str(stdout), str(stderr), *command]
     began = time.monotonic()
     supervisor = subprocess.Popen(
-        words, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        words, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, **system.apart()
     )
     try:
         timed_out = _wait(supervisor, began + timeout, stop)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from torchmigrate.base import system
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError
 from torchmigrate.project.discovery import SUFFIXES
@@ -104,7 +105,7 @@ class Copier:
         """Return a copied link's target: the tree's own links lead into the copy, others become absolute."""
         found = os.readlink(path)
         leads = os.path.normpath(os.path.join(os.path.dirname(path), found))
-        inside = leads == self.source or leads.startswith(self.source + os.sep)
+        inside = leads == self.source or system.is_inside(leads, self.source)
         if not inside:
             return leads
         if not os.path.isabs(found):
@@ -153,7 +154,7 @@ def duplicate(source: str, target: str, written: Globs = NOTHING) -> dict[str, o
 def _share(path: str, there: str, name: str, written: Globs) -> os.stat_result | None:
     """Make `there` another name of a file that is likely only read; return None if it has to be a copy."""
     known = os.stat(path)
-    if known.st_size < _BLOCK or name.endswith(SUFFIXES) or written.match(name.replace(os.sep, "/")):
+    if known.st_size < _BLOCK or name.endswith(SUFFIXES) or written.match(system.slashed(name)):
         return None
     try:
         os.link(path, there)
@@ -163,7 +164,7 @@ def _share(path: str, there: str, name: str, written: Globs) -> os.stat_result |
 
 
 def _retarget_link(link: str, source: str, target: str) -> str:
-    return target + link[len(source) :] if link == source or link.startswith(source + os.sep) else link
+    return target + link[len(source) :] if link == source or system.is_inside(link, source) else link
 
 
 _SETTINGS = ("pyproject.toml", "setup.py", "setup.cfg")

@@ -108,7 +108,9 @@ def verify(
       torchmigrate verify . -- python train.py --epochs 1
       torchmigrate verify . --backends mps,cpu -- python -m pytest -q
     """
-    if sys.platform == "win32":
+    from torchmigrate.base import system
+
+    if system.is_windows():
         what = "`verify` does not run on Windows: it starts and ends groups of processes as POSIX has them"
         raise UserError(what, "run it under WSL, on Linux or on macOS; all other commands need neither")
     from torchmigrate.base.text import print_fitted

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.apply import baseline
 from torchmigrate.apply.baseline import Entry
+from torchmigrate.base import system
 from torchmigrate.base.text import UserError, counted
 from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Status, Unchanged, failures
 
@@ -42,7 +43,7 @@ class _Scope:
 
 
 def _lies_in(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(place.rstrip(os.sep) + os.sep) for place in places)
+    return any(path == place or system.is_inside(path, place) for place in places)
 
 
 def settle(

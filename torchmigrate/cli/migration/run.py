@@ -79,14 +79,14 @@ def _target(request: Request) -> Target | None:
 def write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Write the planned changes; return the results, with a Failed for each file that could not be written."""
     from torchmigrate.apply import journal, writer
-    from torchmigrate.base import lock
+    from torchmigrate.base import user_state
 
     writer.sweep(request.paths)
     changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
 
-    with lock.held(journal.places([change.path for change in changes])):
+    with user_state.held(journal.places([change.path for change in changes])):
         return _write_guarded(results, changes, request, commits)
 
 

@@ -1,0 +1,195 @@
+"""Paths and processes where systems differ; no other module of the program asks which system it runs on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
+
+
+def is_windows() -> bool:
+    """Return whether this is Windows, which has other paths, locks and groups of processes."""
+    return sys.platform == "win32"
+
+
+def is_macos() -> bool:
+    """Return whether this is macOS, whose libraries start threads that no fork survives."""
+    return sys.platform == "darwin"
+
+
+# ---- paths: inside torchmigrate those of the system; with slashes in settings, reports, and what git is told
+
+
+def slashed(path: str) -> str:
+    """Return a path with slashes between its parts, as git, globs and reports name it."""
+    return path.replace(os.sep, "/")
+
+
+def native(name: str) -> str:
+    """Return the path for a name with slashes."""
+    return name.replace("/", os.sep)
+
+
+def names_folder(path: str) -> bool:
+    """Return whether a path ends as that of a folder does."""
+    return path.endswith(os.sep)
+
+
+def relative(path: str | os.PathLike[str], start: str | os.PathLike[str]) -> str:
+    """Return a path as it is named from a folder, with slashes; Windows has no such name for one on another drive."""
+    try:
+        return slashed(os.path.relpath(path, start))
+    except ValueError:
+        return slashed(os.path.abspath(path))
+
+
+def dotted(path: str, root: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the parts of a path below `root`, as names of modules have them."""
+    return tuple(os.path.relpath(path, root).split(os.sep))
+
+
+def joined(folder: str, *names: str) -> str:
+    """Return a path below a folder. It is faster than `os.path.join`, and takes a folder without a separator behind."""
+    return os.sep.join((folder, *names))
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a path lies below a folder; both are real paths."""
+    return path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
+
+
+def cache_home() -> Path:
+    """Return the directory for cached data of this user's programs."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():  # another is to be ignored, says the specification: it would lie in some project
+        return base
+    try:
+        if is_windows():
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        return Path.home() / ("Library/Caches" if is_macos() else ".cache")
+    except RuntimeError:  # a user without a home directory, as in containers
+        return nowhere()
+
+
+def nowhere() -> Path:
+    """Return a path that does not exist and cannot be made."""
+    return Path(os.devnull, "no-home-directory")
+
+
+# ---- users and locks
+
+
+def user() -> int | None:
+    """Return the number of the user whose rights this process has; None on Windows, where files have other owners."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def locked(handle: int) -> bool:
+    """Try to lock an open file without waiting, and return whether this process holds the lock.
+
+    The system releases the lock of a dead process. A file system without locks grants each.
+    """
+    if is_windows():
+        import msvcrt
+
+        try:
+            os.lseek(handle, 0, os.SEEK_SET)  # it locks from where the file stands
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+# ---- processes
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process runs, as far as the system tells: on Windows the question would end it."""
+    if is_windows():
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def can_fork() -> bool:
+    """Return whether workers may be forks of this process, which is faster than starting them anew."""
+    return hasattr(os, "fork") and not is_macos()
+
+
+def apart() -> dict[str, Any]:
+    """Return the options of Popen that start the head of a group of its own, which Ctrl-C does not reach."""
+    return {"creationflags": _NEW_GROUP} if is_windows() else {"start_new_session": True}
+
+
+_NEW_GROUP = 0x200  # subprocess.CREATE_NEW_PROCESS_GROUP, which other systems do not name
+
+
+def ends() -> Sequence[signal.Signals]:
+    """Return the signals by which `end` asks a process to end."""
+    return [signal.Signals[name] for name in ("SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+
+
+def end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """End a process that was started `apart`, and its group: ask first, and wait so long that it can tidy up."""
+    import subprocess
+
+    for act in (_ask_to_end, _kill):
+        with contextlib.suppress(OSError):
+            act(process)
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(patience)
+            return
+
+
+def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+    if is_windows():
+        process.send_signal(signal.CTRL_BREAK_EVENT)  # type: ignore[attr-defined]
+    else:
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if is_windows():
+        import subprocess
+
+        # what it started has no other tie to it
+        subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_what_is_started() -> None:
+    """Ask all that this process has started to end; it was started `apart` itself and ignores the signal."""
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGTERM)
+
+
+def interrupt_main_thread() -> None:
+    """Have the main thread do from another one what SIGTERM makes it do, also while it waits."""
+    if is_windows():  # `os.kill` ends a process there
+        import _thread
+
+        _thread.interrupt_main(signal.SIGTERM)
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
