@@ -136,7 +136,9 @@ class Relevance:
         self.about = _ABOUT | {helper}
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
-        self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
+        self.makers: set[str] = (
+            set()
+        )  # classes whose objects hold or answer a decision, and functions that bind global ones
         self.relevant: set[ast.AST] = set()
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
@@ -325,6 +327,8 @@ class Relevance:
                 self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
                 if carried and place.owner:
                     self.makers.add(place.owner)
+                if place.key and any(isinstance(t, ast.Name) and place.token(t.id) == t.id for t in carried):
+                    self.makers.add(place.name)  # a function that binds a global name: who calls it decides
             case ast.Return(value) if value is not None and self._carries(value, place):
                 self._returns(place)
                 self.makers.add(place.owner)
@@ -358,6 +362,9 @@ class Relevance:
                 self._add(self.decisions, *(place.token(name) for name in held))
         for call in _own_calls(node):
             self._handed(call, place)
+        for walrus in _own_walruses(node):
+            if self._carries(walrus.value, place):
+                self._add(self.decisions, *_tokens_of(walrus.target, place))
 
     def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
         """Add the parameters that decorators give decisions, as `parametrize` does."""
@@ -610,6 +617,11 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 @remembered
 def _own_calls(node: ast.AST) -> list[ast.Call]:
     return [inner for inner in _own(node) if isinstance(inner, ast.Call)]
+
+
+@remembered
+def _own_walruses(node: ast.AST) -> list[ast.NamedExpr]:
+    return [inner for inner in _own(node) if isinstance(inner, ast.NamedExpr)]
 
 
 def _words(node: Statement, own: Iterable[ast.AST], place: _Place) -> Iterator[str]:
