@@ -299,7 +299,11 @@ def test_the_command_shows_and_updates_copies_alone(tmp_path: Path, monkeypatch:
     assert "pkg/accel.py: version 2, is up to date\n" in shown.out and "  called by: pkg/a.py, pkg/b.py\n" in shown.out
     text = (root / "accel.py").read_text()
     (root / "accel.py").unlink()
-    edited = (root / "tools/accel.py").read_text().replace("_device = torch.device(", "# mine\n        _device = 1 and torch.device(")
+    edited = (
+        (root / "tools/accel.py")
+        .read_text()
+        .replace("_device = torch.device(", "# mine\n        _device = 1 and torch.device(")
+    )
     (root / "tools/accel.py").write_text(edited)
     (root / "pkg/b.py").write_text("from . import accel\n" + "accel.device_count()\n")
     shown = cli("helper").out
