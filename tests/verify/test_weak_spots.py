@@ -365,6 +365,16 @@ def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> N
     assert exit_status(result.verdicts) != 0
 
 
+def test_a_number_of_the_machine_is_no_regression(judged: Callable[..., Result]) -> None:
+    """The original prints it on this backend alone, another one each time; the port, too."""
+    original = HEAD.replace(*HERE) + (
+        "import time\n" + MEAN + "free = 7 if DEVICE.type == 'cuda' else time.time_ns()\nprint(f'memory {free}')\n"
+    )
+    result = judged(original, original.replace("steps=3", "steps=4") + "# ported\n", ("mps",))
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert result.verdicts[-1].kind is Kind.PASS, told
+
+
 IDIOMS = (Path(__file__).parent / "legal_idioms.py").read_text(encoding="utf-8")
 
 
