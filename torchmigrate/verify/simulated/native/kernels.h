@@ -34,6 +34,25 @@ inline bool starts_with(const std::string& text, const char* prefix) { return te
   C10_THROW_ERROR(NotImplementedError, message);
 }
 
+// Types for which the CPU has no kernel, and CUDA has one (OpInfo's dtypesIfCUDA): the CPU's kernel computes in another.
+struct Widened {
+  const char* prefix;
+  std::vector<ScalarType> from;
+  ScalarType to;
+};
+inline const auto& kWidened = *new std::vector<Widened>{
+    {"aten::abs", {kBool}, kByte},
+    {"aten::trace", {kBool}, kByte},
+    {"aten::histc", {kByte, kChar, kShort, kInt, kLong}, kDouble},
+    {"aten::avg_pool3d", {kHalf, kBFloat16}, kFloat},
+    {"aten::_upsample_bilinear2d_aa", {kHalf, kBFloat16}, kFloat},
+    {"aten::multi_margin_loss", {kHalf, kBFloat16}, kFloat},
+    {"aten::multilabel_margin_loss", {kHalf, kBFloat16}, kFloat},
+    {"aten::rrelu_with_noise", {kHalf}, kFloat},
+    {"aten::polygamma", {kHalf}, kFloat},
+    {"aten::round", {kHalf}, kFloat},
+};
+
 // One call of one operator.
 struct Call {
   const OperatorHandle& op;
@@ -179,11 +198,39 @@ struct Call {
     std::optional<BorrowedGenerator> borrowed;
     if (random && !takes_generator()) borrowed.emplace(device.index());
     auto key = is_sparse ? DispatchKey::SparseCPU : is_nested ? DispatchKey::NestedTensorCPU : DispatchKey::CPU;
-    op.redispatchBoxed(DispatchKeySet(key), &stack);
+    auto* widened = wider();
+    widened ? run_wider(*widened) : op.redispatchBoxed(DispatchKeySet(key), &stack);
     // The CPU counts whole weights in float64, MPS in their own type.
     if (name == "aten::bincount" && device_type == DeviceType::MPS && keep[1].isTensor() && keep[1].toTensor().defined())
       stack.back() = stack.back().toTensor().to(keep[1].toTensor().scalar_type());
     if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) host_synchronizes();
+  }
+  const Widened* wider() {
+    for (auto& each : kWidened)
+      if (starts_with(name, each.prefix) && argument(0).isTensor() && argument(0).toTensor().defined())
+        for (auto type : each.from)
+          if (argument(0).toTensor().scalar_type() == type && !is_sparse && !is_nested) return &each;
+    return nullptr;
+  }
+  void run_wider(const Widened& rule) {
+    auto narrow = argument(0).toTensor().scalar_type();
+    std::vector<std::pair<at::Tensor, at::Tensor>> written;  // (the wide one, the argument)
+    for (size_t i = 0; i < schema.arguments().size(); i++) {
+      if (!argument(i).isTensor() || !argument(i).toTensor().defined() || argument(i).toTensor().scalar_type() != narrow) continue;
+      auto given = argument(i).toTensor(), wide = given.to(rule.to);
+      auto* alias = schema.arguments()[i].alias_info();
+      if (alias && alias->isWrite()) written.emplace_back(wide, given);
+      argument(i) = wide;
+    }
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &stack);
+    for (auto& [wide, given] : written) given.resize_(wide.sizes()).copy_(wide);
+    for (size_t i = stack.size() - schema.returns().size(); i < stack.size(); i++) {
+      if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+      auto result = stack[i].toTensor();
+      auto known = std::find_if(written.begin(), written.end(), [&](auto& pair) { return pair.first.is_same(result); });
+      if (known != written.end()) stack[i] = known->second;
+      else if (result.scalar_type() == rule.to) stack[i] = result.to(narrow);
+    }
   }
   static void count_random() {
     std::lock_guard<std::mutex> lock(mutex);
