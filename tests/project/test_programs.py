@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
+from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.project.programs import Programs
 
 NET = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
@@ -87,7 +88,7 @@ PROJECTS: dict[str, tuple[dict[str, str], str]] = {
 def test_the_program_to_start_first(name: str, tmp_path: Path) -> None:
     files, first = PROJECTS[name]
     root = write_tree(tmp_path, {"net.py": NET, **files}).resolve()
-    found = Programs(root, map(str, root.rglob("*.py"))).first()
+    found = Programs(ImportIndex(root, sorted(map(str, root.rglob("*.py"))))).first()
     assert (Path(found).relative_to(root).as_posix() if found else "") == first
 
 
@@ -100,5 +101,5 @@ def test_what_a_program_reads_is_told_from_near_to_far(tmp_path: Path) -> None:
         "e.py": "import a\n",
     }
     root = write_tree(tmp_path, files).resolve()
-    programs = Programs(root, map(str, root.rglob("*.py")))
+    programs = Programs(ImportIndex(root, sorted(map(str, root.rglob("*.py")))))
     assert [Path(path).name for path in programs.reads(f"{root}/a.py")] == ["a.py", "b.py", "c.py", "d.py"]

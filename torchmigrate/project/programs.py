@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchmigrate.project import packaging
+from torchmigrate.config.settings import Settings
+from torchmigrate.project import discovery, packaging
 from torchmigrate.project.import_graph import ImportIndex, reached
 from torchmigrate.syntax.resolver import last_name
 
@@ -42,11 +43,10 @@ class _File:
 
 
 class Programs:
-    """The programs among the Python files of a project, given as real paths."""
+    """The programs among the Python files of a project."""
 
-    def __init__(self, root: Path, files: Iterable[str]) -> None:
-        self.root = root
-        self.index = ImportIndex(root, sorted(path for path in files if path.endswith(".py")))
+    def __init__(self, index: ImportIndex) -> None:
+        self.index = index
         self._files: dict[str, _File] = {}
 
     def first(self) -> str:
@@ -69,8 +69,8 @@ class Programs:
 
     def _ranked(self) -> Iterator[tuple[bool, int, bool, int, int, str]]:
         """Yield the programs that use torch, each after what puts it behind others."""
-        for path in sorted(self.index.files):
-            depth = len(Path(path).relative_to(self.root).parts)
+        for path in sorted(path for path in self.index.files if path.endswith(".py")):
+            depth = len(Path(os.path.relpath(path, self.index.root)).parts)
             if depth > _DEPTH:
                 continue
             file = self._file(path)
@@ -90,6 +90,13 @@ class Programs:
             except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
                 self._files[path] = _File()
         return self._files[path]
+
+
+def of_project(root: Path, paths: Sequence[Path], settings: Settings) -> Programs:
+    """Return the programs at and below some paths."""
+    found = discovery.discover(paths, settings)
+    files = (str(item.path) for item in found if not item.error and not item.skipped_reason)
+    return Programs(ImportIndex(root, sorted(file for file in files if file.endswith(".py"))))
 
 
 def _names_reached(program: _File, parts: Iterable[_File]) -> list[str]:

@@ -119,12 +119,10 @@ _ERRORS = 3
 
 def _programs(path: Path, settings: Settings, root: Path) -> tuple[str, tuple[str, ...]]:
     """Return the program that a person would start first, and the files that it reads, itself first; or nothing."""
-    from torchmigrate.project import discovery
-    from torchmigrate.project.programs import Programs
+    from torchmigrate.project.programs import of_project
 
     top = Path(os.path.realpath(root))
-    found = discovery.discover((path,), settings)
-    programs = Programs(top, [str(item.path) for item in found if not item.error and not item.skipped_reason])
+    programs = of_project(top, (path,), settings)
     first = programs.first()
     files = [Path(file).relative_to(top).as_posix() for file in (programs.reads(first) if first else ())]
     return next(iter(files), ""), tuple(files)
