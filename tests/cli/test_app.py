@@ -12,7 +12,7 @@ from random import Random
 
 import fake_engine
 import pytest
-from conftest import ROOT, Ran, git, python
+from conftest import ROOT, Ran, git, python, write_tree
 
 from torchmigrate import __version__
 from torchmigrate.apply import writer
@@ -532,3 +532,35 @@ def test_the_style_of_the_command_line_counts_above_that_of_the_project(here: Pa
 def test_start_where_nothing_is_tied_to_cuda(here: Path, cli: Cli) -> None:
     (here / "a.py").write_text("print(1)\n")
     assert cli("start").out.splitlines()[1] == "Nothing here is tied to CUDA."
+
+
+LEFT = {
+    "Dockerfile": "FROM nvcr.io/nvidia/pytorch:22.10-py3\n",
+    "aside.py": "import torch\nimport apex\n\ny = torch.zeros(2, dtype=torch.float64, device='cuda')\n",
+    "deep.py": "import torch\n\n\ndef f():\n    return torch.cuda.CUDAGraph()\n",
+    "kernels/a.cu": "#include <ATen/ATen.h>\n",
+    "kernels/b.cu": "#include <ATen/ATen.h>\n",
+    "zz.py": "import torch\nimport deep\n\nif __name__ == '__main__':\n    deep.f().backward()\n"
+    "    torch.cuda.CUDAGraph()\n",
+}
+
+
+def test_what_is_left_begins_with_what_stops_the_program(here: Path, cli: Cli) -> None:
+    write_tree(here, LEFT)
+    left = [line.split(": ")[:2] for line in cli("apply").out.splitlines() if line[:1].strip()]
+    assert left[0] == ["zz.py:6:5", "hazard/cuda-only"], "the program is first, whatever its name"
+    assert "deep.py:5" in cli("apply").out.split("aside.py")[0], "it imports deep.py"
+    files = [place.split(":")[0] for place, _ in left]
+    assert files.index("aside.py") < min(files.index("Dockerfile"), files.index("kernels/a.cu"))
+    assert "= and 1 more: kernels/b.cu:1\n" in cli("apply").out, "what other files repeat is told once"
+    checked = [line.split(":")[0] for line in cli("check").out.splitlines() if line[:1].strip()]
+    assert checked == sorted(checked), "check goes by file, as linters do"
+    assert {"kernels/a.cu", "kernels/b.cu"} <= {*checked}
+    told = [finding["file"] for finding in json.loads(cli("apply", "--output-format", "json").out)["findings"]]
+    assert told == sorted(told), "and so do reports for programs"
+
+
+def test_what_is_left_of_a_project_without_a_program(here: Path, cli: Cli) -> None:
+    write_tree(here, {name: text for name, text in LEFT.items() if name != "zz.py"})
+    lines = [line for line in cli("apply").out.splitlines() if line[:1].strip()]
+    assert [line.split(":")[0] for line in lines[:1]] == ["aside.py"] and lines[-1].startswith("kernels/a.cu")

@@ -72,3 +72,19 @@ def test_a_generated_tree_is_mixed_as_projects_are(tmp_path):
     assert len((tmp_path / "list").read_text().splitlines()) == found["work"]
     for path in (tmp_path / "tree").rglob("*.py"):
         ast.parse(path.read_bytes())
+
+
+def test_a_row_for_each_known_project(tmp_path):
+    for name, text in {"b": "x = x.cuda()\nimport apex\n", "a": "print(torch.__version__)\n"}.items():
+        (tmp_path / "all" / name).mkdir(parents=True)
+        (tmp_path / "all" / name / "train.py").write_text(f"import torch\n\nx = torch.ones(1)\n{text}")
+    argv = [sys.executable, BENCHMARKS / "projects.py", tmp_path / "all"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
+    assert [[row[0], *row[2:8]] for row in rows] == [
+        ["a", "1", "0", "0", "0", "0", "+0 -0"],
+        ["b", "1", "2", "1", "0", "1", "+2 -1"],
+    ]
+    assert rows[0][8] == "0 lines" and int(rows[1][8].removesuffix(" lines")) > 20
+    assert "accel" not in (tmp_path / "all" / "b" / "train.py").read_text(), "only a copy is rewritten"

@@ -36,6 +36,7 @@ class Report:
     here: Path
     backends: Sequence[str] = ()
     others: frozenset[str] = frozenset()
+    order: Sequence[str] = ()  # the files that the project's first program reads, from near to far
 
     @property
     def written(self) -> bool:
@@ -81,6 +82,24 @@ class Report:
                 mine = sorted((*would_be, *result.findings), key=lambda f: (f.cell or 0, f.line, f.column, f.rule))
                 found += [(result, f) for f in mine if f.status not in _SETTLED and self._concerns(f)]
         return found
+
+    @cached_property
+    def to_do(self) -> list[tuple[FileResult, Finding]]:
+        """The open findings as a person reads them: for `check` by file, after `apply` what stops a program first.
+
+        What the first program reads goes before other Python files, and these before Dockerfiles and the like; then
+        what matters on more backends.
+        """
+        if self.command == "check":
+            return self.findings
+        place = {path: number for number, path in enumerate(self.order)}
+
+        def rank(found: tuple[FileResult, Finding]) -> tuple[int, int, int]:
+            path = str(found[0].path)
+            tier = 0 if path in place else 2 if path in self.others else 1
+            return tier, -len(found[1].backends), place.get(path, 0)
+
+        return sorted(self.findings, key=rank)
 
     def of(self, result: FileResult) -> list[Finding]:
         """Return all findings of one file that concern the backends and were not rewritten, also settled ones."""
@@ -215,7 +234,7 @@ def kind(finding: Finding) -> str:
     return "unsafe" if finding.fix.safety is Safety.UNSAFE or finding.status is Status.HELD else "fixable"
 
 
-def place(name: str, finding: Finding) -> str:
+def place(name: str, finding: Finding, column: bool = True) -> str:
     """Return the place as `train.py:3:5` or `nb.ipynb:cell 2:3:5`."""
     cell = f"cell {finding.cell}:" if finding.cell is not None else ""
-    return f"{name}:{cell}{finding.line}:{finding.column}"
+    return f"{name}:{cell}{finding.line}" + (f":{finding.column}" if column else "")

@@ -30,13 +30,14 @@ class _Paint:
 def lines(report: Report, colour: bool = False, width: int | None = None, every: bool = False) -> Iterator[str]:
     """Yield the findings with the source after the run; without a `width`, each message is one line.
 
-    What a file repeats is shown once, with the lines where it is said again, unless `every` finding is asked for.
+    What a file repeats is shown once, with the lines where it is said again, unless `every` finding is asked for; after
+    `apply`, so is what other files repeat.
     """
     paint = _Paint(colour)
     again = {} if every else _repeated(report)
     last: FileResult | None = None
     source: SourceLines | None = None
-    for result, finding in report.findings:
+    for result, finding in report.to_do:
         more = again.get(id(finding), ())
         if more is None:
             continue
@@ -48,7 +49,7 @@ def lines(report: Report, colour: bool = False, width: int | None = None, every:
         yield from _body(finding, source.line(finding), paint, width)
         if more:
             pad = " " * (len(str(finding.line)) + 3)
-            rows = textwrap.wrap(_elsewhere(more), (width or sys.maxsize) - len(pad) - 2)
+            rows = textwrap.wrap(_elsewhere(report, result, more), (width or sys.maxsize) - len(pad) - 2)
             yield from (f"{pad}{' ' if number else paint('=', dim=True)} {row}" for number, row in enumerate(rows))
     if width is not None and last:  # before the summary
         yield ""
@@ -57,20 +58,34 @@ def lines(report: Report, colour: bool = False, width: int | None = None, every:
 _LISTED = 8
 
 
-def _repeated(report: Report) -> dict[int, list[Finding] | None]:
-    """Return the findings that say the same in the same file: the others for the first one, None for each of those."""
-    first: dict[tuple[object, ...], list[Finding]] = {}
-    for result, finding in report.findings:
-        key = (result.path, finding.rule, finding.message, kind(finding), finding.backends)
-        first.setdefault(key, []).append(finding)
-    return {id(f): same[1:] if f is same[0] else None for same in first.values() if same[1:] for f in same}
+Found = tuple[FileResult, Finding]
 
 
-def _elsewhere(more: list[Finding]) -> str:
-    """Return where a finding is said again, as `and 3 more here: lines 7, 9, 12`."""
-    places = list(dict.fromkeys(f"{f.line}" if f.cell is None else f"{f.line} of cell {f.cell}" for f in more))
-    shown = ", ".join(places[:_LISTED]) + (", ..." if len(places) > _LISTED else "")
-    return f"and {len(more)} more in this file: line{'s' if len(places) > 1 else ''} {shown}"
+def _repeated(report: Report) -> dict[int, list[Found] | None]:
+    """Return the findings that say the same: the others for the first one, None for each of those."""
+    first: dict[tuple[object, ...], list[Found]] = {}
+    for result, finding in report.to_do:
+        where = result.path if report.command == "check" else ""
+        key = (where, finding.rule, finding.message, kind(finding), finding.backends)
+        first.setdefault(key, []).append((result, finding))
+    groups = (same for same in first.values() if same[1:])
+    return {id(found[1]): None if number else same[1:] for same in groups for number, found in enumerate(same)}
+
+
+def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
+    """Return where a finding is said again, as `and 3 more in this file: lines 7, 9, 12`, or `and 2 more: b.py:1`."""
+    here = [f for r, f in more if r is result]
+    others = [visible(place(report.name(r.path), f, column=False)) for r, f in more if r is not result]
+    if others:
+        places = [*(visible(place(report.name(result.path), f, column=False)) for f in here), *others]
+        return f"and {len(more)} more: {_listed(places)}"
+    places = [f"{f.line}" if f.cell is None else f"{f.line} of cell {f.cell}" for f in here]
+    return f"and {len(more)} more in this file: line{'s' if len({*places}) > 1 else ''} {_listed(places)}"
+
+
+def _listed(places: list[str]) -> str:
+    each = list(dict.fromkeys(places))
+    return ", ".join(each[:_LISTED]) + (", ..." if len(each) > _LISTED else "")
 
 
 def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, width: int | None) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import shlex
 import sys
@@ -106,8 +105,7 @@ def start(
     with pack_errors(), Progress() as progress:
         plans = _plans((path,), settings, jobs or cores(), progress)
         survey = _survey((path,), settings, plans, (), "torchmigrate start")
-    program = _program(survey.root)
-    first = _reached(survey, program) if program else ()
+    program, first = _programs(path, settings, survey.root)
     where = "" if str(path) == "." else f" {shlex.quote(os.fspath(path))}"
     applied = next(journal.below(path), None) is not None
     print("\n".join(text.start(survey, where, program, first, applied, colours(sys.stdout))))
@@ -117,39 +115,17 @@ def start(
 
 
 _ERRORS = 3
-_LIKELY = ("train", "main", "run")
 
 
-def _program(root: Path) -> str:
-    """Return the script of the project's folder that a person would start, or an empty text."""
-    from torchmigrate.base import file_io
+def _programs(path: Path, settings: Settings, root: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the program that a person would start first, and the files that it reads, itself first; or nothing."""
+    from torchmigrate.project.programs import of_project
 
-    scripts = []
-    for path in sorted(root.glob("*.py")):
-        try:
-            tree = ast.parse(file_io.read(path))
-        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        runs = any(isinstance(node, ast.If) and "__main__" in ast.unparse(node.test) for node in tree.body)
-        likely = next((i for i, word in enumerate(_LIKELY) if path.stem.startswith(word)), None)
-        if runs or likely is not None:
-            scripts.append((len(_LIKELY) if likely is None else likely, not runs, path.name))
-    return min(scripts)[2] if scripts else ""
-
-
-def _reached(survey: Survey, program: str) -> tuple[str, ...]:
-    """Return the files with sites that the program imports, itself first, and then what these import."""
-    from torchmigrate.project.import_graph import ImportIndex
-
-    files = {str(survey.root / site.place.file) for site in survey.sites} | {str(survey.root / program)}
-    index = ImportIndex(survey.root, sorted(files))
-    found = [str(survey.root / program)]
-    for _ in files:
-        more = [file for file in sorted(files) if file not in found and set(index.imported_by(file)) & set(found)]
-        if not more:
-            break
-        found += more
-    return tuple(Path(file).relative_to(survey.root).as_posix() for file in found)
+    top = Path(os.path.realpath(root))
+    programs = of_project(top, (path,), settings)
+    first = programs.first()
+    files = [Path(file).relative_to(top).as_posix() for file in (programs.reads(first) if first else ())]
+    return next(iter(files), ""), tuple(files)
 
 
 def _columns(wanted: Sequence[str]) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def verify(
         what = "`verify` does not run on Windows: it starts and ends groups of processes as POSIX has them"
         raise UserError(what, "run it under WSL, on Linux or on macOS; all other commands need neither")
     from torchmigrate.base.text import print_fitted
-    from torchmigrate.cli import originals, selection
+    from torchmigrate.cli import selection
     from torchmigrate.cli.output import emit
     from torchmigrate.config.resolve import pack_errors
     from torchmigrate.verify import session
@@ -135,8 +135,8 @@ def verify(
         unsafe_fixes,
         profile=profile.value if profile else "",
         platform=platform.value if platform else "",
-        originals=originals.since(path, since) if since else {},
-        applied=originals.applied,
+        originals=selection.originals_since(path, since) if since else {},
+        applied=selection.originals_applied,
     )
 
     def say(line: str) -> None:

@@ -58,6 +58,16 @@ def _from_project(report: Report, request: Request, settings: Settings) -> Repor
     return replace(report, here=settings.root)
 
 
+def _order(plan: Plan, request: Request, settings: Settings) -> Sequence[str]:
+    """Return the files that the project's first program reads, which come first in what is left."""
+    from torchmigrate.project import programs
+
+    known = programs.Programs(plan.facts.index) if plan.facts else None
+    known = known or programs.of_project(settings.root, request.paths, settings)
+    first = known.first()
+    return known.reads(first) if first else ()
+
+
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
     """Print the report to stdout or `stream`, and return the exit status."""
     results: Sequence[FileResult] = plan.results
@@ -67,6 +77,8 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
         results = baseline.settle(results, request, settings, only)
     here = Path(os.path.realpath(os.curdir))
     report = Report(results, plan.files_seen, request.command, here, settings.backends, plan.others)
+    if request.command != "check" and len({result.path for result, _ in report.findings}) > 1:
+        report = replace(report, order=_order(plan, request, settings))
     told = _from_project(report, request, settings)
     if plan.notes:
         request.say(*(f"note: {note}" for note in plan.notes))

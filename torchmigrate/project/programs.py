@@ -1,0 +1,163 @@
+"""Which programs a project has, and which of them a person would start first: by what they do, not by their names."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchmigrate.config.settings import Settings
+from torchmigrate.project import discovery, packaging
+from torchmigrate.project.import_graph import ImportIndex, reached
+from torchmigrate.syntax.resolver import last_name
+
+_STARTED = ("__init__", "__call__", "forward")  # what runs of a class whose name is called
+_DEPTH = 3  # folders between the project's and a program, with its own name
+_LEARNS = "backward"  # the method without which nothing is trained
+_LOADED = (*packaging.BUILD_SCRIPTS, "hubconf.py")  # by tools that look for these names
+_FITS = ("fit", "train")  # methods of trainers, which learn; `model.train()` takes no data
+
+
+@dataclass(slots=True)
+class _File:
+    """What one file calls, by the names: at its top, and in each function.
+
+    `is_program`: it asks whether it is started. `acts`: it does something at its top. `demands` counts the arguments
+    that its command line must have.
+    """
+
+    calls: set[str] = field(default_factory=set)
+    functions: dict[str, set[str]] = field(default_factory=dict)
+    is_program: bool = False
+    acts: bool = False
+    uses_torch: bool = False
+    is_elsewhere: bool = False  # a runner of tests starts it, or `python -m`, as it imports with dots
+    demands: int = 0
+
+    def imports(self, module: str) -> None:
+        top = module.partition(".")[0]
+        self.uses_torch |= top == "torch"
+        self.is_elsewhere |= top in ("pytest", "unittest")
+
+
+class Programs:
+    """The programs among the Python files of a project."""
+
+    def __init__(self, index: ImportIndex) -> None:
+        self.index = index
+        self._files: dict[str, _File] = {}
+
+    def first(self) -> str:
+        """Return the program to start first, of the project's folder or else of one below it; "" if there is none.
+
+        One that trains and saves goes before one that only trains, this before one that uses a model, and then one that
+        asks for less on its command line before another.
+        """
+        best = min(self._ranked(), default=None)
+        return best[-1] if best else ""
+
+    def reads(self, program: str) -> list[str]:
+        """Return what a program runs: its own file, then those that it imports, the nearest first."""
+        found, seen = [program], {program}
+        for path in found:
+            fresh = [other for other in self.index.imported_by(path) if other not in seen]
+            seen.update(fresh)
+            found += fresh
+        return found
+
+    def _ranked(self) -> Iterator[tuple[bool, int, bool, int, int, str]]:
+        """Yield the programs that use torch, each after what puts it behind others."""
+        for path in sorted(path for path in self.index.files if path.endswith(".py")):
+            depth = len(Path(os.path.relpath(path, self.index.root)).parts)
+            if depth > _DEPTH:
+                continue
+            file = self._file(path)
+            is_program = file.is_program or (file.acts and path not in self.index.importers)
+            if not is_program or file.is_elsewhere or os.path.basename(path) in _LOADED:
+                continue
+            parts = [self._file(each) for each in reached([path], self.index.imported_by)]
+            if any(part.uses_torch for part in parts):
+                done = _names_reached(file, parts)
+                trains, saves = _LEARNS in done, any(name.startswith("save") for name in done)
+                yield not trains, depth, not (trains and saves), file.demands, -len(parts), path
+
+    def _file(self, path: str) -> _File:
+        if path not in self._files:
+            try:
+                self._files[path] = _read(ast.parse(self.index.read(path)))
+            except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+                self._files[path] = _File()
+        return self._files[path]
+
+
+def of_project(root: Path, paths: Sequence[Path], settings: Settings) -> Programs:
+    """Return the programs at and below some paths."""
+    found = discovery.discover(paths, settings)
+    files = (str(item.path) for item in found if not item.error and not item.skipped_reason)
+    return Programs(ImportIndex(root, sorted(file for file in files if file.endswith(".py"))))
+
+
+def _names_reached(program: _File, parts: Iterable[_File]) -> list[str]:
+    """Return what a program calls, directly or in the functions that it calls, by the names in its files."""
+    named: dict[str, set[str]] = {}
+    for part in parts:
+        for name, inside in part.functions.items():
+            named.setdefault(name, set()).update(inside)
+    return reached(program.calls, lambda name: named.get(name, ()))
+
+
+def _read(tree: ast.Module) -> _File:
+    found = _File()
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.calls |= {name for each in statement.decorator_list for name in _called(each)}
+            case ast.Expr(ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign():
+                found.calls |= set(_called(statement))
+            case ast.If(test) if any(isinstance(n, ast.Constant) and n.value == "__main__" for n in ast.walk(test)):
+                found.is_program = True
+                found.calls |= set(_called(statement))
+            case _:
+                found.calls |= set(_called(statement))
+                found.acts |= isinstance(statement, (ast.Expr, ast.For, ast.While, ast.With))
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                found.functions.setdefault(name, set()).update(_called(node))
+            case ast.ClassDef(name, body=body):
+                methods = {each.name for each in body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
+                found.functions.setdefault(name, set()).update(methods.intersection(_STARTED))
+            case ast.Import(names):
+                for alias in names:
+                    found.imports(alias.name)
+            case ast.ImportFrom(level=0, module=str(module)):
+                found.imports(module)
+            case ast.ImportFrom():
+                found.is_elsewhere = True
+            case ast.Call(ast.Attribute(attr="add_argument"), args, keywords):
+                found.demands += _is_demanded(args, keywords)
+    return found
+
+
+def _is_demanded(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
+    """Return whether an argument of a command line must be given: a positional one, or one that is required."""
+    given = {keyword.arg: keyword.value for keyword in keywords}
+    if isinstance(given.get("required"), ast.Constant):
+        return bool(given["required"].value)  # type: ignore[attr-defined]
+    name = args[0].value if args and isinstance(args[0], ast.Constant) else "-"
+    nargs = given.get("nargs")
+    is_free = isinstance(nargs, ast.Constant) and nargs.value in ("?", "*")
+    return isinstance(name, str) and not name.startswith("-") and not is_free and "default" not in given
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    """Yield the names of what is called below a node, or handed to a call; of a trainer's `fit(data)` also _LEARNS."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call):
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            names = [name for each in (call.func, *given) if (name := last_name(each))]
+            yield from names
+            if last_name(call.func) in _FITS and any(not isinstance(value, ast.Constant) for value in given):
+                yield _LEARNS
