@@ -152,7 +152,7 @@ def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Find
     lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
 
     def behind(each: Edit) -> Edit:
-        return each if each.start < edit.start else Edit(each.start + size, each.end + size, each.text)
+        return each if each.start < edit.start else replace(each, start=each.start + size, end=each.end + size)
 
     for f in findings:
         if f.fix:
