@@ -144,10 +144,10 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
 
 def _installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str, ...]] | None:
     """Return the root and the name of the outermost installable package that holds a folder, or None."""
-    root = directory
+    root, dotted = directory, tuple[str, ...]()
     while root.startswith(f"{index.root}/"):
-        root = os.path.dirname(root)
-        dotted = tuple(os.path.relpath(directory, root).split(os.sep))
+        root, name = os.path.split(root)
+        dotted = (name, *dotted)
         if folder := installed_package(root, dotted):
             return None if ASIDE.fullmatch(os.path.basename(folder)) else (root, dotted)
     return None
