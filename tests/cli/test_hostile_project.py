@@ -427,6 +427,16 @@ def test_portability_reports_of_names_that_speak(speaking: Path, cli: Cli, forma
         assert "<script>" not in _without_code(ran.out)
 
 
+@posix
+def test_a_folder_whose_name_speaks(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = here / "p\x1b]0;title\x07\u202e"
+    write_tree(folder, {"a.py": CUDA, "b\x1b.py": "import torch\ntorch.cuda.nvtx.mark('x')\n"})
+    monkeypatch.chdir(folder)
+    for command in (["start"], ["apply", "-v"], ["undo", "--list"], ["undo"], ["config"], ["report"], ["check", "-v"]):
+        ran = cli(*command)
+        assert not RAW.search(ran.out + ran.err), (command, ran.out, ran.err)
+
+
 def test_a_diff_of_names_that_speak_applies(speaking: Path, cli: Cli) -> None:
     ran = cli("apply", "-n", "--runtime", "package")
     assert ran.status == 1, ran.err

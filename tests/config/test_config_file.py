@@ -433,5 +433,15 @@ def test_many_names_and_too_many_patterns(here: Path, cli: Callable[..., Ran]) -
         settings.write_text(f"[tool.torchmigrate]\nextend-exclude = {[f'{n}{{{choices}}}' for n in range(1_000)]}\n")
         ran = cli("check")
         assert ran.status == 2 and "`extend-exclude` has more than 10,000 patterns" in ran.err
+        several = "".join(f'"x{n}/*.py" = ["device"]\n' for n in range(20_000))
+        settings.write_text(f"[tool.torchmigrate.per-file-ignores]\n{several}")
+        ran = cli("check")
+        assert ran.status == 2 and "`per-file-ignores` has more than 1,000 patterns" in ran.err
+        settings.write_text(
+            "".join(
+                f"{several.splitlines(True)[n]}" if n else "[tool.torchmigrate.per-file-ignores]\n" for n in range(900)
+            )
+        )
+        assert cli("check").status == 0
 
     assert cpu_seconds(check_both) < 20  # about 1; a minute before
