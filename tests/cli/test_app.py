@@ -573,9 +573,9 @@ def test_start_does_not_say_that_nothing_is_tied_to_cuda_where_it_could_not_read
     write_tree(here, {"a.py": OLD, "b.py": "print(1)\n"})
     ran = cli("start")
     assert ran.status == 2 and "Nothing here is tied to CUDA." not in ran.out
-    assert ran.out.splitlines()[1].startswith("Nothing of what could be read is tied to CUDA. Mend ")
+    assert ran.out.splitlines()[1].startswith("Nothing that could be read is tied to CUDA. Mend ")
     assert "write `non_blocking=`" in " ".join(ran.err.split())
     write_tree(here, {"b.py": "import torch\n\nx = torch.ones(1).cuda()\n", **{f"c{i}.py": OLD for i in range(4)}})
     ran = cli("start")
-    assert "5 files could not be read" in ran.out and ran.err.count("error: ") == 3
+    assert "Not counted: 5 files that could not be read" in ran.out and ran.err.count("error: ") == 3
     assert "and 2 more: `torchmigrate check` lists them" in ran.err

@@ -57,12 +57,12 @@ def start(
     yield bold(f"{survey.name}: {counted(survey.files, 'file')} read{torch}")
     if not survey.sites:
         if survey.errors:
-            yield "Nothing of what could be read is tied to CUDA. Mend what could not be read, and look again:"
+            yield "Nothing that could be read is tied to CUDA. Mend the rest, and look again:"
             return
         yield "Nothing here is tied to CUDA." + (" `torchmigrate undo` takes the last apply back." if applied else "")
         return
     if survey.errors:
-        yield f"{counted(len(survey.errors), 'file')} could not be read, and count for nothing here: see below."
+        yield f"Not counted: {counted(len(survey.errors), 'file')} that could not be read (below)"
     yield f"Tied to CUDA in {counted(len(survey.sites), 'place')} of {counted(survey.touched, 'file')}, most by"
     for reason in survey.reasons[:3]:
         yield f"  {len(reason.entries):>5}  {shorten(reason.summary, WIDTH - 9)}"
