@@ -31,26 +31,20 @@ _device: Any = None
 _types: Any = {}
 
 
-def _is_here(kind: str) -> bool:
-    """Return whether torch finds a device of this type."""
-    home: Any = getattr(torch.backends if kind == "mps" else torch, kind, None)
-    return hasattr(home, "is_available") and bool(home.is_available())
-
-
 def _here() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
     global _device
     if _device is None:
-        kind, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
-        if kind not in ("", "cpu") and not _is_here(kind):
-            raise RuntimeError(f"TORCH_ACCEL_DEVICE={kind}: torch finds no such device")
-        if not kind and hasattr(torch, "accelerator"):  # from torch 2.6 on
+        wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
+        if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
             api: Any = torch.accelerator  # to count leaves fork alone, but breaks a graph
             there = api.is_available() if torch.compiler.is_compiling() else api.device_count()
-            kind = api.current_accelerator().type if there else "cpu"
-        _device = torch.device(kind or next(filter(_is_here, _KINDS), "cpu"))
+            wanted = api.current_accelerator().type if there else "cpu"
+        homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
+        found = (kind for kind, home in homes.items() if home and home.is_available())
+        _device = torch.device(wanted or next(found, "cpu"))
         if int(index or 0) > 0:
-            getattr(torch, kind).set_device(int(index))
+            getattr(torch, wanted).set_device(int(index))
     return _device  # type: ignore[no-any-return]
 
 

@@ -98,3 +98,24 @@ def test_a_file_that_cannot_be_read(project: Path, cli: Cli, monkeypatch: pytest
     monkeypatch.setenv("PRE_COMMIT", "1")
     os.mkfifo(project / "pipe.py")
     assert cli("check", "pipe.py", "missing.py").status == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names that Windows cannot have")
+def test_a_file_that_is_called_like_an_option(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook gets the names of a pull request's files as they are: none of them is an option."""
+    cuda = "import torch\n\nx = torch.zeros(3).cuda()\n"
+    home = here.parent / "home"
+    home.mkdir()
+    names = [f"-o{home}/.bashrc.py", "--output=out.py", "--unsafe-fixes", "--config=c.py", "-", "--write-baseline"]
+    write_tree(here, {**dict.fromkeys(names, cuda), "a.py": cuda})
+    files = [*(name for name in names if name.endswith(".py")), "a.py"]
+    cli("check", files[0])
+    (home / ".bashrc.py").unlink()  # the control: by hand it is an option
+    monkeypatch.setenv("PRE_COMMIT", "1")
+    ran = cli("check", "--output-format", "concise", *files)
+    found = {line.partition(":")[0] for line in ran.out.splitlines()}
+    assert (ran.status, found) == (1, {*files}), ran.err
+    assert cli("apply", "--dry-run", "--unsafe-fixes", *files).status == 1
+    assert cli("apply", *files).status == 0
+    assert all("accel" in (here / name).read_text() for name in files)
+    assert not list(home.iterdir()) and not (here / "out.py").exists()

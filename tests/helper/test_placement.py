@@ -276,9 +276,26 @@ PLACES = {
             "src/models/net.py": ("src/accel.py", "import accel"),
             "src/loader.py": ("src/accel.py", "import accel"),
             "src/other/alone.py": ("src/other/accel.py", "import accel"),
-            "src/other/run.py": ("src/other/accel.py", "import accel"),
+            "src/other/run.py": ("src/accel.py", "import accel"),
         },
         [(".", "src/main.py"), ("src/other", "run.py"), ("src/other", "alone.py")],
+    ),
+    "scripts in folders that import what lies above them, found in xinntao/BasicSR": (
+        {
+            "base/models/net.py": "from base.utils import misc",
+            "base/utils/misc.py": "f = 1",
+            "scripts/metrics/score.py": "import sys\nsys.path.append('../..')\nimport base.models.net",
+            "scripts/metrics/one.py": "import sys\nsys.path.append('../..')\nimport misc_of_others\nimport near",
+            "scripts/metrics/near.py": "f = 1",
+            "scripts/metrics/misc_of_others.py": "f = 1",
+            "misc_of_others.py": "f = 1",
+        },
+        {
+            "base/models/net.py": ("accel.py", "import accel"),
+            "scripts/metrics/score.py": ("accel.py", "import accel"),
+            "scripts/metrics/one.py": ("scripts/metrics/accel.py", "import accel"),
+        },
+        [("scripts/metrics", "score.py"), ("scripts/metrics", "one.py")],
     ),
     "a package that imports another one before itself": (
         {

@@ -161,6 +161,23 @@ def test_the_project_is_where_its_pyproject_is(tmp_path: Path) -> None:
         assert names(sandbox.original) == {"pyproject.toml", "src/a.py", "lib.py"}
 
 
+@pytest.mark.parametrize(
+    ("files", "part", "top"),
+    [
+        ({"setup.py": "", "data/x": "", "lib/__init__.py": "", "lib/train.py": ""}, "lib", "."),
+        ({"data/x": "", "lib/__init__.py": "", "lib/sub/__init__.py": "", "lib/sub/a.py": ""}, "lib/sub/a.py", "."),
+        ({"a.py": "", "sub/a.py": ""}, "sub", "sub"),
+        ({"setup.cfg": "", "own/setup.py": "", "own/lib/a.py": ""}, "own/lib", "own"),
+    ],
+)
+def test_a_package_is_copied_with_what_it_is_imported_from(
+    tmp_path: Path, files: dict[str, str], part: str, top: str
+) -> None:
+    write_tree(tmp_path / "p", files)
+    project = Project.at(tmp_path / "p" / part)
+    assert project.anchor == tmp_path.joinpath("p", top)
+
+
 def test_a_path_that_is_not_there() -> None:
     with pytest.raises(UserError, match="nowhere: no such file or directory"):
         Project.at(Path("nowhere"))
@@ -299,9 +316,10 @@ def test_the_copy_is_rewritten_and_its_lines_are_known(project: Path) -> None:
     assert not (project / "accel.py").exists()
 
 
-def test_what_check_says_of_a_line_comes_with_what_its_fix_makes_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", "x = torch.ones(2).cuda()\n"])  # with which the file gets an import
+def test_what_check_says_of_a_line_comes_with_what_its_fix_makes_of_it(tmp_path: Path, more: str) -> None:
     code = "import torch\ndef send(batch):\n    return batch.cuda()\nclass Batch:\n    def cuda(self):\n        pass\n"
-    root = write_tree(tmp_path / "p", {"a.py": code})
+    root = write_tree(tmp_path / "p", {"a.py": code + more})
     with Sandbox(Project.at(root)) as sandbox:
         known = migrate(sandbox, config_file.load([root])).known
     (said,) = known["a.py", 3]

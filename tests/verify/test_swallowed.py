@@ -77,6 +77,14 @@ def ends(tmp_path: Path, text: str, before: str | None = None, **about: Any) -> 
             ANSWERED,
         ),
         ("for w in W:\n    try:\n        keep(x.to(w))  # here\n    except TypeError:\n        continue\n", SILENT),
+        (
+            "for _ in W:\n    try:\n        x.to(w)  # here\n        break\n    except TypeError:\n        pass\n",
+            SILENT,
+        ),
+        (
+            "while True:\n    try:\n        x.to(w)  # here\n        break\n    except TypeError:\n        break\n",
+            SILENT,
+        ),
         # the innermost that takes it for certain
         (
             "try:\n    try:\n        x.double()  # here\n    except TypeError:\n        raise\n"
@@ -115,6 +123,17 @@ BEFORE = "a = 1\ntry:\n    keep(x.double())\nexcept TypeError:\n    keep(x.sum()
 )
 def test_a_handler_has_to_be_the_original_s(text: str, end: End, tmp_path: Path) -> None:
     assert [each.end for each in ends(tmp_path, text, BEFORE)] == [end]
+
+
+def test_code_that_torch_compiled_has_other_names(tmp_path: Path) -> None:
+    program = write(
+        tmp_path / "project" / "train.py",
+        "def g(x):\n    try:\n        x.double()  # here\n    except TypeError:\n        x = 1\n",
+    )
+    record = stack(program)
+    record["refused"][0]["frames"][0].update(function="torch_dynamo_resume_in_g_at_2", first=2)
+    (found,) = swallowed([record], Origins(program.parent.resolve()))
+    assert found.end is ANSWERED
 
 
 def test_what_a_library_answers_is_its_own_matter(tmp_path: Path) -> None:

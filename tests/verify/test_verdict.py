@@ -23,6 +23,7 @@ from torchmigrate.verify.verdict import (
     Limits,
     Verdict,
     asks_for_original,
+    asks_for_repeat,
     baseline,
     exit_status,
     numbers,
@@ -533,6 +534,24 @@ def test_a_run_on_the_cpu_where_the_original_is_there_too() -> None:
     alone = "ran on the CPU: no kernel was launched on mps"
     assert said(found) == ("FAIL", alone)
     assert said(found, replace(base(), elsewhere={"mps": own})) == ("FAIL", f"{alone}; so does the original there")
+
+
+def test_what_the_original_prints_otherwise_each_time_is_no_regression() -> None:
+    output = "loss 0.5000\nmemory: {'mps': '%d'}\n"
+    first, again = (outcome(output % free, MPS, "original") for free in (21_785_079_808, 21_665_505_280))
+    found = outcome(output % 21_419_638_784, MPS)
+    against = replace(base(output % 8_589_934_584), elsewhere={"mps": first})
+    regressed = of_rewritten(found, against, LIMITS)
+    assert (regressed.kind, asks_for_repeat(regressed)) == (Kind.REGRESSED, True)
+    assert said(found, replace(against, again={"mps": again})) == (
+        "PASS",
+        "1 number within 0.001 of original on mps",
+    )
+    worse = outcome(output.replace("5000", "9000") % 21_419_638_784, MPS)
+    assert said(worse, replace(against, again={"mps": again}))[0] == "REGRESSED"
+    assert not asks_for_repeat(
+        of_rewritten(outcome(way=MPS, kernels=0), replace(base(), elsewhere={"mps": first}), LIMITS)
+    )
 
 
 # ---- what the device refuses and the program gets over

@@ -244,6 +244,12 @@ SWALLOWED = {
         "with ThreadPoolExecutor(1) as pool:\n    pool.submit(evaluate)\n",
         r"at train\.py:13: TypeError: .*no code of the program hears of it",
     ),
+    "in_the_backward_pass": Weak(
+        MEAN + "image = torch.ones(1, 1, 8, 8, device=DEVICE, requires_grad=True)\n"
+        "small = F.interpolate(image, size=(4, 4), mode='bilinear', antialias=True)\n"
+        "try:\n    small.sum().backward()\nexcept Exception:\n    pass\n",
+        r"at train\.py:14: NotImplementedError: .*aa_backward.*a handler drops it \(train\.py:15\)",
+    ),
     "by_a_finalizer": Weak(
         MEAN + f"class Keeper:\n    def __del__(self):\n        self.kept = {SUM}\nkeeper = Keeper()\ndel keeper\n",
         "no code of the program hears of it",
@@ -300,6 +306,13 @@ ANSWERED = {
         "def wide(t):\n    try:\n        return t.double()\n    except TypeError as error:\n"
         "        if 'float64' not in str(error):\n            print('why?')\n        raise\n"
         "try:\n    z = wide(x).mean()\nexcept TypeError:\n    z = x.mean()\nprint(f'{z.item():.4f}')\n"
+    ),
+    "one_of_the_backward_pass": (
+        "image = torch.ones(1, 1, 8, 8, device=DEVICE, requires_grad=True)\n"
+        "small = F.interpolate(image, size=(4, 4), mode='bilinear', antialias=True)\n"
+        "try:\n    small.sum().backward()\nexcept NotImplementedError:\n"
+        "    F.interpolate(image, size=(4, 4), mode='bilinear').sum().backward()\n"
+        "print(f'{image.grad.sum().item():.3f}')\n"
     ),
     "one_that_the_original_meets_as_well": (
         "try:\n    torch.ones(2, device=DEVICE) @ torch.ones(3, device=DEVICE)\nexcept RuntimeError:\n    pass\n"
@@ -363,6 +376,16 @@ def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> N
     assert (found.run.way.backend, found.kind) == (weak.on, weak.kind), told
     assert re.search(weak.says, told), told
     assert exit_status(result.verdicts) != 0
+
+
+def test_a_number_of_the_machine_is_no_regression(judged: Callable[..., Result]) -> None:
+    """The original prints it on this backend alone, another one each time; the port, too."""
+    original = HEAD.replace(*HERE) + (
+        "import time\n" + MEAN + "free = 7 if DEVICE.type == 'cuda' else time.time_ns()\nprint(f'memory {free}')\n"
+    )
+    result = judged(original, original.replace("steps=3", "steps=4") + "# ported\n", ("mps",))
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert result.verdicts[-1].kind is Kind.PASS, told
 
 
 IDIOMS = (Path(__file__).parent / "legal_idioms.py").read_text(encoding="utf-8")

@@ -148,6 +148,17 @@ def _run_plain(arguments: Sequence[str]) -> int | None:
         raise KeyboardInterrupt from None
 
 
+def _with_files_as_such(words: Sequence[str]) -> list[str]:
+    """Return a hook's words with files that are no options whatever they are called: `-o/home/me/.bashrc` is a file.
+
+    pre-commit names the files behind all options, as git has them.
+    """
+    first = len(words)
+    while first and os.path.lexists(words[first - 1]):
+        first -= 1
+    return [*words[:first], *(f"./{word}" if word.startswith("-") else word for word in words[first:])]
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     _prepare_streams()
@@ -158,6 +169,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
+        given = _with_files_as_such(given) if "PRE_COMMIT" in os.environ else given
         status = _run_plain(given)
         if status is None:
             from torchmigrate.cli import program

@@ -150,7 +150,13 @@ def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
 def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Finding]:
     """Move findings to where they stand after `edit` inserted whole lines, or text, on the 1-based `line`."""
     lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
+
+    def behind(each: Edit) -> Edit:
+        return each if each.start < edit.start else replace(each, start=each.start + size, end=each.end + size)
+
     for f in findings:
+        if f.fix:
+            f = replace(f, fix=replace(f.fix, edits=tuple(map(behind, f.fix.edits))))
         if f.start < edit.start:
             yield f
             continue

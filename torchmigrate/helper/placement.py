@@ -58,6 +58,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
         return _absolute(index, *foreign, helper)
     if absolute:
         return _absolute(index, *_named(absolute), helper)
+    if proven := _root_used(index, own, path, helper, 2):  # what is named in full is nobody else's
+        return _absolute(index, *proven, helper)
     if _has_siblings(index, own, directory):
         return beside(path, helper)
     if in_package and not uses:
@@ -298,11 +300,16 @@ def _package_used(
     return found
 
 
-def _root_used(index: ImportIndex, own: list[Import], path: str, helper: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return (root, name) of a module that a file always imports from a folder above its own, so from sys.path."""
+def _root_used(
+    index: ImportIndex, own: list[Import], path: str, helper: str, least: int = 1
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return (root, name) of a module that a file always imports from a folder above its own, so from sys.path.
+
+    The name has at least so many parts.
+    """
     for item in own:
         parts = tuple(p for p in item.module.split(".") if p)
-        located = None if item.level or not parts else index.locate(path, 0, parts)
+        located = None if item.level or len(parts) < least else index.locate(path, 0, parts)
         if parts == (helper,):
             continue  # another folder's copy says nothing of one that is gone
         if located is not None and system.is_inside(os.path.dirname(path), located[1]):

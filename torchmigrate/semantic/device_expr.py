@@ -92,6 +92,12 @@ def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
     return False
 
 
+def is_beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
+    up = module.parent(node)
+    return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
+
+
 def without_blocking(module: SemanticModel, node: ast.expr) -> list[Edit]:
     """Return edits that make `non_blocking` False on MPS, which corrupts such data (pytorch #139550, #189690)."""
     if isinstance(node, ast.Constant):

@@ -217,9 +217,16 @@ def reference(first: Sequence[Line], second: Sequence[Line]) -> Reference:
     return _reference(kept, cut, frozenset(unsteady))
 
 
-def like(known: Reference, found: Sequence[Line]) -> Reference:
-    """Build a reference from one more run of the original, with what is known to be unsteady left out."""
-    return _reference(tuple(found), known.cut, known.unsteady)
+def like(known: Reference | None, found: Sequence[Line], again: Sequence[Line] | None = None) -> Reference:
+    """Build a reference from another run of the original, and one more of the same kind, if there is one.
+
+    What is `known` to be unsteady is left out, too.
+    """
+    own = reference(found, found if again is None else again)
+    if known is None:
+        return own
+    cuts = [each.cut for each in (own, known) if each.cut is not None]
+    return _reference(own.lines, min(cuts, default=None), own.unsteady | known.unsteady)
 
 
 def _reference(kept: tuple[Line, ...], cut: int | None, unsteady: frozenset[tuple[str, int]]) -> Reference:

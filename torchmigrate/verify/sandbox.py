@@ -10,7 +10,7 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Self
 from torchmigrate.base import system
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError
-from torchmigrate.config import config_file
 from torchmigrate.project.discovery import SUFFIXES
 from torchmigrate.vcs import git_tree, worktree
 
@@ -168,12 +167,25 @@ def _retarget_link(link: str, source: str, target: str) -> str:
     return target + link[len(source) :] if link == source or system.is_inside(link, source) else link
 
 
+_SETTINGS = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def _top(directory: Path, everything: Sequence[Path]) -> Path:
+    """Return the top of a project outside of git: a package in it is imported from above."""
+    above = list(itertools.takewhile(lambda folder: folder not in everything, (directory, *directory.parents)))
+    for folder in above:
+        if any((folder / name).is_file() for name in _SETTINGS):
+            return folder
+    return next((folder for folder in above if not (folder / "__init__.py").is_file()), directory)
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """The project that is verified; all paths are real paths.
 
     `path`: what is migrated. `directory`: where the command runs. `anchor`: the root of what is copied, at or above
-    both: the repository's top, else the directory of the nearest pyproject.toml.
+    both: the repository's top, else the directory of the nearest pyproject.toml, setup.py or setup.cfg, else that of
+    the outermost package.
     """
 
     path: Path
@@ -193,8 +205,7 @@ class Project:
         repository = git_tree.repository(directory)
         if repository and repository.top not in everything and not repository.ignores(directory):
             return cls(real, directory, repository.top, repository)
-        nearest = config_file.find(directory)
-        return cls(real, directory, nearest.parent if nearest and nearest.parent not in everything else directory, None)
+        return cls(real, directory, _top(directory, everything), None)
 
     def within(self, root: Path, path: Path) -> Path:
         """Return the counterpart in the copy at `root` of one of the project's paths."""

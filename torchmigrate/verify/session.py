@@ -134,6 +134,7 @@ class _Judged:
         self._execute([*self._supporting(), *self._rewritten()])
         self._execute(self._without_numbers())
         self._execute(self._beside())
+        self._execute(self._once_more())
         self._compare_arrays()
 
     def _compare_arrays(self) -> None:
@@ -187,13 +188,19 @@ class _Judged:
                     found.append(replace(self._reference(), purpose="shared"))
         return found
 
+    def _once_more(self) -> list[Run]:
+        """Return second runs of the original where its first says that the rewritten project prints other numbers."""
+        base, limits = self.base, self.request.limits
+        found = [verdict.of_rewritten(self.done[run], base, limits) for run in self._rewritten() if run in self.done]
+        return [Run("original", each.run.way, "repeat") for each in found if verdict.asks_for_repeat(each)]
+
     @property
     def base(self) -> Baseline:
         """What is known of the original so far."""
         cuda = self._reference()
         first, second = self.done.get(cuda), self.done.get(replace(cuda, purpose="repeat"))
         if first is None:
-            return Baseline(why=cuda.way.skip, elsewhere=self._elsewhere())
+            return Baseline(why=cuda.way.skip, elsewhere=self._elsewhere(), again=self._elsewhere("repeat"))
         made = verdict.baseline(first, second)
         altered = [self.done.get(replace(cuda, purpose=purpose)) for purpose in ("fractions", "numbers")]
         known = [evidence(made.reference, first, each, self.arrays) for each in altered if each and made.stands]
@@ -201,15 +208,14 @@ class _Judged:
             made,
             evidence=next(filter(None, known), known[-1] if known else None),
             elsewhere=self._elsewhere(),
+            again=self._elsewhere("repeat"),
             shared=self.done.get(replace(cuda, purpose="shared")),
             arrays=self.arrays,
         )
 
-    def _elsewhere(self) -> dict[str, Outcome]:
-        originals = {
-            run: outcome for run, outcome in self.done.items() if run.project == "original" and not run.purpose
-        }
-        return {run.way.backend: outcome for run, outcome in originals.items() if run != self._reference()}
+    def _elsewhere(self, purpose: str = "") -> dict[str, Outcome]:
+        originals = [run for run in self.done if run.project == "original" and run.purpose == purpose]
+        return {run.way.backend: self.done[run] for run in originals if run.way != self._reference().way}
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts, the reference's first."""

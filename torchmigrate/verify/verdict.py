@@ -65,7 +65,8 @@ class Kind(str, Enum):
 class Verdict:
     """The verdict on one run; `outcome` is None if the run was not started.
 
-    `on_cpu`: whether it fails because its work was done on the CPU.
+    `on_cpu`: whether it fails because its work was done on the CPU. `unlike`: whether it rests on numbers that the
+    original printed on the same backend.
     """
 
     run: Run
@@ -73,6 +74,7 @@ class Verdict:
     reason: str
     outcome: Outcome | None = None
     on_cpu: bool = False
+    unlike: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,9 @@ class Baseline:
     """The runs of the original: two on cuda; `why` says why they cannot serve as the reference.
 
     `evidence`: which of its results depend on the device; None if that is not known, as on real devices. `elsewhere`:
-    its runs on other backends, as far as they were needed. `shared`: a run on cuda with the CPU's random numbers.
-    `arrays`: of the binary files of other runs, by where they are kept, beside those of the reference.
+    its runs on other backends, as far as they were needed, and `again` once more. `shared`: a run on cuda with the
+    CPU's random numbers. `arrays`: of the binary files of other runs, by where they are kept, beside those of the
+    reference.
     """
 
     first: Outcome | None = None
@@ -89,6 +92,7 @@ class Baseline:
     why: str | None = None
     evidence: Evidence | None = None
     elsewhere: Mapping[str, Outcome] = field(default_factory=dict)
+    again: Mapping[str, Outcome] = field(default_factory=dict)
     shared: Outcome | None = None
     arrays: Mapping[str, Arrays] = field(default_factory=dict)
 
@@ -179,6 +183,11 @@ def asks_for_original(verdict: Verdict) -> bool:
     return verdict.kind is not Kind.PASS or any(map(_foreign(outcome), outcome.named.values()))
 
 
+def asks_for_repeat(verdict: Verdict) -> bool:
+    """Return whether the original has to be run there once more, to see which of its numbers are steady."""
+    return verdict.kind is Kind.REGRESSED and verdict.unlike
+
+
 def _judge_alone(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     """Judge a run by its end, then its device, then its results."""
     for judge in (_judge_ending, _judge_swallowed, _judge_device, _judge_poison):
@@ -206,13 +215,12 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     if lost := lost_work(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
     tolerance = Tolerance(limits.tolerance, True, limits.steps)
-    expected = (
-        like(base.reference, before.lines) if base.first and base.second else reference(before.lines, before.lines)
-    )
-    comparison = compare(expected, outcome.lines, tolerance)
+    again = base.again.get(backend)
+    known = base.reference if base.first and base.second else None
+    comparison = compare(like(known, before.lines, again.lines if again else None), outcome.lines, tolerance)
     if comparison.difference:
         what = f"stdout {comparison.difference}, on {backend}"
-        return Verdict(outcome.run, Kind.REGRESSED, what, outcome)
+        return Verdict(outcome.run, Kind.REGRESSED, what, outcome, unlike=True)
     if logged := _compare_logged(outcome, base, tolerance, before)[0]:
         return Verdict(outcome.run, Kind.REGRESSED, f"stderr {logged}, on {backend}", outcome)
     if lost := _lost_tests(outcome, before):

@@ -627,7 +627,11 @@ class Expressions(External):
         chain = self._asked(test, state, frame)
         if chain is None:
             value = self.evaluate(test, state, frame)
-            return self._taken(value, state, False), self._taken(value, state, True)
+            fails, holds = (self._taken(value, state, wanted) for wanted in (False, True))
+            name = attribute_chain(test) or ""
+            if fails is not None and list(value) == [Unknown()] and name.partition(".")[0] not in ("", "self", "cls"):
+                fails.put(name, join(const(False), const(None)).of(value.edits))  # a method that is called may set it
+            return fails, holds
         name, known = chain
         answers: list[tuple[Atom, Edits, bool | None, Edits]] = []
         for atom, edits in known.atoms.items():

@@ -28,6 +28,7 @@ ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BINDING = (*_SCOPES, ast.Import, ast.ImportFrom)
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_EXITS = {"exit", "quit", "_exit"}  # `sys.exit("no GPU")` refuses as `raise` does
 _OPTIONS = {"add_argument", "add_option"}
 _ASKING = (*_OPTIONS, "environ", "getenv")
 SETTER = "set_default_tensor_type"
@@ -135,7 +136,9 @@ class Relevance:
         self.about = _ABOUT | {helper}
         self.decisions: set[str] = set()  # variables, attributes and functions that hold or return a decision
         self.places: set[str] = set()  # functions and classes that hold code that matters
-        self.makers: set[str] = set()  # classes whose objects hold or answer a decision, or move themselves
+        self.makers: set[str] = (
+            set()
+        )  # classes whose objects hold or answer a decision, and functions that bind global ones
         self.relevant: set[ast.AST] = set()
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
@@ -163,6 +166,7 @@ class Relevance:
             self._of_default()
         self._close()
         self._calls()
+        self._chosen()
         for node in list(self.relevant):
             up = self._around.get(node)
             while up is not None and up not in self.holding:
@@ -231,6 +235,13 @@ class Relevance:
                 self.places.update((row.place.name, row.place.owner))
                 self._spread(row.node, row.place)
 
+    def _chosen(self) -> None:
+        """Add what a user chooses, by an option or in the environment, and a statement that matters reads."""
+        read: set[str] = set().union(*(row.words for row in self._rows if row.node in self.relevant))
+        for row in (row for word in _ASKING for row in self._by_word.get(word, ())):
+            if row.node not in self.relevant and not read.isdisjoint(_choices(row)):
+                self.relevant.add(row.node)
+
     def _calls(self) -> None:
         """Add the calls that lead to code that matters: all that make objects of a class, and those behind a test."""
         count = -1
@@ -255,7 +266,9 @@ class Relevance:
             for row in calling:
                 if row.node in self.relevant:
                     continue
-                if row.node in guarded and row.called & self.places:
+                if row.node in guarded and leaves(row.node):
+                    self.relevant.add(row.node)
+                elif row.node in guarded and row.called & self.places:
                     self.relevant.add(row.node)
                     self.places.update((row.place.name, row.place.owner))
                 elif row.called & self.makers:
@@ -271,7 +284,7 @@ class Relevance:
                 continue
             inside = [s for block in blocks_of(node) for s in block]
             yield from self._unwalked(inside, done)
-            if isinstance(node, ast.Assert) or any(isinstance(n, LEAVING) for s in inside for n in _statements(s)):
+            if isinstance(node, ast.Assert) or any(leaves(n) for s in inside for n in _statements(s)):
                 # where one was walked, all that follow it in its block were, too
                 yield from self._unwalked(itertools.takewhile(lambda s: s not in done, self._after(node)), done)
 
@@ -314,6 +327,8 @@ class Relevance:
                 self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
                 if carried and place.owner:
                     self.makers.add(place.owner)
+                if place.key and any(isinstance(t, ast.Name) and place.token(t.id) == t.id for t in carried):
+                    self.makers.add(place.name)  # a function that binds a global name: who calls it decides
             case ast.Return(value) if value is not None and self._carries(value, place):
                 self._returns(place)
                 self.makers.add(place.owner)
@@ -347,6 +362,9 @@ class Relevance:
                 self._add(self.decisions, *(place.token(name) for name in held))
         for call in _own_calls(node):
             self._handed(call, place)
+        for walrus in _own_walruses(node):
+            if self._carries(walrus.value, place):
+                self._add(self.decisions, *_tokens_of(walrus.target, place))
 
     def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
         """Add the parameters that decorators give decisions, as `parametrize` does."""
@@ -384,8 +402,9 @@ class Relevance:
             if held and shift:
                 self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
         if name in _OPTIONS:
-            texts = (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
-            self._add(self.decisions, *(text.lstrip("-").replace("-", "_") for text in texts))
+            self._add(self.decisions, *_option_names(call))
+        if name == "setattr" and len(call.args) > 2 and self._carries(call.args[2], place):
+            self._add(self.decisions, *_texts(call))
         if name in ADDS and isinstance(call.func, ast.Attribute) and any(self._carries(a, place) for a in call.args):
             self._add(self.decisions, *_tokens_of(call.func.value, place))
 
@@ -444,6 +463,8 @@ class Relevance:
             return True
         if name not in _PASSING and not is_variable:
             return name in self.decisions
+        if name == "getattr" and not self.decisions.isdisjoint(_texts(node)):
+            return True
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         given = (owner, *node.args, *(k.value for k in node.keywords))
         return any(self._carries(each, place) for each in given)
@@ -462,6 +483,33 @@ _TRANSPARENT = (
     ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.comprehension,
 )  # fmt: skip
+
+
+def _option_names(call: ast.Call) -> Iterator[str]:
+    """Yield the names under which the value of a command line's option may be found."""
+    yield from (text.lstrip("-").replace("-", "_") for text in _texts(call))
+
+
+def _texts(call: ast.Call) -> Iterator[str]:
+    """Yield the texts among the arguments of a call."""
+    yield from (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+
+
+def _choices(row: _Row) -> Iterator[str]:
+    """Yield the names that a statement gives to what a user chooses."""
+    for call in _own_calls(row.node):
+        if last_name(call.func) in _OPTIONS:
+            yield from _option_names(call)
+    if isinstance(row.node, (ast.Assign, ast.AnnAssign)):
+        for target in row.node.targets if isinstance(row.node, ast.Assign) else [row.node.target]:
+            yield from _tokens_of(target, row.place)
+
+
+@remembered
+def leaves(node: ast.AST) -> bool:
+    """Return whether a statement ends the block that it stands in."""
+    is_exit = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and last_name(node.value.func) in _EXITS
+    return is_exit or isinstance(node, LEAVING)
 
 
 @remembered
@@ -569,6 +617,11 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 @remembered
 def _own_calls(node: ast.AST) -> list[ast.Call]:
     return [inner for inner in _own(node) if isinstance(inner, ast.Call)]
+
+
+@remembered
+def _own_walruses(node: ast.AST) -> list[ast.NamedExpr]:
+    return [inner for inner in _own(node) if isinstance(inner, ast.NamedExpr)]
 
 
 def _words(node: Statement, own: Iterable[ast.AST], place: _Place) -> Iterator[str]:

@@ -24,7 +24,7 @@ from torchmigrate.worlds.program import (
     defaults_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance
+from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance, leaves
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State, merged
 from torchmigrate.worlds.truth import HALF, World
 from torchmigrate.worlds.values import (
@@ -503,7 +503,7 @@ class Statements(Expressions):
             value = join(*(item for item, _ in items))
             end = self._loop(node.body, inner, frame, lambda s: self.assign(node.target, value, s, frame), broken)
             end = merged([state, end])
-        if end is not None and not any(isinstance(n, LEAVING) for s in node.body for n in walk(s)):
+        if end is not None and not any(leaves(n) for s in node.body for n in walk(s)):
             end.path -= edits
         return merged([self.block(node.orelse, end, frame), *broken])
 
@@ -725,7 +725,7 @@ def _fills(info: FunctionInfo) -> bool:
 @remembered
 def _leaves(node: ast.AST) -> bool:
     """Return whether a way through an `if` ends the block."""
-    return any(isinstance(n, LEAVING) for block in blocks_of(node) for s in block for n in walk(s))
+    return any(leaves(n) for block in blocks_of(node) for s in block for n in walk(s))
 
 
 @remembered
@@ -775,7 +775,7 @@ def _suppresses(node: ast.AST) -> bool:
 def _refusal_of(node: ast.AST) -> str:
     """Return the words with which a branch refuses to run, or ""."""
     for statement in getattr(node, "body", ()):
-        if isinstance(statement, ast.Raise):
+        if isinstance(statement, (ast.Raise, ast.Expr)) and leaves(statement):
             return ast.unparse(statement)
     return ""
 

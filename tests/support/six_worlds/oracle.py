@@ -89,8 +89,8 @@ def numbered(seed: int, count: int) -> range:
 
 
 def is_broken(plain: bool, rule: str) -> Callable[[Project], bool]:
-    """Return the question whether a program breaks the same rule."""
-    return lambda project: any(f.rule == rule for f in judged(project, plain)[1])
+    """Return the question whether a program breaks the same rule, and lacks none of its names."""
+    return lambda project: any(f.rule == rule and "NameError" not in f.before for f in judged(project, plain)[1])
 
 
 def show(project: Project, rule: str, plain: bool, minimise: bool, keep: Path | None, name: str) -> None:

@@ -26,6 +26,7 @@ ABSENT = {
     },
     "devices": {},
     "features": {
+        "types_that_the_cpu_s_kernels_alone_lack": "it has the CPU's types",
         "sparse_tensors": "it has none",
         "sparse_gradients_of_an_embedding": "it has no sparse tensors",
     },

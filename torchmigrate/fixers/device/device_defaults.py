@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.device_expr import Device
+from torchmigrate.semantic.device_expr import Device, is_beside_cpu
 from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, mentions, words_in
@@ -20,6 +20,9 @@ _AT_IMPORT = "it would ask for the device when the module is imported, which bre
 
 
 _FIELD = "a field's default names CUDA: give it `field(default_factory=...)`, which asks for the device late"
+
+
+_QUESTIONS = {"is_available", "device_count"}
 
 
 def _is_device_name(name: str) -> bool:
@@ -62,6 +65,15 @@ def _probes_at_import(module: SemanticModel) -> bool:
     return any("is_available" in name for statement in run for name in identifiers_in(module, statement))
 
 
+def _asks_already(context: RuleContext, node: ast.AST) -> bool:
+    """Whether a node is the device of a choice beside the CPU's, for which the module asks at import already."""
+    up = context.module.parent(node)
+    if not is_beside_cpu(context.module, node) or not isinstance(up, ast.IfExp):
+        return False
+    asked = {last_name(n) for n in ast.walk(up.test)}
+    return not asked.isdisjoint(_QUESTIONS) or probes_already(context)
+
+
 def at_import_checked(context: RuleContext, node: ast.AST, template: str) -> Finding:
     """Replace a value. The fix is unsafe if importing the module would then ask for the device."""
     if runs_at_import(context, node) and not probes_already(context):
@@ -102,10 +114,11 @@ def parameter_default(
     """
     function = context.module.parent(arguments)
     name = _parameter_of(arguments, outer)
-    if not isinstance(function, FUNCTIONS) or name is None:
+    if name is not None and outer is not whole:
+        if _asks_already(context, whole):
+            yield context.replace(whole, device.as_type)
+    elif not isinstance(function, FUNCTIONS) or name is None:
         yield context.note("a lambda's default names CUDA; it cannot be made lazy in place")
-    elif outer is not whole:
-        return  # `"cuda" if torch.cuda.is_available() else "cpu"` asks at import already: device/device-idiom's
     elif not _is_device_name(name):
         yield context.replace(
             whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; `{name}` may not be a device"
@@ -237,6 +250,9 @@ def dataclass_default(context: RuleContext, whole: ast.AST, device: Device, node
     """Yield the finding for `device: str = "cuda"` in a dataclass: a default factory asks late."""
     field = _field_name(context)
     if not _is_device_name(chain_of(node.target) or ""):
+        return
+    if whole is not node.value and _asks_already(context, whole):
+        yield context.replace(whole, device.as_type)
         return
     if whole is not node.value or field is None or device.index is not None or _read_off_class(context, node):
         yield context.note(_FIELD)

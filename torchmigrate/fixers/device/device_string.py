@@ -12,7 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_idiom import is_idiom
 from torchmigrate.project.helper_parts import device_position
-from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_cpu, parse
+from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_beside_cpu, is_cpu, parse
 from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
@@ -69,15 +69,9 @@ def replaced(
     context: RuleContext, node: ast.AST, device: Device, typed: bool, safety: Safety = Safety.SAFE, why: str = ""
 ) -> Finding:
     template = device.as_device if typed else device.as_type
-    if _beside_cpu(context.module, node):
+    if is_beside_cpu(context.module, node):
         safety, why = Safety.SAFE, ""
     return context.replace(node, template, safety, f"{context.rule.message}; {why}" if why else "")
-
-
-def _beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
-    up = module.parent(node)
-    return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
 
 
 _TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
@@ -271,6 +265,8 @@ def _for_device(
             yield from _dict_value(context, whole, outer, device, up)
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if up.elt is not outer:
             return
+        case ast.Tuple() | ast.List() | ast.Set() | ast.DictComp() if is_beside_cpu(module, whole):
+            yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Tuple() | ast.List() | ast.Set() | ast.Starred() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
             yield from device_lists.element(context, whole, device, up)
 

@@ -17,7 +17,6 @@ from torchmigrate.verify.migration import Origins
 
 Block = Sequence[ast.stmt]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Raise)
 _SUPPRESSES = {"suppress"}
 _EXPECTS = {"raises", "assertRaises", "assertRaisesRegex"}  # of pytest and unittest
 _SAYS = {
@@ -123,7 +122,7 @@ class _Catch:
 def _catches(file: str, function: str, first: int, line: int, kind: str) -> Iterator[_Catch]:
     """Yield what catches an exception of this kind on a line, the innermost first."""
     module = _tree(file)
-    body = None if module is None else _body(module, function, first)
+    body = None if module is None else _body(module, function, first, line)
     if module is None or body is None:
         return
     for statement in reversed(list(_around(body, line))):
@@ -249,16 +248,28 @@ def _notes_success(catch: _Catch) -> bool:
 
 
 def _tries_another_way(catch: _Catch) -> bool:
-    """Return whether the block leaves where it goes well, and other code follows where it does not."""
+    """Return whether the block leaves where it goes well, and other code follows where it does not.
+
+    A loop that tries the same again is no other way.
+    """
     assert catch.handler is not None
-    good = [*catch.whole.body, *getattr(catch.whole, "orelse", ())]
-    if not isinstance(good[-1], (ast.Return, ast.Break)):
+    good, bad = [*catch.whole.body, *getattr(catch.whole, "orelse", ())][-1], catch.handler.body[-1]
+    if isinstance(bad, ast.Return) or type(bad) is type(good):
         return False
-    if isinstance(good[-1], ast.Break):
-        return not isinstance(catch.handler.body[-1], ast.Break)
-    if isinstance(catch.handler.body[-1], (ast.Return, ast.Break)):
+    if isinstance(good, ast.Break):
+        return _is_of_loop(catch)
+    return isinstance(good, ast.Return) and any(each.lineno > (catch.whole.end_lineno or 0) for each in catch.function)
+
+
+def _is_of_loop(catch: _Catch) -> bool:
+    """Return whether the block works on what the loop around it goes through."""
+    around = list(_around(catch.function, catch.whole.lineno))
+    loop = next((each for each in reversed(around) if isinstance(each, (ast.For, ast.AsyncFor))), None)
+    if loop is None:
         return False
-    return any(each.lineno > (catch.whole.end_lineno or 0) for each in catch.function)
+    wanted = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    used = (node for each in catch.whole.body for node in ast.walk(each))
+    return any(isinstance(node, ast.Name) and node.id in wanted for node in used)
 
 
 def _around(body: Block, line: int) -> Iterator[ast.stmt]:
@@ -277,17 +288,23 @@ def _around(body: Block, line: int) -> Iterator[ast.stmt]:
             yield from _around(getattr(statement, name, ()), line)
 
 
-def _body(module: ast.Module, function: str, first: int) -> Block | None:
-    """Return the statements of the function that begins on a line; None for lambdas and comprehensions."""
+def _body(module: ast.Module, function: str, first: int, line: int) -> Block | None:
+    """Return the statements of the function, or class, that begins on a line; None for lambdas and comprehensions.
+
+    What torch.compile makes of a function has another name.
+    """
     if function == "<module>":
         return module.body
-    for node in ast.walk(module):
-        if isinstance(node, _FUNCTIONS) and node.name == function and first == _first_line(node):
-            return node.body
-    return None
+    if function.startswith("<"):
+        return None
+    named = [node for node in ast.walk(module) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+    exact = (node for node in named if node.name == function and first == _first_line(node))
+    around = sorted((node for node in named if _spans(node, line)), key=lambda node: -node.lineno)
+    found = next(exact, None) or next(iter(around), None)
+    return found.body if found else None
 
 
-def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     return min([node.lineno, *(each.lineno for each in node.decorator_list)])
 
 

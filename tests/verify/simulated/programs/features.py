@@ -185,3 +185,19 @@ def sparse_gradients_of_an_embedding() -> None:
         return net.weight.detach()
 
     same(run(DEVICE), run("cpu"))
+
+
+@check
+def types_that_the_cpu_s_kernels_alone_lack() -> None:
+    mask = torch.tensor([True, False, True], device=DEVICE)
+    there = torch.zeros(0, dtype=torch.bool, device=DEVICE)
+    assert torch.abs(mask, out=there) is there and there.tolist() == [True, False, True]
+    assert mask.abs().sum().item() == 2 and mask.clone().abs_().dtype == torch.bool
+    assert torch.eye(3, dtype=torch.bool, device=DEVICE).trace().item() == 3
+    whole = torch.tensor([1, 2, 2, 9], device=DEVICE)
+    if KIND != "mps":
+        assert torch.histc(whole, 3, 0, 3).tolist() == [0, 1, 2]
+        volume = torch.rand(1, 1, 4, 4, 4).half()
+        pooled = torch.nn.functional.avg_pool3d(volume.to(DEVICE), 2)
+        assert pooled.dtype == torch.float16
+        same(pooled, torch.nn.functional.avg_pool3d(volume.float(), 2).half())

@@ -6,6 +6,7 @@ many samples seed it themselves.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -140,6 +141,36 @@ def is_refusal(words: str) -> bool:
 def operators_give_the_cpu_s_results_and_gradients() -> None:
     found = different()
     assert found.keys() == KNOWN.keys(), found
+
+
+# What CUDA takes in a type for which the CPU has no kernel, and a simulated device does not
+NOT_WIDENED = {
+    "nansum": "the CPU refuses complex numbers",
+    "nanmean": "the CPU refuses complex numbers",
+    "torch.ops.aten._flash_attention_forward": "CUDA's own kernel",
+    "torch.ops.aten._efficient_attention_forward": "CUDA's own kernel",
+}
+
+
+@check(only=("cuda",))
+def operators_take_the_types_that_cuda_takes_and_the_cpu_does_not() -> None:
+    found, tried = {}, 0
+    for op in op_db:
+        name = named(op)
+        for dtype in set(op.dtypesIfCUDA) - set(op.dtypes) - {torch.complex32}:
+            if name.startswith("fft.") or name in NOT_WIDENED:  # fft: in half precision, of powers of two only
+                continue
+            for sample in itertools.islice(
+                op.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point), SAMPLES
+            ):
+                tried += 1
+                arguments = tree_map(moved, (sample.input, sample.args, sample.kwargs))
+                try:
+                    with HERE:
+                        differentiated(tensors(op(arguments[0], *arguments[1], **arguments[2])), arguments)
+                except Exception as e:
+                    found[f"{name} {dtype}"] = str(e)
+    assert tried > 50 and not found, found
 
 
 @check(but=("cuda", "mps"))

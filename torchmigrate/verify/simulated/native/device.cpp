@@ -22,6 +22,8 @@ void register_kernels() {
   aten.impl("copy_", TORCH_FN(copy_));
   aten.impl("record_stream", boxed());
   for (auto* name : kWhole) aten.impl(name, boxed());
+  if (device_type != DeviceType::MPS) return;
+  for (auto key : {DispatchKey::MPS, DispatchKey::AutogradMPS}) library("aten", key).impl("linear", TORCH_FN(linear));
 }
 
 // Torch's own are for CUDA and PrivateUse1.

@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/ops/linear_native.h>
 #include <torch/library.h>
 #include <cstdlib>
 
@@ -32,6 +33,25 @@ inline bool starts_with(const std::string& text, const char* prefix) { return te
   if (auto at = message.find("{}"); at != std::string::npos) message.replace(at, 2, name);
   C10_THROW_ERROR(NotImplementedError, message);
 }
+
+// Types for which the CPU has no kernel, and CUDA has one (OpInfo's dtypesIfCUDA): the CPU's kernel computes in another.
+struct Widened {
+  const char* prefix;
+  std::vector<ScalarType> from;
+  ScalarType to;
+};
+inline const auto& kWidened = *new std::vector<Widened>{
+    {"aten::abs", {kBool}, kByte},
+    {"aten::trace", {kBool}, kByte},
+    {"aten::histc", {kByte, kChar, kShort, kInt, kLong}, kDouble},
+    {"aten::avg_pool3d", {kHalf, kBFloat16}, kFloat},
+    {"aten::_upsample_bilinear2d_aa", {kHalf, kBFloat16}, kFloat},
+    {"aten::multi_margin_loss", {kHalf, kBFloat16}, kFloat},
+    {"aten::multilabel_margin_loss", {kHalf, kBFloat16}, kFloat},
+    {"aten::rrelu_with_noise", {kHalf}, kFloat},
+    {"aten::polygamma", {kHalf}, kFloat},
+    {"aten::round", {kHalf}, kFloat},
+};
 
 // One call of one operator.
 struct Call {
@@ -60,9 +80,21 @@ struct Call {
   // What MPS refuses by its arguments: aten/src/ATen/native/mps/operations/AdaptivePooling.mm and Convolution.mm, and what
   // torch/testing/_internal/common_mps.py expects to fail.
   void refuse_arguments() {
+    if (device_type == DeviceType::CUDA || device_type == DeviceType::MPS) refuse_bytes();
     if (device_type != DeviceType::MPS) return;
+    if (starts_with(name, "aten::scatter_reduce")) refuse_product();
     if (name == "aten::_adaptive_avg_pool2d" || name == "aten::adaptive_avg_pool2d.out") refuse_uneven_pool();
     if (name == "aten::convolution") refuse_convolution();
+  }
+  // Of what the CPU interpolates in bytes, aten/src/ATen/native/cuda/UpSampleBicubic2d.cu and UpSampleBilinear2d.cu take no such.
+  void refuse_bytes() {
+    for (auto* interpolation : {"aten::upsample_bicubic2d", "aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa"})
+      if (starts_with(name, interpolation) && argument(0).isTensor())
+        TORCH_CHECK_NOT_IMPLEMENTED(argument(0).toTensor().scalar_type() != kByte, "\"", schema.operator_name().name.substr(6), "\" not implemented for 'Byte'");
+  }
+  void refuse_product() {
+    bool wide = argument(0).toTensor().scalar_type() == kLong, product = argument(4).toStringRef() == "prod";
+    TORCH_CHECK(!(wide && product), "scatter_reduce with reduce='prod' is not supported for int64 on MPS");
   }
   void refuse_uneven_pool() {
     auto input = argument(0).toTensor().sizes();
@@ -166,11 +198,39 @@ struct Call {
     std::optional<BorrowedGenerator> borrowed;
     if (random && !takes_generator()) borrowed.emplace(device.index());
     auto key = is_sparse ? DispatchKey::SparseCPU : is_nested ? DispatchKey::NestedTensorCPU : DispatchKey::CPU;
-    op.redispatchBoxed(DispatchKeySet(key), &stack);
+    auto* widened = wider();
+    widened ? run_wider(*widened) : op.redispatchBoxed(DispatchKeySet(key), &stack);
     // The CPU counts whole weights in float64, MPS in their own type.
     if (name == "aten::bincount" && device_type == DeviceType::MPS && keep[1].isTensor() && keep[1].toTensor().defined())
       stack.back() = stack.back().toTensor().to(keep[1].toTensor().scalar_type());
     if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) host_synchronizes();
+  }
+  const Widened* wider() {
+    for (auto& each : kWidened)
+      if (starts_with(name, each.prefix) && argument(0).isTensor() && argument(0).toTensor().defined())
+        for (auto type : each.from)
+          if (argument(0).toTensor().scalar_type() == type && !is_sparse && !is_nested) return &each;
+    return nullptr;
+  }
+  void run_wider(const Widened& rule) {
+    auto narrow = argument(0).toTensor().scalar_type();
+    std::vector<std::pair<at::Tensor, at::Tensor>> written;  // (the wide one, the argument)
+    for (size_t i = 0; i < schema.arguments().size(); i++) {
+      if (!argument(i).isTensor() || !argument(i).toTensor().defined() || argument(i).toTensor().scalar_type() != narrow) continue;
+      auto given = argument(i).toTensor(), wide = given.to(rule.to);
+      auto* alias = schema.arguments()[i].alias_info();
+      if (alias && alias->isWrite()) written.emplace_back(wide, given);
+      argument(i) = wide;
+    }
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), &stack);
+    for (auto& [wide, given] : written) given.resize_(wide.sizes()).copy_(wide);
+    for (size_t i = stack.size() - schema.returns().size(); i < stack.size(); i++) {
+      if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+      auto result = stack[i].toTensor();
+      auto known = std::find_if(written.begin(), written.end(), [&](auto& pair) { return pair.first.is_same(result); });
+      if (known != written.end()) stack[i] = known->second;
+      else if (result.scalar_type() == rule.to) stack[i] = result.to(narrow);
+    }
   }
   static void count_random() {
     std::lock_guard<std::mutex> lock(mutex);
@@ -253,6 +313,13 @@ inline void launch(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) 
 
 inline void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   heard([&] { launch(op, keys, stack); });
+}
+
+// MPS multiplies whole numbers by `mm`, and not by `linear`, which is a kernel of its own there (operations/Linear.mm).
+inline at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  bool whole = isIntegralType(input.scalar_type(), /*includeBool=*/true);
+  heard([&] { TORCH_CHECK(!whole, "MPS device does not support linear for non-float inputs"); });
+  return at::native::linear(input, weight, bias);
 }
 
 // A copy to the host that may lag: into pinned memory, where it needs no temporary one (aten/src/ATen/native/cuda/Copy.cu); on

@@ -105,7 +105,8 @@ def refused(kind: str, message: str) -> None:
     """Record that the device, or torch for want of one, answers a call of the program with an exception."""
     with contextlib.suppress(Exception):
         if _process is not None:
-            _process.refuse(kind, message[:_LONGEST_MESSAGE], _stack(sys._getframe(1)))
+            stack = (*_stack(_waiting_for_backward()), *_stack(sys._getframe(1)))
+            _process.refuse(kind, message[:_LONGEST_MESSAGE], stack)
 
 
 _SIMULATION = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -122,6 +123,15 @@ def _stack(frame: FrameType | None) -> tuple[_Step, ...]:
             steps.append((code.co_filename, frame.f_lineno, code.co_name, code.co_firstlineno))
         frame = frame.f_back
     return tuple(reversed(steps))
+
+
+def _waiting_for_backward() -> FrameType | None:
+    """Return the frame that waits for autograd's threads, of which this is one; None in a thread of the program."""
+    known = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
+    if known is not None and not isinstance(known, threading._DummyThread):
+        return None
+    frames = sys._current_frames().values()
+    return next((frame for frame in frames if frame.f_code.co_name == "_engine_run_backward"), None)
 
 
 def watch(ended: Callable[[BaseException | None], None], write: Callable[[], None]) -> bool:
