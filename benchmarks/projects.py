@@ -23,8 +23,8 @@ from checkouts import checkouts
 from commands import ROOT
 
 HEAD = (
-    "| project | at | Python files | places that name CUDA | rewritten | unsafe, if you ask | need you "
-    "| lines changed | and new: the helper |\n|---|---|---|---|---|---|---|---|---|"
+    "| project | at | Python files | places | rewritten | unsafe | need you | lines | helper |\n"
+    "|---|---|---|---|---|---|---|---|---|"
 )
 
 

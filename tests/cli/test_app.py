@@ -564,3 +564,18 @@ def test_what_is_left_of_a_project_without_a_program(here: Path, cli: Cli) -> No
     write_tree(here, {name: text for name, text in LEFT.items() if name != "zz.py"})
     lines = [line for line in cli("apply").out.splitlines() if line[:1].strip()]
     assert [line.split(":")[0] for line in lines[:1]] == ["aside.py"] and lines[-1].startswith("kernels/a.cu")
+
+
+OLD = "import torch\n\nx = torch.ones(1).cuda(async=True)\n"
+
+
+def test_start_does_not_say_that_nothing_is_tied_to_cuda_where_it_could_not_read(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.py": OLD, "b.py": "print(1)\n"})
+    ran = cli("start")
+    assert ran.status == 2 and "Nothing here is tied to CUDA." not in ran.out
+    assert ran.out.splitlines()[1].startswith("Nothing that could be read is tied to CUDA. Mend ")
+    assert "write `non_blocking=`" in " ".join(ran.err.split())
+    write_tree(here, {"b.py": "import torch\n\nx = torch.ones(1).cuda()\n", **{f"c{i}.py": OLD for i in range(4)}})
+    ran = cli("start")
+    assert "Not counted: 5 files that could not be read" in ran.out and ran.err.count("error: ") == 3
+    assert "and 2 more: `torchmigrate check` lists them" in ran.err

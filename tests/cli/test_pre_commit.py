@@ -237,5 +237,5 @@ def test_a_clean_file_loads_next_to_nothing(tmp_path: Path, monkeypatch: pytest.
         assert status == "0" and "torchmigrate.engine.planner" in loaded
         assert not {"typer", "libcst", "git", "torch", "yaml", "rich"} & set(loaded)
         parts = {"diagnostics.suppressions", "engine.worker", "project.helper_parts", "source.edits"}
-        parts |= {"source.text_file", "syntax.resolver", *(["vcs.git_tree"] if command == "check" else [])}
+        parts |= {"apply.journal", "source.text_file", "syntax.resolver", "vcs.git_tree"}
         assert not {f"torchmigrate.{part}" for part in parts} & set(loaded)

@@ -619,8 +619,10 @@ for step in range(3):
 
 LINKED = """
 torch.save(model.state_dict(), "model.pt")
+torch.save(model.state_dict(), "last.pt")  # of an earlier run
+print("the run's own", len(torch.load("last.pt")) + 5)
 try:
-    torch.save(model.state_dict(), "data.bin")
+    open("data.bin", "r+b")
 except PermissionError as error:
     print("data.bin is linked" if "data.bin is only linked here" in str(error) else error, 7)
 """
@@ -630,13 +632,14 @@ except PermissionError as error:
 @needs_compiler
 def test_a_real_program_on_simulated_devices(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")  # the simulated device may be built already
-    write_tree(here, {"train.py": REAL + LINKED, "data.bin": b"\0" * (sandbox.LARGE + 1)})
+    large = b"\0" * (sandbox.LARGE + 1)
+    write_tree(here, {"train.py": REAL + LINKED, "data.bin": large, "last.pt": large})
     ran = cli("verify", ".", "--backends", "cuda,mps", "--output-format", "json", "--", sys.executable, "train.py")
     assert set(kinds(ran).values()) == {"PASS"}, ran.out + ran.err
     runs = json.loads(ran.out)["runs"]
-    assert runs[0]["numbers"] == runs[1]["numbers"] and len(runs[0]["numbers"]) == 7
-    assert [run["numbers"][-1] for run in runs] == [7.0] * 3
-    assert (here / "data.bin").read_bytes() == b"\0" * (sandbox.LARGE + 1)
+    assert runs[0]["numbers"] == runs[1]["numbers"] and len(runs[0]["numbers"]) == 8
+    assert [run["numbers"][-2:] for run in runs] == [[7.0, 7.0]] * 3
+    assert (here / "data.bin").read_bytes() == (here / "last.pt").read_bytes() == large
     assert [run["kernels"] > 20 for run in runs] == [True] * 3
     assert runs[0]["kernels"] == runs[1]["kernels"]
 

@@ -52,7 +52,7 @@ def test_the_diff_of_the_readme_is_what_its_first_command_prints(cli: Cli, monke
     monkeypatch.chdir(ROOT)
     first = setup_commands()[0].partition(".venv/bin/torchmigrate ")[2]
     ran = cli(*shlex.split(first))
-    (excerpt,) = fences(README, "diff")
+    excerpt = fences(README, "diff")[0]
     assert ran.status == 0
     assert "\n" + excerpt in ran.out, "copy the hunk anew from: torchmigrate " + first
 

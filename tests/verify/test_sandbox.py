@@ -381,12 +381,15 @@ sys.path.insert(0, sys.argv[1])
 from write_protection import install
 import io, shutil
 link, here = os.path.abspath("link"), os.getcwd()
+os.symlink("project/x", "anew"); os.symlink("project", "folder")
 install(os.path.realpath("project"))
 open("free", "w").close(); os.remove("free"); os.mkdir("d"); os.rmdir("d")
 assert open("link").read() == "1"
 refused = 0
 for write in (
-    lambda: open("link", "w"),
+    lambda: open("link", "a"),
+    lambda: open("folder/x", "w"),
+    lambda: open("project/x", "w"),
     lambda: open("project/new", "a"),
     lambda: os.open("link", os.O_RDWR),
     lambda: os.remove("project/x"),
@@ -402,6 +405,9 @@ for write in (
         assert "only linked here" in str(error), error
         refused += 1
 os.remove("link")  # the link itself is the copy's
+with open("anew", "w") as file:  # and so is what is written in its place from the beginning
+    file.write("2")
+assert not os.path.islink("anew") and open("project/x").read() == "1"
 os.mkdir("e"); open("e/x", "w").close(); shutil.rmtree("e")
 print(refused)
 """
@@ -413,7 +419,7 @@ def test_nothing_is_written_through_the_links(tmp_path: Path) -> None:
     simulated = Path(sandbox_module.__file__).parent / "simulated"
     command = ["python3", "-c", GUARD, str(simulated)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("9\n", "")
+    assert (done.stdout, done.stderr) == ("11\n", "")
     assert (tmp_path / "project/x").read_text() == "1"
 
 

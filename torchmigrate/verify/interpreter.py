@@ -137,7 +137,7 @@ def _python(words: Sequence[str]) -> Command:
         listed = "\n".join(dict.fromkeys(tried))
         raise UserError(
             f"no Python with torch found\n{listed}",
-            "pip install 'torchmigrate[verify]', or activate the project's environment",
+            "name the project's own Python, as in `-- .venv/bin/python train.py`, or activate its environment",
         )
     why = f"{words[0]} on PATH: {first.error}" if first else f"no {words[0]} on PATH"
     return Command((own.executable, *words[1:]), own, f"using {own.executable} ({why})")

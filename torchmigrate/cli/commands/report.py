@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from torchmigrate.base.text import UserError, visible
+from torchmigrate.base.text import UserError, print_fitted, visible
 from torchmigrate.cli import parameters
 from torchmigrate.cli import parameters as options
 
@@ -109,8 +109,11 @@ def start(
     where = "" if str(path) == "." else f" {shlex.quote(os.fspath(path))}"
     applied = next(journal.below(path), None) is not None
     print("\n".join(text.start(survey, where, program, first, applied, colours(sys.stdout))))
+    sys.stdout.flush()
     for file, message in survey.errors[:_ERRORS]:
-        print(f"error: {visible(file)}: {visible(message)}", file=sys.stderr)
+        print_fitted(f"error: {visible(file)}: {visible(message)}")
+    if len(survey.errors) > _ERRORS:
+        print_fitted(f"and {len(survey.errors) - _ERRORS} more: `torchmigrate check` lists them")
     return 2 if survey.errors else 0
 
 

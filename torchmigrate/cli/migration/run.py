@@ -78,11 +78,13 @@ def _target(request: Request) -> Target | None:
 
 def write(results: Sequence[FileResult], request: Request, commits: Commits | None = None) -> list[FileResult]:
     """Write the planned changes; return the results, with a Failed for each file that could not be written."""
+    changes = [result for result in results if isinstance(result, Changed)]
+    if not changes and not any(path.is_dir() for path in request.paths):
+        return list(results)  # a hook names files, most of which are clean
     from torchmigrate.apply import journal, writer
     from torchmigrate.base import user_state
 
     writer.sweep(request.paths)
-    changes = [result for result in results if isinstance(result, Changed)]
     if not changes:
         return list(results)
 

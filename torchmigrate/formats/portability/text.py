@@ -56,8 +56,13 @@ def start(
     torch = f", torch {survey.torch}" if survey.torch else ""
     yield bold(f"{visible(survey.name)}: {counted(survey.files, 'file')} read{torch}")
     if not survey.sites:
+        if survey.errors:
+            yield "Nothing that could be read is tied to CUDA. Mend the rest, and look again:"
+            return
         yield "Nothing here is tied to CUDA." + (" `torchmigrate undo` takes the last apply back." if applied else "")
         return
+    if survey.errors:
+        yield f"Not counted: {counted(len(survey.errors), 'file')} that could not be read (below)"
     yield f"Tied to CUDA in {counted(len(survey.sites), 'place')} of {counted(survey.touched, 'file')}, most by"
     for reason in survey.reasons[:3]:
         yield f"  {len(reason.entries):>5}  {shorten(reason.summary, WIDTH - 9)}"

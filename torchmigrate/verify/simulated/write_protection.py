@@ -1,7 +1,8 @@
 """Watch what Python (by audit events) and torch.save write, before they do.
 
-Writes to the user's project are refused: copies link to its large data. A file that the run's copy of the project
-shares with other copies becomes its own.
+Writes to the user's project are refused: copies link to its large data. A link that is written anew from its
+beginning, as a checkpoint of an earlier run is, gives way to a file of the run's; so does a file that the run's copy of
+the project shares with other copies.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def protect_torch(folder: str, project: str = "", shared: str = "") -> None:
 
     def __init__(self: Any, name: Any, *rest: Any, **options: Any) -> None:
         if isinstance(name, (str, os.PathLike)):
+            _part(os.fspath(name), folder)
             real = os.path.realpath(os.fspath(name))
             _check(real, folder)
             _own(real, project, shared)
@@ -66,6 +68,8 @@ def _hook(folder: str, project: str, shared: str) -> Callable[[str, Any], None]:
         if event == "open":
             path, _, flags = arguments
             if isinstance(flags, int) and flags & _WRITES and not isinstance(path, int):
+                if flags & os.O_TRUNC:
+                    _part(os.fsdecode(path), folder)
                 write(path)
         elif event in _FOLLOWED and isinstance(arguments[0], (str, bytes, os.PathLike)):
             write(arguments[0])
@@ -74,6 +78,12 @@ def _hook(folder: str, project: str, shared: str) -> Callable[[str, Any], None]:
                 _check(_entry(arguments[path], -1 if directory is None else arguments[directory]), folder)
 
     return hook
+
+
+def _part(name: str, folder: str) -> None:
+    """Remove a link into `folder` that lies elsewhere: what is written in its place begins anew."""
+    if os.path.islink(name) and _is_below(os.path.realpath(name), folder) and not _is_below(_entry(name, -1), folder):
+        os.unlink(name)
 
 
 def _own(path: str, project: str, shared: str) -> None:
@@ -113,6 +123,11 @@ def _entry(path: Any, directory: int) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
 
 
+def _is_below(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(folder + os.sep)
+
+
 def _check(place: str, folder: str) -> None:
-    if place == folder or place.startswith(folder + os.sep):
-        raise PermissionError(f"torchmigrate verify: {place} is only linked here, not copied, and is not written")
+    if _is_below(place, folder):
+        what = f"{place} is only linked here, not copied, and is not written"
+        raise PermissionError(f"torchmigrate verify: {what}: move it out of the project, and run again")
