@@ -299,6 +299,28 @@ def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path, monkeypat
     assert (tmp_path / "moved" / "a.py").read_bytes() == b"new\n"
 
 
+@pytest.mark.parametrize("layer", ["the path", "descriptors"])
+def test_no_link_on_the_way_is_followed_by_either_layer(
+    tmp_path: Path, layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is resolved first, and then gone down a folder at a time; each would do alone."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "a.py").write_bytes(b"old\n")
+    (tmp_path / "sub").symlink_to("home")
+    if layer == "the path":
+        monkeypatch.delattr(os, "O_PATH", raising=False)
+    elif not hasattr(os, "O_PATH"):
+        pytest.skip("no descriptor of a directory to hold on to")
+    else:
+        monkeypatch.setattr(os.path, "realpath", lambda path, **_: os.fspath(path))
+    for path in (tmp_path / "sub" / "a.py", tmp_path / "sub" / "new.py"):
+        with pytest.raises(file_io.NotWritten, match="symbolic link"):
+            file_io.write(path, b"old\n" if path.name == "a.py" else None, b"new\n")
+    assert [each.name for each in (tmp_path / "home").iterdir()] == ["a.py"]
+    assert (tmp_path / "home" / "a.py").read_bytes() == b"old\n"
+    file_io.write(tmp_path / "home" / "a.py", b"old\n", b"new\n")
+
+
 # ---- reading
 
 

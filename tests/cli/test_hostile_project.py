@@ -407,6 +407,22 @@ def test_reports_of_names_that_speak(speaking: Path, cli: Cli, format_: str, in_
         assert "<script>" not in _without_code(ran.out)
 
 
+@posix
+def test_files_that_cannot_be_read_and_speak(here: Path, cli: Cli) -> None:
+    """Each attribute and text that is for people, also of errors: names of files stay as they are."""
+    name = "a\x1b]0;t\x07\u202e.py"
+    write_tree(here, {name: LINE, f"{name}c.py": "x.cuda(\n# \u202e\x1b"})
+    for format_ in ("text", "concise", "markdown"):
+        ran = cli("check", "--output-format", format_)
+        assert ran.status == 2 and not RAW.search(ran.out + ran.err), format_
+    root = ElementTree.fromstring(cli("check", "--output-format", "junit").out)
+    found = [*root.iter("failure"), *root.iter("error")]
+    assert {each.tag for each in found} == {"failure", "error"}
+    texts = [each.attrib["message"] + (each.text or "") for each in found]
+    texts += [case.attrib["name"] for case in root.iter("testcase")]
+    assert not [text for text in texts if RAW.search(text)]
+
+
 def _without_code(markdown: str) -> str:
     """Markdown without what stands in code, where nothing is markup."""
     text = re.sub(r"(?ms)^(`{3,}).*?^\1$", "", markdown)
@@ -430,7 +446,7 @@ def test_portability_reports_of_names_that_speak(speaking: Path, cli: Cli, forma
 @posix
 def test_a_folder_whose_name_speaks(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = here / "p\x1b]0;title\x07\u202e"
-    write_tree(folder, {"a.py": CUDA, "b\x1b.py": "import torch\ntorch.cuda.nvtx.mark('x')\n"})
+    write_tree(folder, {"a.py": CUDA, "d\x1b/c.py": CUDA, "b\x1b.py": "import torch\ntorch.cuda.nvtx.mark('x')\n"})
     monkeypatch.chdir(folder)
     for command in (["start"], ["apply", "-v"], ["undo", "--list"], ["undo"], ["config"], ["report"], ["check", "-v"]):
         ran = cli(*command)

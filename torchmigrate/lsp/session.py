@@ -12,7 +12,7 @@ from typing import TypeVar
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from torchmigrate.base.text import UserError
+from torchmigrate.base.text import UserError, shorten
 from torchmigrate.lsp import actions
 from torchmigrate.lsp.analysis import Analysis, analyse
 from torchmigrate.lsp.documents import Documents, File
@@ -70,6 +70,9 @@ class Session:
         except UserError as error:
             self._show_error(uri, str(error))
             analysis = None
+        except OSError as error:  # a name that no file can have
+            self._log(f"{shorten(str(file.path), 200)}: {(error.strerror or str(error)).lower()}")
+            return
         except Exception as error:
             self._log(f"internal error: {type(error).__name__}: {error} ({file.path}); please report it")
             return
