@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import pytest
 from conftest import Ran, git
 
 from torchmigrate.apply import journal, writer
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, user_state
 from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics.finding import Changed
 
@@ -98,7 +99,7 @@ def test_what_was_changed_since_stays(root: Path) -> None:
     assert (root / "accel.py").exists()
     # once it is as apply left it, undo goes on
     (root / "a.py").write_bytes(b"old a.py\r\nnew\n")
-    assert outcomes(root)["a.py"] == "restored"
+    assert outcomes(root / "a.py") == {"a.py": "restored"}
 
 
 def test_a_part_of_the_tree(root: Path) -> None:
@@ -266,14 +267,30 @@ def test_a_journal_that_was_not_sealed_here_is_none(root: Path, forged: str) -> 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
 @pytest.mark.parametrize("level", ["the journals", "around them, with the key"])
-def test_a_folder_that_others_can_write_to_is_not_trusted(root: Path, level: str) -> None:
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_folder_that_others_can_write_to_is_not_trusted(root: Path, level: str, mode: int) -> None:
     saved = apply(planned(root, "a.py"))
     folder = saved.directory.parent if level == "the journals" else saved.directory.parent.parent
-    folder.chmod(0o777)
+    folder.chmod(mode)
     with pytest.raises(UserError, match="nothing to undo"):
         writer.undo(root)
+    before = sorted(folder.rglob("*"))
+    with contextlib.suppress(UserError):  # without git nothing is written; with it, another folder serves
+        journal.begin(planned(root, "b.py"))
+    assert sorted(folder.rglob("*")) == before
     folder.chmod(0o700)
-    assert outcomes(root) == {"a.py": "restored"}
+    assert outcomes(root / "a.py") == {"a.py": "restored"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
+def test_a_folder_of_another_user_is_not_trusted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = apply(planned(root, "a.py"))
+    user_state.check(saved.directory.parent)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError, match="another user"):
+        user_state.check(saved.directory.parent)
+    with pytest.raises(UserError, match="nothing to undo"):
+        writer.undo(root)
 
 
 def test_many_journals_of_trees_that_are_gone_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -426,6 +427,16 @@ def test_portability_reports_of_names_that_speak(speaking: Path, cli: Cli, forma
         assert "<script>" not in _without_code(ran.out)
 
 
+@posix
+def test_a_folder_whose_name_speaks(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = here / "p\x1b]0;title\x07\u202e"
+    write_tree(folder, {"a.py": CUDA, "b\x1b.py": "import torch\ntorch.cuda.nvtx.mark('x')\n"})
+    monkeypatch.chdir(folder)
+    for command in (["start"], ["apply", "-v"], ["undo", "--list"], ["undo"], ["config"], ["report"], ["check", "-v"]):
+        ran = cli(*command)
+        assert not RAW.search(ran.out + ran.err), (command, ran.out, ran.err)
+
+
 def test_a_diff_of_names_that_speak_applies(speaking: Path, cli: Cli) -> None:
     ran = cli("apply", "-n", "--runtime", "package")
     assert ran.status == 1, ran.err
@@ -485,6 +496,45 @@ def test_source_that_is_made_to_do_harm(here: Path, cli: Cli, name: str, monkeyp
     if (here / "bomb.py").read_text() == raw:
         assert ran.status == 2 or name == "ignored", ran.err[-300:]
     assert (here / "good.py").read_text() != CUDA
+
+
+GROWING = {
+    "f-strings": "s = f'{s}{s}'\n",
+    "percent": "s = '%s%s' % (s, s)\n",
+    "format": "s = '{0}{0}'.format(s)\n",
+    "join": "s = ','.join([s, s])\n",
+    "replace": "s = s.replace('a', 'aa')\n",
+    "plus": "s = s + s\n",
+    "a width": "s = '%300000000d' % 1\n",
+    "a width that is given": "s = '{:{}}'.format('x', 300000000)\n",
+    "a list": "s = [s, s]\n",
+    "stars": "s = [*s, *s]\n",
+}
+
+
+@pytest.mark.parametrize("how", GROWING)
+def test_values_that_are_made_to_grow(here: Path, cli: Cli, how: str) -> None:
+    """Values are followed, and not computed where they get long: twice as long with each line, in 26 lines."""
+    write_tree(
+        here, {"a.py": f"import torch\n\ns = 'cuda'\n{GROWING[how] * 26}x = torch.zeros(1).to(s)\ny = x.cuda()\n"}
+    )
+    assert cli("apply", "--dry-run").status in (0, 1)  # what is loaded once
+    tracemalloc.start()
+    ran = cli("apply", "-v")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000
+    assert "cannot be checked" not in ran.out + ran.err
+    assert "accel" in (here / "a.py").read_text()
+
+
+@pytest.mark.parametrize("index", ["9" * 5_000, "\u00b2", "\uff11", "-1", "1" * 400, "0x1", "1_0", ""])
+def test_indices_that_are_none(here: Path, cli: Cli, index: str) -> None:
+    text = f"import torch\n\nx = torch.zeros(1).to('cuda:{index}')\nn = f'cuda:{{0x{'f' * 5_000}}}'\n"
+    write_tree(here, {"a.py": f"{text}y = torch.zeros(1).to(n)\nz = y.cuda(int(1e400))\n", "good.py": CUDA})
+    ran = cli("apply", "-v")
+    assert "please report" not in ran.out + ran.err, ran.err
+    assert "accel" in (here / "good.py").read_text()
 
 
 def test_what_takes_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -433,5 +433,21 @@ def test_many_names_and_too_many_patterns(here: Path, cli: Callable[..., Ran]) -
         settings.write_text(f"[tool.torchmigrate]\nextend-exclude = {[f'{n}{{{choices}}}' for n in range(1_000)]}\n")
         ran = cli("check")
         assert ran.status == 2 and "`extend-exclude` has more than 10,000 patterns" in ran.err
+        several = "".join(f'"x{n}/*.py" = ["device"]\n' for n in range(20_000))
+        settings.write_text(f"[tool.torchmigrate.per-file-ignores]\n{several}")
+        ran = cli("check")
+        assert ran.status == 2 and "`per-file-ignores` has more than 1,000 patterns" in ran.err
+        few = "".join(several.splitlines(keepends=True)[:900])
+        settings.write_text(f"[tool.torchmigrate.per-file-ignores]\n{few}")
+        assert cli("check").status == 0
 
     assert cpu_seconds(check_both) < 20  # about 1; a minute before
+
+
+def test_a_key_of_many_parts(here: Path, cli: Callable[..., Ran]) -> None:
+    (here / "a.py").write_text("import torch\n")
+    for head in ("[tool.torchmigrate]\n", "[tool.torchmigrate.x]\n", ""):
+        (here / "pyproject.toml").write_text(f"{head}{'.'.join(['a'] * 3_000)} = 1\n")
+        ran = cli("check")
+        assert ran.status == (2 if head else 0) and "internal error" not in ran.err
+        assert not head or "pyproject.toml:" in ran.err

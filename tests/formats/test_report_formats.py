@@ -410,3 +410,44 @@ def test_columns_of_utf_16_text(cli: Cli, here: Path) -> None:
     (result,) = sarif_results(cli)
     assert place(result)[1]["startLine"] == 2
     assert place(result)[1]["snippet"]["text"] == "flash-attn==2.0"
+
+
+@pytest.mark.parametrize("format_", ["text", "concise", "json", *FORMATS])
+def test_a_report_of_one_long_line_grows_as_the_line_does(here: Path, cli: Cli, format_: str) -> None:
+    """Each finding shows its own part of the line, else twice the line made a report four times as long."""
+
+    def size(count: int) -> int:
+        given = ", ".join(f"a{number}='cuda'" for number in range(1_000, 1_000 + count))
+        (here / "a.py").write_text(f"import torch\n\n\ndef f({given}):\n    pass\n\n\nf({given})\n")
+        return len(cli("check", "--output-format", format_).out)
+
+    assert size(200) <= 2.5 * size(100)
+
+
+def test_a_short_line_is_shown_whole(project: Path, cli: Cli) -> None:
+    """The innocent twin."""
+    line = "y = torch.zeros(3).cuda()" + " + 1" * 110
+    (project / "pkg" / "long.py").write_text(f"import torch\n\n{line}\n")
+    assert len(line) < 500
+    assert line in cli("check", "pkg/long.py").out
+    assert line in cli("check", "pkg/long.py", "--output-format", "junit").out
+    log = json.loads(cli("check", "pkg/long.py", "--output-format", "sarif").out)
+    region = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]
+    assert region["snippet"]["text"] == line
+
+
+def test_fixes_of_a_large_file_are_for_its_first_findings(
+    project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is read anew with the whole file, so their number is bounded by its size, in each file by itself."""
+    text = "import torch\n\n" + "".join(f"a{number} = torch.zeros(1).cuda()\n" for number in range(10))
+    for name in ("one.py", "two.py"):
+        (project / "pkg" / name).write_text(text)
+
+    def fixed() -> list[bool]:
+        log = json.loads(cli("check", "pkg/one.py", "pkg/two.py", "--output-format", "sarif").out)
+        return ["fixes" in result for result in log["runs"][0]["results"]]
+
+    assert fixed() == [True] * 20
+    monkeypatch.setattr("torchmigrate.formats.sarif._READ_ANEW", 4 * len(text))
+    assert fixed() == [*[True] * 4, *[False] * 6] * 2

@@ -455,6 +455,20 @@ def test_copies_hold_no_more_than_what_programs_call_that_find_them(name: str, t
     run(tmp_path, "main.py")
 
 
+def test_a_run_over_one_folder_leaves_the_users_of_other_copies_aside(tmp_path: Path) -> None:
+    """A folder with an `__init__.py` belongs to the folder above it, with all that lies there."""
+    alone = "import torch\ntorch.cuda.synchronize()\n"
+    write_tree(
+        tmp_path, {"one/__init__.py": "", "one/main.py": alone, "two/main.py": "import torch\ntorch.cuda.seed()\n"}
+    )
+    for folder in ("two", "one", "one", "two"):
+        for result in planner.plan([tmp_path / folder], Settings(root=tmp_path), 1, "apply").results:
+            if isinstance(result, Changed):
+                result.path.write_bytes(result.after)
+    assert "def seed" not in (tmp_path / "one/accel.py").read_text()
+    assert "def synchronize" not in (tmp_path / "two/accel.py").read_text()
+
+
 def test_a_later_run_links_no_copies_that_the_first_kept_apart(tmp_path: Path) -> None:
     """3D-ResNets' shape: `import accel` of a script in a folder could mean the root's copy by its name alone."""
     write_tree(

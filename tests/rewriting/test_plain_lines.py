@@ -114,6 +114,19 @@ def test_a_variable_that_holds_the_type_is_used_for_it(rules: DispatchTable) -> 
 
 
 @pytest.mark.parametrize(
+    "last, after",
+    [
+        ("if device == 'cuda': x = x.cuda()", 'if device == accel.device_type() != "cpu": x = x.to(device)'),
+        ("kind = 'cuda' if args.cuda else 'cpu'", "kind = accel.device_type() if args.cuda else 'cpu'"),
+    ],
+)
+def test_a_type_that_is_no_argument_is_asked_for_where_it_stands(rules: DispatchTable, last: str, after: str) -> None:
+    """Found in nanoGPT, whose `device` a command line may set to "cuda:1", and in pytorch-cifar."""
+    text = f"device = 'cuda' if torch.cuda.is_available() else 'cpu'\nx = torch.ones(2, device=device)\n{last}"
+    assert plainly(rules, text).splitlines()[-1] == after
+
+
+@pytest.mark.parametrize(
     "before, after",
     [
         ("x.to(torch.cuda.current_device())", "x.to(accel.device())"),

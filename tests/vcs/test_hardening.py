@@ -3,6 +3,7 @@ leaves a canary; plain git commands show first that the canaries sing."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -261,6 +262,97 @@ def test_a_git_file_that_points_to_a_hostile_directory(
         assert "internal error" not in ran.err, (command, ran.err)
 
 
+# ---- the door itself, each of its layers alone
+
+DOOR: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "diff.external": (("diff", "HEAD"), "external"),
+    "core.fsmonitor": (("status",), "fsmonitor"),
+    "core.hooksPath": (("update-ref", "refs/heads/other", "HEAD"), "hook-reference-transaction"),
+    "GIT_ALLOW_PROTOCOL": (("ls-remote", "origin"), "ext"),
+    "GIT_NO_LAZY_FETCH": (("cat-file", "-p", "1" * 40), "ext"),
+    "core.sshCommand": (("ls-remote", "ssh://example.invalid/x"), "ssh"),
+    "GIT_PROXY_COMMAND": (("ls-remote", "git://example.invalid/x"), "proxy"),
+}
+_OPENED = {"core.sshCommand", "GIT_PROXY_COMMAND", "GIT_NO_LAZY_FETCH"}  # with the layer around them taken off
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for table in ("_SETTINGS", "_ENVIRONMENT"):
+        kept = {key: value for key, value in getattr(hardening, table).items() if key not in names}
+        monkeypatch.setattr(hardening, table, kept)
+
+
+@pytest.mark.parametrize("layer", DOOR)
+@pytest.mark.parametrize("there", [True, False])
+def test_each_layer_of_the_door_holds_alone(
+    hostile: Path, canaries: Canaries, layer: str, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would run without the layer does not with it; the other way round is the control."""
+    words, program = DOOR[layer]
+    _without(monkeypatch, *(["GIT_ALLOW_PROTOCOL"] if layer in _OPENED else []), *([] if there else [layer]))
+    if layer == "diff.external":
+        write_tree(hostile, {"plain.py": CUDA + "#\n"})
+    stale(hostile)
+    door = hardening.Git(hostile).hardened()
+    if layer == "GIT_NO_LAZY_FETCH" and door._client().version_info < (2, 39, 4):
+        pytest.skip("this git knows no such variable")
+    canaries.heard()
+    with contextlib.suppress(hardening.GitError):
+        door(*words)
+    assert (program in canaries.heard()) is not there
+
+
+@pytest.mark.parametrize("setting", ["filter.evil.smudge", "filter.x=y.clean", "gpg.ssh.defaultKeyCommand"])
+@pytest.mark.parametrize("scope", ["local", "worktree"])
+def test_programs_of_freely_chosen_keys(hostile: Path, canaries: Canaries, setting: str, scope: str) -> None:
+    """Also those that stand in the settings of a worktree."""
+    if scope == "worktree":
+        git(hostile, "config", "extensions.worktreeConfig", "true")
+        value = git(hostile, "config", "--local", setting).strip()
+        git(hostile, "config", "--local", "--unset", setting)
+        git(hostile, "config", "--worktree", setting, value)
+    words, program = {
+        "filter.evil.smudge": (("cat-file", "--filters", "HEAD:clean.py"), "smudge"),
+        "filter.x=y.clean": (("hash-object", "--path", "odd.py", "plain.py"), "odd"),
+        "gpg.ssh.defaultKeyCommand": (("-c", "gpg.format=ssh", "commit-tree", "-S", "-m", "x", "HEAD^{tree}"), "key"),
+    }[setting]
+    door = hardening.Git(hostile)
+    for run, heard in ((door, True), (door.hardened(), False)):
+        canaries.heard()
+        with contextlib.suppress(hardening.GitError):
+            run(*words)
+        assert (program in canaries.heard()) is heard
+
+
+def test_a_bare_repository_in_the_tree_answers_nothing(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(hostile / "bare", "config", "--unset", "core.worktree")
+    git(hostile / "bare", "config", "core.bare", "true")
+    door = hardening.Git(hostile / "bare")
+    if tuple(door._client().version_info[:2]) < (2, 38):
+        pytest.skip("this git takes any bare repository")
+    with pytest.raises(hardening.GitError, match="bare repository"):
+        door("rev-parse", "--git-dir")
+    _without(monkeypatch, "safe.bareRepository")
+    assert door("rev-parse", "--git-dir")
+
+
+def test_an_old_git_runs_nothing(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows no settings in its environment."""
+    monkeypatch.setattr(hardening, "_OLDEST", (99, 0))
+    with pytest.raises(hardening.GitError, match="older than"):
+        hardening.Git(hostile).hardened()
+
+
+@pytest.mark.parametrize("kind", ["openpgp", "x509", "ssh"])
+def test_a_signature_is_of_no_program_of_the_repository(hostile: Path, canaries: Canaries, cli: Cli, kind: str) -> None:
+    git(hostile, "config", "gpg.format", kind)
+    for name in ("gpg.program", f"gpg.{kind}.program"):
+        git(hostile, "config", name, canaries.program(f"own-{kind}", "exit 1"))
+    canaries.heard()
+    ran = cli("apply", "--commit")
+    assert canaries.heard() == set(), ran.err
+
+
 @pytest.mark.parametrize("elsewhere", ["/", "..", "../elsewhere"])
 def test_a_work_tree_that_lies_elsewhere(here: Path, cli: Cli, elsewhere: str) -> None:
     outside = write_tree(here.parent / "elsewhere", {"mine.py": CUDA})
@@ -313,6 +405,25 @@ def _with_link_for_all(top: Path, outside: Path) -> None:
     (top / ".git").symlink_to(_other(outside) / ".git")
 
 
+def _with_worktree_of_another(top: Path, outside: Path) -> None:
+    """`.git` names what is a worktree of the user's other repository, and of another tree."""
+    other = _other(outside)
+    git(other, "worktree", "add", "-q", "-b", "next", str(outside / "next"))
+    shutil.rmtree(top / ".git")
+    (top / ".git").write_text(f"gitdir: {other / '.git' / 'worktrees' / 'next'}\n")
+
+
+def _with_empty(top: Path, outside: Path, name: str) -> None:
+    """Put a link in the place of what git has not made yet."""
+    (outside / "moved").mkdir()
+    (top / ".git" / name).symlink_to(outside / "moved")
+
+
+def _with_packed(top: Path, outside: Path) -> None:
+    git(top, "pack-refs", "--all")
+    _with_link(top, outside, "packed-refs")
+
+
 def _with_record(top: Path, outside: Path) -> None:
     """`.git` names a directory of the project's own, which claims to be a worktree of another repository."""
     other = _other(outside)
@@ -340,6 +451,9 @@ REACHING: Mapping[str, Callable[[Path, Path], None]] = {
     ".git is a file": _with_file,
     ".git is a link": _with_link_for_all,
     "a record of its own": _with_record,
+    "another worktree": _with_worktree_of_another,
+    "packed-refs": _with_packed,
+    **{name: partial(_with_empty, name=name) for name in ("reftable", "worktrees")},
 }
 
 

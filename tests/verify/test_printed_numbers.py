@@ -34,7 +34,19 @@ def test_numbers_are_told_from_what_only_has_digits(text: str, expected: list[st
 
 
 @pytest.mark.parametrize(
-    "text", ["12.3 ms", "0.5s", "3 sec", "1.5 hours", "12 img/s", "8.5it/s", "time: 3.2", "elapsed 4", "5 samples/sec"]
+    "text",
+    [
+        "12.3 ms",
+        "0.5s",
+        "3 sec",
+        "1.5 hours",
+        "12 img/s",
+        "8.5it/s",
+        "time: 3.2",
+        "elapsed 4",
+        "5 samples/sec",
+        "data_time: 0.0019",
+    ],
 )
 def test_times_and_rates_are_of_their_own_kind(text: str) -> None:
     assert values(text) == []

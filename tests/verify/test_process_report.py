@@ -409,6 +409,12 @@ def test_operand_without_a_name(blamed) -> None:
     assert suspects(record) == [("torch.ones(2)", "cpu", "program.py:4")]
 
 
+def test_operand_without_a_name_in_a_list(blamed) -> None:
+    """Numbers are no tensors, and what is asked for its shape says nothing of a device."""
+    text = "x = torch.ones(2, device='meta')\ncombine([x, torch.ones(1).expand(x.shape)], -1)\n"
+    assert suspects(blamed(text)) == [("torch.ones(1).expand(x.shape)", "cpu", "program.py:4")]
+
+
 def test_operand_without_a_name_beside_a_model_that_keeps_something_on_the_cpu(blamed) -> None:
     text = "net = torch.nn.Linear(2, 2).to('meta')\nnet.history = [torch.ones(2)]\ncombine(net, torch.ones(2))\n"
     assert suspects(blamed(text)) == [("torch.ones(2)", "cpu", "program.py:5")]

@@ -194,6 +194,7 @@ def place(file: Path, keys: Sequence[str] = (), text: str | None = None) -> str:
     return places(file, text)(keys)
 
 
+_DEEPEST = 10  # levels of keys whose lines are found; settings have four
 _MOST = 2_000_000  # characters to parse, counting a value of many lines once per line; keys beyond that get line 1
 
 Keys = tuple[str, ...]
@@ -239,5 +240,5 @@ def _paths(data: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
         yield (*above, key)
         if isinstance(value, list) and value:
             value = value[-1]
-        if isinstance(value, dict):
+        if isinstance(value, dict) and len(above) < _DEEPEST:
             yield from _paths(value, (*above, key))

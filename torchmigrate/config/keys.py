@@ -42,6 +42,13 @@ def _exclusions(value: object) -> tuple[str, ...]:
     return tuple(strings(_EXCLUSION)(value))
 
 
+def _ignores(value: object) -> dict[str, tuple[str, ...]]:
+    found = _IGNORES_OF_GLOBS(value)
+    if sum(1 for glob in found for _ in globs.alternatives(glob)) > _MOST_IGNORES:
+        raise ValueError(f"has more than {_MOST_IGNORES:,} patterns: name folders instead of files")
+    return dict(found)
+
+
 def _module_name(value: object) -> str:
     name = str(STRING(value))
     if not _is_dotted(name):
@@ -61,6 +68,9 @@ _PATH = r"(?!\.\./)(?!.*/\.\./)(?=.*[^./\s])[^\\]+"
 _GLOB = Kind(_glob, {"type": "string", "pattern": f"^!?{_PATH}$"})
 _EXCLUSION = Kind(_exclusion, {"type": "string", "pattern": f"^(?!!){_PATH}$"})
 _EXCLUSIONS = Kind(_exclusions, strings(_EXCLUSION).schema)
+_MOST_IGNORES = 1_000  # patterns of `per-file-ignores`: each file is compared with all of them
+_IGNORES_OF_GLOBS = table_of(strings(NAME), _GLOB)
+_IGNORES = Kind(_ignores, _IGNORES_OF_GLOBS.schema)
 _LIBRARY = matching(r"[^\W\d]\w*", 'be the name of a top-level module, as "monai"')
 _MODULE = Kind(_module_name, {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"})
 
@@ -70,7 +80,7 @@ KEYS: Mapping[str, Key] = {
     ),
     "ignore": Key(strings(NAME), "Not these packs and rules.", "none", (["device/map-location"],)),
     "per-file-ignores": Key(
-        table_of(strings(NAME), _GLOB),
+        _IGNORES,
         "Packs and rules that do not speak of some files: globs, relative to the root, with a list of names each. "
         "`!glob` is all files but those.",
         "none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 from torchmigrate.base import system
@@ -51,7 +52,12 @@ class Settings:
 
 
 def _applies_to(glob: str, inside: str) -> bool:
-    return bool(Globs((glob.removeprefix("!"),)).match(inside)) is not glob.startswith("!")
+    return bool(_compiled(glob.removeprefix("!")).match(inside)) is not glob.startswith("!")
+
+
+@cache
+def _compiled(glob: str) -> Globs:
+    return Globs((glob,))
 
 
 class Runtime(str, Enum):

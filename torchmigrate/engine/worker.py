@@ -84,7 +84,10 @@ class Worker:
             return Done(Failed(path, "too deeply nested to parse (RecursionError)"))
         except MemoryError:  # `ast` raises it for deeply nested code as well
             return Done(Failed(path, "too deeply nested to parse, or too large for the memory there is (MemoryError)"))
-        except Exception as error:  # one file's bug must not stop the others; it is reported as a bug of torchmigrate
+        except Exception as error:
+            if "set_int_max_str_digits" in str(error):  # of a literal such as 0xfff..., which Python reads
+                return Done(Failed(path, "has a number of thousands of digits, which Python does not print"))
+            # one file's bug must not stop the others; it is reported as a bug of torchmigrate
             import traceback
 
             where = traceback.extract_tb(error.__traceback__)[-1]

@@ -7,7 +7,7 @@ import json
 import os
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from torchmigrate.base import file_io
@@ -16,6 +16,9 @@ from torchmigrate.formats.model import Report
 from torchmigrate.source import json_text, text_file
 from torchmigrate.source.encoding import UnreadableSource, decode
 from torchmigrate.vcs import git_tree
+
+_WIDEST = 500  # characters of a line that reports show whole
+_LONGEST = 10_000  # characters of a line that is hashed for each finding in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,15 @@ def entries(report: Report, base: Path) -> list[Entry]:
 
 
 def _entry(finding: Finding, path: Path, name: str, text: FileText, seen: Counter[tuple[str, str, str]]) -> Entry:
-    source = text.line(finding.cell, finding.line)
-    same = (finding.rule, name, source.strip())
+    line = text.line(finding.cell, finding.line)
+    source = line if len(line) <= _WIDEST else _shown(line, finding)
+    same = (finding.rule, name, _key(line))
     digest = hashlib.sha256("\0".join([*same, str(seen[same])]).encode("utf-8", "surrogatepass")).hexdigest()[:32]
     seen[same] += 1
     if finding.cell is not None:
         first, last = (text.file_line(finding.cell, line) for line in (finding.line, finding.end_line))
         return Entry(finding, path, name, first, max(first, last), None, None, source, digest)
-    column = utf16(source, finding.column)
+    column = utf16(line, finding.column)
     end_line = max(finding.line, finding.end_line)
     end_column = utf16(text.line(None, end_line), max(finding.end_column, 1))
     if end_line == finding.line:
@@ -92,10 +96,26 @@ def _entry(finding: Finding, path: Path, name: str, text: FileText, seen: Counte
     return Entry(finding, path, name, max(1, finding.line), max(1, end_line), column, end_column, source, digest)
 
 
+def _shown(line: str, finding: Finding) -> str:
+    """Return what a report shows of a long line: the finding itself, as others may stand in the same line."""
+    end = finding.end_column - 1 if finding.end_line == finding.line else len(line)
+    return line[finding.column - 1 : min(end, finding.column - 1 + _WIDEST)]
+
+
+@lru_cache(maxsize=16)
+def _key(line: str) -> str:
+    """Return what stands for a line in fingerprints: the line, or its digest if it is very long."""
+    if len(line) <= _LONGEST:
+        return line.strip()
+    return hashlib.sha256(line.strip().encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def utf16(line: str, column: int) -> int:
     """Convert a 1-based column in characters to one in UTF-16 units: an emoji counts two."""
+    if line.isascii():
+        return max(column, 1)
     before = line[: max(column, 1) - 1]
-    return max(column, 1) + sum(ord(character) > 0xFFFF for character in before)
+    return max(column, 1) - len(before) + len(before.encode("utf-16-le", "surrogatepass")) // 2
 
 
 @dataclass(frozen=True)

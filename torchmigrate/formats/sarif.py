@@ -143,11 +143,18 @@ def _region(entry: Entry) -> dict[str, Any]:
     }
 
 
+_READ_ANEW = 4_000_000  # bytes per file, which take some seconds
+
+
 @dataclass(slots=True)
 class Fixes:
-    """The SARIF fixes of one `check`; keeps the file that was read last."""
+    """The SARIF fixes of one `check`; keeps the file that was read last.
+
+    Each fix stands alone, so the file is read anew with it: a large file has fixes for its first findings only.
+    """
 
     facts: ProjectContext
+    left: int = 0  # bytes that may still be read anew
     _last: tuple[Path, SemanticModel] | None = field(default=None)
 
     def replacements(self, entry: Entry) -> list[dict[str, Any]]:
@@ -156,6 +163,9 @@ class Fixes:
             return []
         try:
             module = self._module(entry.path)
+            self.left -= len(module.source.utf8)
+            if self.left < 0:
+                return []
             return [_replacement(module.source, edit) for edit in self._edits(entry, module)]
         except (OSError, SyntaxError, ValueError, RecursionError):  # the file changed since the check
             return []
@@ -163,6 +173,7 @@ class Fixes:
     def _module(self, path: Path) -> SemanticModel:
         if self._last is None or self._last[0] != path:
             self._last = path, SemanticModel(path, decode(file_io.read(path)), self.facts)
+            self.left = _READ_ANEW
         return self._last[1]
 
     def _edits(self, entry: Entry, module: SemanticModel) -> list[Edit]:

@@ -58,6 +58,7 @@ def lines(report: Report, colour: bool = False, width: int | None = None, every:
 _LISTED = 8
 
 
+_WIDEST = 500  # columns of a source line: it may be a file's only one, with thousands of findings
 Found = tuple[FileResult, Finding]
 
 
@@ -116,9 +117,10 @@ def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) 
     if line is not None:
         begin = finding.column - 1
         end = finding.end_column - 1 if finding.end_line == finding.line else len(line)
+        line, begin, end = _near(line, begin, end)
         parts = [visible_lines(part) for part in (line[:begin], line[begin:end], line[end:])]
         line, begin, end = "".join(parts), len(parts[0]), len(parts[0]) + len(parts[1])
-        line, begin, end = _cut(line, begin, end, None if width is None else width - len(number) - 5)
+        line, begin, end = _cut(line, begin, end, _WIDEST if width is None else width - len(number) - 5)
         yield f"  {paint(f'{number} |', dim=True)} {line}"
         pad = "".join("\t" if c == "\t" else " " * cells(c) for c in line[:begin])
         marks = paint("^" * max(1, cells(line[begin:end])), fg=_ADVICE[kind(finding)][1])
@@ -135,6 +137,12 @@ def cells(text: str) -> int:
 
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def _near(line: str, begin: int, end: int) -> tuple[str, int, int]:
+    """Return the part of a very long line around a finding, more than is shown, with the finding's positions in it."""
+    start = max(0, begin - 2 * _WIDEST)
+    return line[start : begin + 4 * _WIDEST], begin - start, min(end, begin + 3 * _WIDEST) - start
 
 
 def _cut(line: str, begin: int, end: int, room: int | None) -> tuple[str, int, int]:

@@ -308,14 +308,15 @@ class Vendored:
         """
         index, helper = self.facts.index, self.facts.helper
         known = {path for path, imports in index.imports.items() if any(map(self._names_helper, imports))}
-        folders = {os.path.dirname(copy) for copy in self.needed.keys() - {*self._restored.values()}}
+        there = {path for path in index.files if os.path.basename(path) == f"{helper}.py"}  # also what is not asked for
+        folders = {os.path.dirname(copy) for copy in self.needed.keys() - {*self._restored.values()} | there}
         found: dict[str, set[str]] = {copy: set() for copy in self._by_name}
         for user in known.union(*self._by_name.values()) - self._restored.keys():
             own = os.path.dirname(user)
             home = own if own in folders and self._is_start(user) else index.nearest(folders, own)
             if home is not None or len(folders) == 1:
                 found.setdefault(f"{home or next(iter(folders))}/{helper}.py", set()).add(user)
-        return found
+        return {copy: users for copy, users in found.items() if copy in self.needed}
 
     def _names_helper(self, item: Import) -> bool:
         return item.module == self.facts.helper and not item.name and not item.level

@@ -71,6 +71,7 @@ class ImportIndex:
         self.texts = texts or {}
         self.files = frozenset(files)
         self._imported: dict[str, list[str]] = {}
+        self._maybe_imported: dict[str, list[str]] = {}
         self._by_tail: dict[str, list[tuple[str, str]]] = {}  # (stem, file) by the last part of the stem
         for path in (f for f in files if f.endswith(".py")):
             stem = module_stem(path)
@@ -148,9 +149,12 @@ class ImportIndex:
 
     def may_import(self, path: str) -> list[str]:
         """Return the files that a file imports, with each that an ambiguous name may mean."""
-        names = (tuple(filter(None, i.module.split("."))) for i in self.imports.get(path, ()) if not i.level)
-        unclear = (name for name in names if self.locate(path, 0, name) is None)
-        return [*self.imported_by(path), *(file for name in unclear for _, file in self._named(name))]
+        if path not in self._maybe_imported:
+            names = (tuple(filter(None, i.module.split("."))) for i in self.imports.get(path, ()) if not i.level)
+            unclear = (name for name in names if self.locate(path, 0, name) is None)
+            found = [*self.imported_by(path), *(file for name in unclear for _, file in self._named(name))]
+            self._maybe_imported[path] = [*dict.fromkeys(found)]
+        return self._maybe_imported[path]
 
     @cached_property
     def _components(self) -> Components:

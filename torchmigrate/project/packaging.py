@@ -71,15 +71,16 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
     """
     parts = tuple(dotted)
     selection = _chosen(root)
+    if selection is None:  # it does not say in plain words which ones it installs
+        folder = os.path.join(root, *parts[:1])
+        is_package = parts and is_installable(root) and os.path.isfile(os.path.join(folder, "__init__.py"))
+        return folder if is_package and os.path.isdir(os.path.join(root, *parts)) else None
     for count in range(1, len(parts) + 1):
         folder = os.path.join(root, *parts[:count])
         if not os.path.isdir(folder):
             return None
-        if selection is not None and selection.holds(".".join(parts[:count])):
+        if selection.holds(".".join(parts[:count])):
             return folder
-    if selection is None and parts and is_installable(root):  # it does not say in plain words which ones it installs
-        folder = os.path.join(root, parts[0])
-        return folder if os.path.isfile(os.path.join(folder, "__init__.py")) else None
     return None
 
 

@@ -243,13 +243,18 @@ def _known(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
         for name, value, kind in _device_variables(module, scope):
             if name in hidden or (found := here.find(name)) is None:
                 continue
-            fits = kind == own or _takes_device(module, call)
+            fits = (kind == own and (own == _NAME or _is_told(module, call))) or _takes_device(module, call)
             if fits and found[0] is scope and _is_before(module, module.statement(value), steps):
                 yield Edit(*module.span(call), name)
                 return
 
 
 @query
+def _is_told(module: SemanticModel, value: ast.AST) -> bool:
+    """Whether a value is a `device=`. Elsewhere a type may be compared with what holds one, or mean the type alone."""
+    return isinstance(up := module.parent(value), ast.keyword) and up.arg == _NAME
+
+
 def _device_variables(module: SemanticModel, scope: Scope) -> list[tuple[str, ast.expr, str]]:
     """Return the variables of a scope that hold the helper's device or its type, with their values."""
     values = ((name, bound[0].value) for name, bound in scope.names.items() if len(bound) == 1 and not scope.is_class)

@@ -18,7 +18,6 @@ _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.sshCommand": "false",
-    "core.gitProxy": "",
     "core.askPass": "",
     "credential.helper": "",
     "diff.external": "",
@@ -26,7 +25,12 @@ _SETTINGS = {
     "safe.bareRepository": "explicit",
     "submodule.recurse": "false",
 }
-_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_PROXY_COMMAND": "",  # of several settings of core.gitProxy the first counts
+    "GIT_TERMINAL_PROMPT": "0",
+}
 # For a command that asks another host, in a folder without settings of a project: the user's own proxy, credentials and
 # ssh are meant to be used.
 _NETWORK_SETTINGS = {

@@ -37,7 +37,9 @@ _TIME = re.compile(
 _BYTES = re.compile(r"\s*(?:[KMGT]i?B|bytes|[kKMG]B)\b")
 # What `warnings` prints where stderr goes to stdout: the place of the call, which a rewrite moves, then its source.
 _WARNING = re.compile(r"(?:\S.*\.py|<\w+>):\d+: \w*Warning: ")
-_UNIT_AHEAD = re.compile(r"\b(?:time|elapsed|took|duration|seconds|secs|eta|speed|throughput)\b\W{0,3}$", re.IGNORECASE)
+_UNIT_AHEAD = re.compile(
+    r"(?:\b|_)(?:time|elapsed|took|duration|seconds|secs|eta|speed|throughput)\b\W{0,3}$", re.IGNORECASE
+)
 
 
 class Kind(Enum):

@@ -387,10 +387,10 @@ class External(ABC):
         if name == "str":
             text = values.joined_text([atom]) if isinstance(atom, (Const, Device)) else atom
             return one(text) if isinstance(text, (Const, Unknown)) else UNKNOWN
-        if isinstance(atom, Const):
+        if isinstance(atom, Const) and values.is_short(atom.value):
             try:
                 return const(int(atom.value))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, ArithmeticError):
                 return NOTHING
         return UNKNOWN
 
@@ -486,15 +486,16 @@ class External(ABC):
                         kind = cut.rstrip(":")
                         return const(f"{kind}:0") if cut == f"{kind}:" and kind.isidentifier() else UNKNOWN
                     return UNKNOWN
-        if named:
+        texts = [text, *(each for given in plain for each in (given if isinstance(given, tuple) else [given]))]
+        if named or not all(map(values.is_short, texts)) or (name == "format" and values.pads(text)):
             return UNKNOWN
         try:
             result = getattr(text, name)(*plain)
-        except (TypeError, ValueError, LookupError):
+        except (TypeError, ValueError, LookupError, ArithmeticError):
             return UNKNOWN
         if isinstance(result, (list, tuple)):
             return one(Items(tuple(const(part) for part in result)))
-        return const(result)
+        return one(values.computed(result))
 
     # torch's objects
 
@@ -546,7 +547,7 @@ def _speaks_of_device(value: object) -> bool:
 
 def _placed(kind: str, index: object) -> Device:
     """Return the device that the helper gives for an index."""
-    number = int(index) if isinstance(index, (int, str)) and str(index).isdigit() else None
+    number = int(str(index)) if values.is_index(index) else None
     if kind == "cpu" or number is None:
         return Device(kind)
     return Device(kind, 0 if kind == "mps" else number)

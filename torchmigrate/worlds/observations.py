@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, join
+from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, is_index, join
 
 Place = tuple[str, int]  # path, and offset in the original text
 Key = tuple[str, Place]
@@ -127,5 +127,5 @@ def device_of(atom: object) -> Device | None:
     if isinstance(atom, Const) and isinstance(atom.value, str):
         kind, _, index = atom.value.partition(":")
         if kind in _TYPES:
-            return Device(kind, int(index) if index.isdigit() else None)
+            return Device(kind, int(index) if is_index(index) else None)
     return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 
 from torchmigrate.worlds.observations import Place
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals
@@ -99,15 +101,19 @@ def merged(ways: Sequence[State | None]) -> State | None:
     there = [way for way in ways if way is not None]
     if len(there) <= 1:
         return there[0] if there else None
-    names = {name for way in there for name in way.env}
-    env: dict[str, Value] = {}
+    first, *others = there
+    names: set[str] = set()  # of the variables that are not the same on every way: few of many
+    for way in others:
+        names.update(compress(first.env, map(is_not, first.env.values(), map(way.env.get, first.env))))
+        names |= way.env.keys() - first.env.keys()
+    env = dict(first.env)
     for name in names:
         found = [way.env[name] for way in there if name in way.env]
-        if all(value is found[0] for value in found) and len(found) == len(there):
-            env[name] = found[0]
-        elif len(found) == len(there) or "." not in name:
+        if len(found) == len(there) or "." not in name:
             env[name] = join(*found)
         elif any(edits and isinstance(atom, Unknown) for value in found for atom, edits in value.atoms.items()):
             env[name] = join(*found, UNKNOWN)  # what it was before is not known, but what it depends on is
+        else:
+            env.pop(name, None)
     path = frozenset().union(*(way.path for way in there))
     return State(env, path, all(way.is_plain for way in there), all(way.in_doubt for way in there))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.scope import children, walk
@@ -43,6 +44,9 @@ from torchmigrate.worlds.values import (
 )
 
 _ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
+# Statements that keep the variables of several ways; so many variables take the time of one expression.
+_COPYING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
+_COPIED = 25
 LONGEST = 4  # passes of a loop that are run one after the other
 _NO_LOCALS = Locals(ast.Pass())  # defaults are evaluated around their function
 DEEPEST = 12  # calls in calls; what is called beyond them is unknown
@@ -283,6 +287,8 @@ class Statements(Expressions):
         for statement in body:
             if state is None:
                 return None
+            if isinstance(statement, _COPYING):
+                self.work += len(state.env) // _COPIED
             if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if _returns(statement):
@@ -551,9 +557,10 @@ class Statements(Expressions):
 
     def _try(self, node: ast.Try, state: State, frame: Frame) -> State | None:
         """Run a body and its handlers. What dies in a body that has handlers is caught."""
-        mark = set(self.seen.found)
+        mark = len(self.seen.found)
         end = self.block(node.body, state.copy(), frame)
-        caught = [k for k in self.seen.found if k not in mark and k[0] in (DEATH, REFUSAL)] if node.handlers else []
+        new = islice(reversed(self.seen.found), len(self.seen.found) - mark)  # what was found before stays in front
+        caught = [key for key in new if key[0] in (DEATH, REFUSAL)] if node.handlers else []
         edits: Edits = NONE
         if node.handlers:  # whether the body dies depends on what was rewritten in it
             edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in walk(s)))
@@ -658,6 +665,7 @@ class Statements(Expressions):
             if alias.name == "*":
                 if home is not None and home is not frame.file:
                     self.body_of(home)
+                    self.work += len(home.locals_of(home.tree).names)
                     for name in home.locals_of(home.tree).names:
                         if (found := self.store.get(("global", home.path, name))) is not None:
                             self.bind(name, found, state, frame)

@@ -12,6 +12,10 @@ from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionIn
 
 WIDEST = 12  # a value of more atoms is unknown
 _DIRECTIVE = re.compile("%[sdi]")
+LARGEST, DEEPEST = 2_000, 40  # of more atoms in a collection, or in collections of more levels, each is unknown
+LONGEST = 1_000  # characters of a text that is computed, and digits of a number
+# widths in templates of `%` and `format` that are large, or given as an argument
+_WIDTH = re.compile(r"%(\([^)]*\))?[^%a-zA-Z]*(\d{4}|\*)|:[^{}]*(\d{4}|\{)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,20 @@ class Items:
 
     items: tuple[Value, ...]
 
+    def __post_init__(self) -> None:
+        if _is_too_large(self.items):
+            object.__setattr__(self, "items", tuple(map(_forgotten, self.items)))
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A dict with constant keys."""
 
     items: tuple[tuple[Const, Value], ...]
+
+    def __post_init__(self) -> None:
+        if _is_too_large([value for _, value in self.items]):
+            object.__setattr__(self, "items", tuple((key, _forgotten(value)) for key, value in self.items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,12 @@ class Partial:
     function: Value
     args: tuple[Value, ...]
     named: tuple[tuple[str, Value], ...]
+
+    def __post_init__(self) -> None:
+        if _is_too_large([self.function, *self.args, *(value for _, value in self.named)]):
+            object.__setattr__(self, "function", _forgotten(self.function))
+            object.__setattr__(self, "args", tuple(map(_forgotten, self.args)))
+            object.__setattr__(self, "named", tuple((name, _forgotten(value)) for name, value in self.named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +123,12 @@ Atom = Const | Device | Items | Table | Named | Routine | Partial | Type | Insta
 class Value:
     """A set of atoms, each with the edits that let it be there. The empty value belongs to code that never runs."""
 
-    __slots__ = ("_hash", "atoms")
+    __slots__ = ("_hash", "_size", "atoms")
 
     def __init__(self, atoms: Mapping[Atom, Edits]) -> None:
         self.atoms = atoms
         self._hash: int | None = None
+        self._size: tuple[int, int] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Value) and self.atoms == other.atoms
@@ -130,6 +149,15 @@ class Value:
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{a}{sorted(e) if e else ''}" for a, e in self.atoms.items()) + "}"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return how many atoms there are, those of elements too, and how deep they are nested."""
+        if self._size is None:
+            inner = [value.size for atom in self.atoms for value in _elements(atom)]
+            count = len(self.atoms) + sum(count for count, _ in inner)
+            self._size = count, 1 + max((depth for _, depth in inner), default=0)
+        return self._size
 
     @property
     def edits(self) -> Edits:
@@ -162,6 +190,27 @@ NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
+
+
+def _elements(atom: Atom) -> Iterable[Value]:
+    match atom:
+        case Items(items):
+            return items
+        case Table(pairs):
+            return [value for _, value in pairs]
+        case Partial(function, args, named):
+            return [function, *args, *(value for _, value in named)]
+    return ()
+
+
+def _is_too_large(elements: Iterable[Value]) -> bool:
+    """Return whether a collection holds too much to be followed: with each line, a program can double what it holds."""
+    sizes = [value.size for value in elements]
+    return sum(count for count, _ in sizes) > LARGEST or any(depth > DEEPEST for _, depth in sizes)
+
+
+def _forgotten(value: Value) -> Value:
+    return UNKNOWN.of(value.edits)
 
 
 def one(atom: Atom, edits: Edits = NONE) -> Value:
@@ -226,6 +275,8 @@ def compared(op: ast.cmpop, left: Atom, right: Atom) -> bool | None:
             return isinstance(op, ast.NotEq)
         return (left == right) is isinstance(op, ast.Eq)
     if isinstance(left, Const) and isinstance(right, Const):
+        if not (is_short(left.value) and is_short(right.value)):
+            return None
         try:
             return bool(_COMPARE[type(op)](left.value, right.value))
         except TypeError:
@@ -254,11 +305,12 @@ def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
     if isinstance(left, Items) and isinstance(op, ast.Mult) and isinstance(right, Const) and right.type in (int, bool):
         return Items(left.items * min(right.value, 2))
     if isinstance(left, Const) and isinstance(right, Const) and type(op) in _ARITHMETIC:
+        if not (is_short(left.value) and is_short(right.value)):
+            return Unknown()
         try:
-            found = _ARITHMETIC[type(op)](left.value, right.value)
+            return computed(_ARITHMETIC[type(op)](left.value, right.value))
         except (TypeError, ValueError, ArithmeticError):
             return Unknown()
-        return Const(found, type(found)) if len(str(found)) < 1000 else Unknown()
     if isinstance(left, Const) and isinstance(left.value, str) and isinstance(op, ast.Add):
         return _cut(left.value)
     return Unknown()
@@ -283,6 +335,29 @@ def filled(plain: Sequence[str], atoms: Sequence[Atom]) -> Atom:
     return joined_text(parts)
 
 
+def is_short(value: object) -> bool:
+    """Return whether a constant is short enough to compute with: a program can double it in each of its lines."""
+    if isinstance(value, int):
+        return value.bit_length() <= 3 * LONGEST
+    return not isinstance(value, (str, bytes, tuple)) or len(value) <= LONGEST
+
+
+def computed(value: object) -> Atom:
+    """Return a constant that was computed, unknown if it is too long."""
+    return Const(value, type(value)) if is_short(value) else Unknown()
+
+
+def pads(template: str) -> bool:
+    """Return whether a template may make a text much longer than what it is given, by a width."""
+    return _WIDTH.search(template) is not None
+
+
+def is_index(value: object) -> bool:
+    """Return whether a number or a text is the index of a device."""
+    text = str(value) if isinstance(value, (int, str)) and is_short(value) else ""
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
 def _cut(start: str) -> Atom:
     """Return a text of which only the start is known: "cuda:" with any index is a device of CUDA."""
     kind = start.partition(":")[0]
@@ -293,13 +368,13 @@ def joined_text(parts: Iterable[Atom]) -> Atom:
     """Return the text of an f-string."""
     text = ""
     for part in parts:
-        if isinstance(part, Const):
+        if isinstance(part, Const) and is_short(part.value):
             text += str(part.value)
         elif isinstance(part, Device):
             text += device_text(part)
         else:
             return _cut(text)
-    return Const(text, str)
+    return computed(text)
 
 
 def device_text(device: Device) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from torchmigrate.base.text import counted, shorten, style, visible_lines
+from torchmigrate.base.text import counted, shorten, style, visible, visible_lines
 from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
 from torchmigrate.project import discovery
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
@@ -54,7 +54,7 @@ def start(
 
     fixable, yours = survey.count(State.REWRITTEN), survey.waiting(State.YOURS)
     torch = f", torch {survey.torch}" if survey.torch else ""
-    yield bold(f"{survey.name}: {counted(survey.files, 'file')} read{torch}")
+    yield bold(f"{visible(survey.name)}: {counted(survey.files, 'file')} read{torch}")
     if not survey.sites:
         if survey.errors:
             yield "Nothing that could be read is tied to CUDA. Mend the rest, and look again:"

@@ -107,3 +107,17 @@ def selecting_a_device_that_is_not_there() -> None:
     with refused("5"), accelerator.device_index(5):
         pass
     assert accelerator.current_device_index() == 0
+
+
+@check
+def the_build_says_what_it_is() -> None:
+    assert "PyTorch built with" in torch.__config__.show()
+
+
+@check(only=("cuda",))
+def the_cache_of_plans_for_fft() -> None:
+    plans = torch.backends.cuda.cufft_plan_cache
+    assert (plans.size, plans.max_size) == (0, 4096)
+    plans.max_size = 10
+    plans.clear()
+    assert plans[0].max_size == 10

@@ -102,6 +102,13 @@ struct CUDAHooks final : Hooks<at::CUDAHooksInterface> {
   int getNumGPUs() const override { return device_count(); }
   void deviceSynchronize(DeviceIndex i) const override { guard.synchronizeDevice(i); }
   at::Allocator* getCUDADeviceAllocator() const override { return &device_memory; }
+  std::string showConfig() const override { return "  - simulated CUDA\n"; }  // a part of torch.__config__.show()
+  // torch.backends.cuda.cufft_plan_cache: nothing is planned
+  mutable int64_t most_plans = 4096;
+  int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex) const override { return most_plans; }
+  void cuFFTSetPlanCacheMaxSize(DeviceIndex, int64_t size) const override { most_plans = size; }
+  int64_t cuFFTGetPlanCacheSize(DeviceIndex) const override { return 0; }
+  void cuFFTClearPlanCache(DeviceIndex) const override {}
 };
 
 struct MTIAHooks final : Hooks<at::MTIAHooksInterface> {

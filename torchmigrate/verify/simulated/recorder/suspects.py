@@ -99,7 +99,7 @@ def _suspects(
 def _find_unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
     """Return the one operand without a name, as in `self.embed(torch.arange(3))`, if all others are in order."""
     node = failed_expression(entry)
-    unnamed = [each for each in operands(node) if _is_unnamed(each, entry.frame)] if node else []
+    unnamed = [each for each in _single(operands(node)) if _is_unnamed(each, entry.frame)] if node else []
     if len(unnamed) != 1 or not _SAYS_CPU.search(message):
         return None
     place = {"file": entry.file, "line": unnamed[0].lineno}
@@ -113,11 +113,36 @@ def _find_unnamed(entry: Entry, message: str) -> dict[str, Any] | None:
     return {**tensor, **place, "made": place, "guard": None}
 
 
+_ABOUT_SHAPE = ("shape", "size", "dim", "ndim", "numel", "dtype")  # which say nothing of a device
+
+
+def _single(nodes: list[ast.expr]) -> Iterator[ast.expr]:
+    """Yield operands, and those in lists of them, as in `torch.cat([a, b], -1)`."""
+    for node in nodes:
+        if isinstance(node, (ast.List, ast.Tuple)):
+            yield from _single(node.elts)
+        else:
+            yield node
+
+
 def _is_unnamed(node: ast.expr, frame: types.FrameType) -> bool:
     """Return whether an operand cannot be read without running code, and uses no tensor on the device."""
-    values = [value for _, value in readable(node, frame)]
-    on_device = any(_is_tensor(value) and str(value.device) not in _OFF_DEVICE for value in values)
-    return evaluate(node, frame) is MISSING and not on_device
+    runs = any(isinstance(part, (ast.Call, ast.BinOp, ast.Subscript, ast.Attribute)) for part in ast.walk(node))
+    if not runs or evaluate(node, frame) is not MISSING:
+        return False
+    return not any(_is_tensor(value) and str(value.device) not in _OFF_DEVICE for value in _used(node, frame))
+
+
+def _used(node: ast.AST, frame: types.FrameType) -> Iterator[Any]:
+    """Yield the values of names in an expression, but for those that are asked for their shape alone."""
+    if isinstance(node, ast.Attribute) and node.attr in _ABOUT_SHAPE:
+        return
+    value = evaluate(node, frame)
+    if value is not MISSING:
+        yield value
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _used(child, frame)
 
 
 def _source_text(entry: Entry) -> str | None:
