@@ -595,7 +595,7 @@ def test_no_python_with_torch(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPa
     assert ran.status == 2
     assert "error: no Python with torch found\n" in ran.err
     assert f"  {sys.executable}: no torch\n" in ran.err
-    assert "help: pip install 'torchmigrate[verify]'" in ran.err
+    assert "help: name the project's own Python, as in `-- .venv/bin/python train.py`" in ran.err
 
 
 # ---- with torch itself

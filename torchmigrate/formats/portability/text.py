@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -102,7 +103,7 @@ def _next(fixable: int, where: str, program: str, applied: bool) -> Iterator[tup
     if fixable:
         yield f"torchmigrate apply --dry-run{where}", "show the diff, write nothing"
         yield f"torchmigrate apply{where}", f"rewrite {counted(fixable, 'place')}"
-    run = f"python {program}" if program else "COMMAND"
+    run = f"python {visible(shlex.quote(program))}" if program else "COMMAND"
     yield f"torchmigrate verify{where or ' .'} -- {run}", "run it on real and simulated devices"
     if applied or fixable:
         yield f"torchmigrate undo{where}", "take the rewrite back"
