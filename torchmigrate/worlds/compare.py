@@ -78,9 +78,8 @@ class Dying:
         return bool(self.files or self.tests)
 
     def holds(self, key: Key, seen: Observations) -> bool:
-        """Return whether what was seen at a place stands in such a file, or test."""
-        path = key[1][0]
-        return path in self.files or (path in self.tests and key in seen.in_tests)
+        """Return whether what was seen at a place stands in such a file, or is what only tests come to, if one dies."""
+        return key[1][0] in self.files or (bool(self.tests) and key in seen.in_tests)
 
 
 def faults(
