@@ -307,7 +307,7 @@ class Vendored:
         there, even if the file was meant to find another.
         """
         index, helper = self.facts.index, self.facts.helper
-        known = {path for path, imports in index.imports.items() if any(map(self._names_helper, imports))}
+        known = {path for path, imports in index.imports.items() if self._finds_by_name(imports)}
         there = {path for path in index.files if os.path.basename(path) == f"{helper}.py"}  # also what is not asked for
         folders = {os.path.dirname(copy) for copy in self.needed.keys() - {*self._restored.values()} | there}
         found: dict[str, set[str]] = {copy: set() for copy in self._by_name}
@@ -318,8 +318,11 @@ class Vendored:
                 found.setdefault(f"{home or next(iter(folders))}/{helper}.py", set()).add(user)
         return {copy: users for copy, users in found.items() if copy in self.needed}
 
-    def _names_helper(self, item: Import) -> bool:
-        return item.module == self.facts.helper and not item.name and not item.level
+    def _finds_by_name(self, imports: Iterable[Import]) -> bool:
+        """Return whether a file imports the helper by its name alone, not only where a relative import fails."""
+        helper = self.facts.helper
+        by_name = any(i.module == helper and not i.name and not i.level for i in imports)
+        return by_name and not any(i.level and helper in (i.module, i.name) for i in imports)
 
     def _users(self, helper: str) -> set[str]:
         uses = self.facts.index.importers.get(helper, ())

@@ -208,12 +208,12 @@ class Check:
             for world in worlds:
                 found += faults(world, before[world], after[world], whole, used)
                 found += told_in_tests(world, before[world], used, in_tests)
-            alone, others = pointless(after) if not found else ([], NONE)
+            alone, others = pointless(after, whole) if not found else ([], NONE)
             if alone:
                 unseen = [world for world in WORLDS if world.is_portable and world not in after]
                 if unseen:
                     after |= {world: self._seen(new, world, group, relevance, asked) for world in unseen}
-                    alone, others = pointless(after)
+                    alone, others = pointless(after, whole)
                 found += self._with_functions(alone, others, after, owners)
         held: Held = {}
         for fault in found:

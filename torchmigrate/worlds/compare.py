@@ -103,21 +103,22 @@ def faults(
         yield from _branches(world, old, new, original, dying)
 
 
-def pointless(new: Mapping[World, Observations]) -> tuple[list[Fault], Edits]:
+def pointless(new: Mapping[World, Observations], original: Original) -> tuple[list[Fault], Edits]:
     """Return the edits of devices that CUDA alone comes to use, and those that others use.
 
     A test that stays CUDA's keeps all other accelerators from them: they would only look as if the code were portable.
-    Where a program still dies elsewhere, that may be why nothing comes to them, so none is returned. `new` is what the
-    rewritten project does, by world.
+    Where their program still dies elsewhere, that may be why nothing comes to them, so they are not returned. `new` is
+    what the rewritten project does, by world.
     """
-    if any(_dying(seen) for world, seen in new.items() if world.is_portable):
-        return [], NONE
-    used = NONE.union(*(seen.all_edits() for world, seen in new.items() if world.is_portable))
+    portable = [seen for world, seen in new.items() if world.is_portable]
+    dying = {path for seen in portable for files in (_dying(seen).files, _dying(seen).tests) for path in files}
+    used = NONE.union(*(seen.all_edits() for seen in portable))
     found = []
     for world, seen in new.items():
         if world.kind == "cuda":
             for place, value in seen.of(DEVICE):
-                if alone := value.edits - used:
+                alone = value.edits - used
+                if alone and not any(original.together(place[0], path) for path in dying):
                     found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
     return found, used
 
@@ -168,6 +169,7 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
     for kind in (LOST, REFUSAL):
         for place, value in new.of(kind):
             gone_past = dying.holds((kind, place), new) or (world.kind != "cuda" and place[0] in refused)
+            gone_past = gone_past or any(_is_between(place, start, end) for start, end in past)
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
             before = old.get(kind, place)
