@@ -704,3 +704,21 @@ def test_a_default_that_torch_tensor_does_not_follow_stays(
     scaled = f"import torch\ndef scale(shape):\n    return {made}\n"
     root = write_tree(tmp_path, {"main.py": UNDER_DEFAULT.format(guard=guard), "scaled.py": scaled})
     assert isinstance(planned(root)["main.py"], Unchanged if is_kept else Changed)
+
+
+BEHIND_A_DEATH = """import torch
+def attend(q, bias, n):
+    if n > 2:
+        torch.cuda.synchronize()
+        if bias is not None:
+            assert bias.is_cuda
+            bias = bias.expand(2, 2)
+    return q, bias
+"""
+
+
+def test_a_refusal_behind_a_place_that_died_is_no_harm(tmp_path: Path) -> None:
+    """Found in apex: a second run made the edit, as its group of files was another."""
+    result = planned(write_tree(tmp_path, {"main.py": BEHIND_A_DEATH}))["main.py"]
+    assert isinstance(result, Changed)
+    assert "assert accel.is_accelerated(bias)" in result.after.decode()

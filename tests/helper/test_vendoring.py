@@ -483,3 +483,27 @@ def test_a_later_run_links_no_copies_that_the_first_kept_apart(tmp_path: Path) -
     write_plan(tmp_path)
     assert "def seed" not in (tmp_path / "accel.py").read_text()
     assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+
+
+def test_a_name_behind_a_relative_import_finds_the_same_copy(tmp_path: Path) -> None:
+    """Apex's shape: a test runs as a part of its package and as a script, and finds what lies beside it."""
+    test = (
+        "import torch\ntry:\n    from apex.ops import op\nexcept ImportError:\n    op = None\n"
+        "def test_op():\n    torch.cuda.synchronize()\nif __name__ == '__main__': test_op()\n"
+    )
+    write_tree(
+        tmp_path,
+        {
+            "apex/__init__.py": "",
+            "setup.py": "from setuptools import setup, find_packages\n"
+            "setup(name='apex', packages=find_packages(exclude=('apex.test*',)))\n",
+            "apex/ops.py": "def op(): pass\n",
+            "apex/near/__init__.py": "",
+            "apex/near/bottleneck.py": "class B: pass\n",
+            "apex/near/test.py": "import torch\nfrom bottleneck import B\ntorch.cuda.empty_cache()\n",
+            "apex/test/conv/__init__.py": "",
+            "apex/test/conv/test_conv.py": test,
+        },
+    )
+    write_plan(tmp_path)
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
