@@ -46,6 +46,12 @@ def outcomes(path: Path) -> dict[str, str]:
     return {o.path.name: o.done or o.refused for o in writer.undo(path)}
 
 
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journals of other tests lie in the shared one: of a tree that is gone, a new one may have the inode."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+
+
 @pytest.fixture(params=["git", "no git"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     root = tmp_path / "project"
