@@ -196,8 +196,8 @@ class Check:
             files = [f for path in group.roots if (f := new.file(path)) is not None]
             group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
+        worlds = _worlds(relevance)
         for asked in (True, False) if relevance.has_options else (True,):
-            worlds = _worlds(relevance)
             for world in worlds:
                 if (world, asked) not in group.before:
                     group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)

@@ -111,7 +111,7 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
     what the rewritten project does, by world.
     """
     portable = [seen for world, seen in new.items() if world.is_portable]
-    dying = {path for seen in portable for files in (_dying(seen).files, _dying(seen).tests) for path in files}
+    dying = {path for each in map(_dying, portable) for path in each.files | each.tests}
     used = NONE.union(*(seen.all_edits() for seen in portable))
     found = []
     for world, seen in new.items():
@@ -168,8 +168,11 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
     refused = {place[0] for place in _gone_past(old, new)}
     for kind in (LOST, REFUSAL):
         for place, value in new.of(kind):
-            gone_past = dying.holds((kind, place), new) or (world.kind != "cuda" and place[0] in refused)
-            gone_past = gone_past or any(_is_between(place, start, end) for start, end in past)
+            gone_past = (
+                dying.holds((kind, place), new)
+                or (world.kind != "cuda" and place[0] in refused)
+                or any(_is_between(place, start, end) for start, end in past)
+            )
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
             before = old.get(kind, place)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from torchmigrate.project.import_graph import SETTER
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.resolver import attribute_chain, last_name
@@ -31,7 +32,7 @@ LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _EXITS = {"exit", "quit", "_exit"}  # `sys.exit("no GPU")` refuses as `raise` does
 _OPTIONS = {"add_argument", "add_option"}
 _ASKING = (*_OPTIONS, "environ", "getenv")
-SETTER = "set_default_tensor_type"
+_SETTER = SETTER.decode()
 _LEAVE = _MOVES | {"numpy", "tolist", "type_as"}
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
@@ -162,7 +163,7 @@ class Relevance:
             told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
             written = file.written if is_ours else ()
             self._edited(file, outline, written if file.edits else list(told))
-        if SETTER in self._by_word:
+        if _SETTER in self._by_word:
             self._of_default()
         self._close()
         self._calls()
@@ -175,9 +176,9 @@ class Relevance:
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
-        for row in (*self._by_word[SETTER], *self._by_word.get("Tensor", ())):
+        for row in (*self._by_word[_SETTER], *self._by_word.get("Tensor", ())):
             legacy = legacy_calls(row.place.file.tree)
-            if SETTER in row.called or any(call in legacy for call in _own_calls(row.node)):
+            if _SETTER in row.called or any(call in legacy for call in _own_calls(row.node)):
                 self.relevant.add(row.node)
                 self.places.update((row.place.name, row.place.owner))
 
