@@ -98,7 +98,7 @@ def helper_uses(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tup
         own = helper_function(module, node)
         start = module.span(node)[0] if own else 0
         span = around.find(start, start) if own else None
-        if own and span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
+        if own and span and module.nearest(node, ast.JoinedStr) is None:
             yield node, own, span
 
 
