@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
 from torchmigrate.project.import_graph import EXTENSION
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import Binding
+from torchmigrate.syntax.scope import Binding, children, walk
 from torchmigrate.torch_api.libraries import OPERATORS
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class CompiledOperators:
     def __init__(self, index: ImportIndex, hierarchy: ClassHierarchy) -> None:
         self._index, self._hierarchy = index, hierarchy
         self._known: dict[tuple[str, str], bool] = {}
+        self._read: dict[ast.AST, list[str] | None] = {}
 
     @cached_property
     def are_built(self) -> bool:
@@ -56,12 +57,19 @@ class CompiledOperators:
             for node, home in self._meant(here, read):
                 if node not in known and len(known) < _MANY:
                     known.add(node)
-                    parts = list(_reached(node))
-                    if any(map(_is_operator, parts)):
+                    names = self._names(node)
+                    if names is None:
                         return True
-                    names = {part.id for part in parts if isinstance(part, ast.Name)}
-                    todo += [(home, each, away + (home.path != here.path)) for each in sorted(names)]
+                    todo += [(home, each, away + (home.path != here.path)) for each in names]
         return False
+
+    def _names(self, node: ast.AST) -> list[str] | None:
+        """Return the names that a definition or value reads, sorted, or None if it calls an operator itself."""
+        if node not in self._read:
+            parts = list(_reached(node))
+            is_operator = any(map(_is_operator, parts))
+            self._read[node] = None if is_operator else sorted({p.id for p in parts if isinstance(p, ast.Name)})
+        return self._read[node]
 
     def _meant(self, place: Place, name: str) -> Iterator[tuple[ast.AST, Place]]:
         """Yield the definitions and values that a name stands for, each with the place where its names are bound."""
@@ -98,9 +106,9 @@ def _reached(node: ast.AST) -> Iterator[ast.AST]:
     while todo:
         part = todo.pop()
         yield part
-        if isinstance(part, (ast.If, ast.IfExp)) and any(map(_names_cuda, ast.walk(part.test))):
+        if isinstance(part, (ast.If, ast.IfExp)) and any(map(_names_cuda, walk(part.test))):
             continue
-        todo += ast.iter_child_nodes(part)
+        todo += children(part)
 
 
 def _names_cuda(node: ast.AST) -> bool:

@@ -12,6 +12,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, packaging
 from torchmigrate.project.import_graph import ImportIndex, reached
 from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.scope import children, walk
 
 _STARTED = ("__init__", "__call__", "forward")  # what runs of a class whose name is called
 _DEPTH = 3  # folders between the project's and a program, with its own name
@@ -120,19 +121,28 @@ def _read(tree: ast.Module) -> _File:
     for statement in tree.body:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                found.calls |= {name for each in statement.decorator_list for name in _called(each)}
+                _look(statement, found, [])
+                for each in statement.decorator_list:
+                    _look(each, found, [found.calls])
             case ast.Expr(ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign():
-                found.calls |= set(_called(statement))
-            case ast.If(test) if any(isinstance(n, ast.Constant) and n.value == "__main__" for n in ast.walk(test)):
+                _look(statement, found, [found.calls])
+            case ast.If(test) if any(isinstance(n, ast.Constant) and n.value == "__main__" for n in walk(test)):
                 found.is_program = True
-                found.calls |= set(_called(statement))
+                _look(statement, found, [found.calls])
             case _:
-                found.calls |= set(_called(statement))
+                _look(statement, found, [found.calls])
                 found.acts |= isinstance(statement, (ast.Expr, ast.For, ast.While, ast.With))
-    for node in ast.walk(tree):
+    return found
+
+
+def _look(top: ast.AST, found: _File, around: list[set[str]]) -> None:
+    """Note what a node says, and what it calls also in the sets of all that is `around` it."""
+    stack = [(top, around)]
+    while stack:
+        node, callers = stack.pop()
         match node:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-                found.functions.setdefault(name, set()).update(_called(node))
+                callers = [*callers, found.functions.setdefault(name, set())]
             case ast.ClassDef(name, body=body):
                 methods = {each.name for each in body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
                 found.functions.setdefault(name, set()).update(methods.intersection(_STARTED))
@@ -143,9 +153,12 @@ def _read(tree: ast.Module) -> _File:
                 found.imports(module)
             case ast.ImportFrom():
                 found.is_elsewhere = True
-            case ast.Call(ast.Attribute(attr="add_argument"), args, keywords):
-                found.demands += _is_demanded(args, keywords)
-    return found
+            case ast.Call(func, args, keywords):
+                for names_called in callers:
+                    names_called.update(_called(node))
+                if isinstance(func, ast.Attribute) and func.attr == "add_argument":
+                    found.demands += _is_demanded(args, keywords)
+        stack += [(child, callers) for child in children(node)]
 
 
 def _is_demanded(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
@@ -159,12 +172,9 @@ def _is_demanded(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
     return isinstance(name, str) and not name.startswith("-") and not is_free and "default" not in given
 
 
-def _called(node: ast.AST) -> Iterator[str]:
-    """Yield the names of what is called below a node, or handed to a call; of a trainer's `fit(data)` also _LEARNS."""
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            names = [name for each in (call.func, *given) if (name := last_name(each))]
-            yield from names
-            if last_name(call.func) in _FITS and any(not isinstance(value, ast.Constant) for value in given):
-                yield _LEARNS
+def _called(call: ast.Call) -> Iterator[str]:
+    """Yield the names of what is called, and of what is handed to the call; of a trainer's `fit(data)` also _LEARNS."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    yield from (name for each in (call.func, *given) if (name := last_name(each)))
+    if last_name(call.func) in _FITS and any(not isinstance(value, ast.Constant) for value in given):
+        yield _LEARNS

@@ -16,7 +16,7 @@ from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, mentions, strings_in, words_in
-from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spell, spelled
+from torchmigrate.semantic.spelling import asks_accelerator, helper_names, spell, spelled
 from torchmigrate.source.edits import Around, Edit, flatten
 from torchmigrate.syntax.scope import FUNCTIONS
 
@@ -94,11 +94,10 @@ def chooses(edits: Iterable[Edit]) -> bool:
 def helper_uses(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tuple[ast.AST, str, Written]]:
     """Yield the helper's uses that this run wrote, not in f-strings: these hold no quotes before Python 3.12."""
     around = Around(((span.start, span.end - 1), span) for span in spans)
-    for node in module.nodes:
-        own = helper_function(module, node)
-        start = module.span(node)[0] if own else 0
-        span = around.find(start, start) if own else None
-        if own and span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
+    for node, own in helper_names(module):
+        start = module.span(node)[0]
+        span = around.find(start, start)
+        if span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
             yield node, own, span
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import guard_policy
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import helper_function, spelled
+from torchmigrate.semantic.spelling import helper_names, spelled
 from torchmigrate.source.edits import Edit, compose, original_offset
 from torchmigrate.source.encoding import Source
 
@@ -237,8 +236,7 @@ def _natively(
 
 def _calls_helper(module: SemanticModel) -> bool:
     """Return whether a file imports or calls the helper."""
-    names = (n for n in module.nodes if isinstance(n, (ast.Attribute, ast.Name)))
-    return import_edits.imports_helper(module) or any(helper_function(module, each) for each in names)
+    return import_edits.imports_helper(module) or bool(helper_names(module))
 
 
 def _preference(finding: Finding) -> tuple[int, int]:

@@ -63,6 +63,13 @@ def helper_function(module: SemanticModel, node: ast.AST) -> str | None:
 
 
 @query
+def helper_names(module: SemanticModel) -> list[tuple[ast.AST, str]]:
+    """Return the names and attributes that mean one of the helper's functions, each with the helper's own name."""
+    names = (node for node in module.nodes if isinstance(node, (ast.Attribute, ast.Name)))
+    return [(node, own) for node in names if (own := helper_function(module, node))]
+
+
+@query
 def _by_spelling(module: SemanticModel) -> Mapping[str, str]:
     return {called: name.removeprefix("accel.") for name, called in spelled(module).items() if "." in name}
 

@@ -242,7 +242,7 @@ class Check:
             for info in readers:
                 run.root(info)
             run.seen.is_assumption = False
-            if not run.changed:
+            if not run.is_stale:
                 break
         return run.seen
 

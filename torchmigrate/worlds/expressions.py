@@ -60,7 +60,8 @@ class Expressions(External):
         self.program, self.helper = program, helper
         self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
-        self.changed = False
+        self.is_stale = False  # something was evaluated with less than this round found out after it
+        self._was_read: set[tuple[str, ...]] = set()  # what was read from the store in this round
         self._writes = 0  # how often the store has changed
         # of tests that were asked one way: the state and the store then, and the state in which they come out the other
         self._other_way: dict[ast.expr, tuple[State, int, bool, State | None]] = {}
@@ -87,10 +88,11 @@ class Expressions(External):
         new = value if old is None else join(old, value)
         if new is not old and new != old:
             self.store[key] = new
-            self.changed = True
+            self.is_stale = self.is_stale or key in self._was_read
             self._writes += 1
 
     def read(self, key: tuple[str, ...]) -> Value | None:
+        self._was_read.add(key)
         return self.store.get(key)
 
     # expressions
@@ -122,7 +124,7 @@ class Expressions(External):
         found = state.env.get(node.id)
         if found is None:
             return self.lookup(node.id, frame)
-        if node.id in frame.file.shared and (anywhere := self.store.get(("global", frame.file.path, node.id))):
+        if node.id in frame.file.shared and (anywhere := self.read(("global", frame.file.path, node.id))):
             is_own = node.id in frame.locals.names and not isinstance(frame.info.node, ast.Module)
             return found if is_own else join(found, anywhere)  # functions that were called may have bound it
         return found
@@ -133,14 +135,14 @@ class Expressions(External):
         if frame.owner is None and name in frame.locals.names and not isinstance(frame.info.node, ast.Module):
             return UNKNOWN  # bound on another way through the function
         while info is not None and (info := info.outer) is not None:
-            if (found := self.store.get(("local", info.key, name))) is not None:
+            if (found := self.read(("local", info.key, name))) is not None:
                 return found
         return self.global_of(frame.file, name)
 
     def global_of(self, file: File, name: str) -> Value:
         if file.body.key not in self.begun:
             self.body_of(file)
-        found = self.store.get(("global", file.path, name))
+        found = self.read(("global", file.path, name))
         if found is not None:
             return found
         if name in file.locals_of(file.tree).names:
@@ -169,7 +171,7 @@ class Expressions(External):
                 return self._of_module(file, name)
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
-                put = self.store.get(("attribute", owner, name))
+                put = self.read(("attribute", owner, name))
                 if (known := put or self.world.attributes.get(full)) is not None:
                     return known
                 own = self.program.located(frame.file, 0, full)  # in a folder without __init__.py
@@ -202,7 +204,7 @@ class Expressions(External):
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
-        found = [v for v in (self.store.get(("attribute", "*", name)), self.store.get(("option", name))) if v]
+        found = [v for v in (self.read(("attribute", "*", name)), self.read(("option", name))) if v]
         return join(*found) if found else None
 
     def _of_instance(self, info: ClassInfo, atom: Instance, name: str, state: State) -> Value:
@@ -212,11 +214,11 @@ class Expressions(External):
                 if _is_property(method.node):
                     return self.call_function(method, one(atom), (), {}, state)
                 return one(Routine(method, one(atom)))
-        found = self.store.get(("attribute", info.key, name))
+        found = self.read(("attribute", info.key, name))
         if found is None:
             self.prepare(info)
-            found = self.store.get(("attribute", info.key, name))
-        is_field = found is not None and ("field", f"{info.key}.__post_init__", name) in self.store
+            found = self.read(("attribute", info.key, name))
+        is_field = found is not None and self.read(("field", f"{info.key}.__post_init__", name)) is not None
         of_class = None if is_field else self.of_class(info, name)
         if found is None and of_class is None:
             return TENSOR if name in ("cuda", "to") else self.of_unknown(name) or UNKNOWN
@@ -232,7 +234,7 @@ class Expressions(External):
             if (method := kind.methods.get(name)) is not None:
                 return one(Routine(method))
             self.body_of(kind.file)
-            if (found := self.store.get(("class", kind.key, name))) is not None:
+            if (found := self.read(("class", kind.key, name))) is not None:
                 return found
         return None
 
@@ -408,7 +410,7 @@ class Expressions(External):
             return one(Unknown("user"))
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
             return const(atom.value[key.value : key.value + 1 or None])
-        if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.store.get(("item", repr(key.value)))):
+        if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.read(("item", repr(key.value)))):
             return join(UNKNOWN, put)
         return UNKNOWN
 
@@ -787,7 +789,7 @@ class Expressions(External):
             case Items() | Table():
                 return self._container_method(atom, edits, func, call)
             case Instance(info) if not any(name in kind.methods for kind in self.ancestors(info)):
-                if self.store.get(("attribute", info.key, name)) is None:
+                if self.read(("attribute", info.key, name)) is None:
                     if self.is_whole(info) and self.of_class(info, name) is None:
                         self.die(f".{name}()", call)
                     return self.of_tensor(name, call)

@@ -67,7 +67,8 @@ class Statements(Expressions):
     def new_round(self) -> None:
         self.begun.clear()
         self.results.clear()
-        self.changed = False
+        self.is_stale = False
+        self._was_read.clear()
         self.seen.clear()
 
     # functions
@@ -95,8 +96,9 @@ class Statements(Expressions):
     ) -> Value:
         if len(self.stack) > DEEPEST or not self.relevance.matters(info.node) or isinstance(info.node, ast.Module):
             return UNKNOWN
-        if not is_root:
+        if not is_root and info.key not in self.called:
             self.called.add(info.key)
+            self.is_stale = self.is_stale or info.key in self.begun
         before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
         self._bind(info, owner, args, named, state, is_root)
         path = self.reached.get(info.key, NONE) | state.path
@@ -111,6 +113,7 @@ class Statements(Expressions):
             if result is None:
                 raise Dead
             return result.of(through)
+        self.is_stale = self.is_stale or info.key in self.begun
         self.reached[info.key] = path
         self.begun.add(info.key)
         self.stack.append(info.key)
@@ -160,7 +163,7 @@ class Statements(Expressions):
 
     def _default(self, info: FunctionInfo, name: str, node: ast.expr | None, frame: Frame) -> Value:
         """Return a parameter's default as its definition found it, if that was run."""
-        known = self.store.get(("default", info.key, name))
+        known = self.read(("default", info.key, name))
         return known if known is not None else UNKNOWN if node is None else self.evaluate(node, State({}), frame)
 
     def _run(self, info: FunctionInfo, path: Edits, in_doubt: bool) -> Value | None:
@@ -168,7 +171,8 @@ class Statements(Expressions):
         assert not isinstance(info.node, ast.Module)
         frame = Frame(info, info.file.locals_of(info.node))
         names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
-        env = {n: self.store.get(("parameter", info.key, n), UNKNOWN) for n in names}
+        given = {n: self.read(("parameter", info.key, n)) for n in names}
+        env = {n: UNKNOWN if value is None else value for n, value in given.items()}
         state: State | None = State(env, path, True, in_doubt)
         state = self._decorated(info, state, frame)
         if state is None:
@@ -179,6 +183,7 @@ class Statements(Expressions):
             except Dead:
                 return None
         fields = [key[2] for key in self.store if key[:2] == ("field", info.key)] if _fills(info) else []
+        self.is_stale = self.is_stale or bool(fields)
         for name in fields:
             state.put(f"{names[0]}.{name}", self.store["field", info.key, name])
         end = self.block(info.node.body, state, frame)
@@ -667,7 +672,7 @@ class Statements(Expressions):
                     self.body_of(home)
                     self.work += len(home.locals_of(home.tree).names)
                     for name in home.locals_of(home.tree).names:
-                        if (found := self.store.get(("global", home.path, name))) is not None:
+                        if (found := self.read(("global", home.path, name))) is not None:
                             self.bind(name, found, state, frame)
                 continue
             value = self._imported(node, alias.name, home, path is not None, frame)
