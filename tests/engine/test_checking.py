@@ -726,3 +726,28 @@ def test_a_refusal_behind_a_place_that_died_is_no_harm(tmp_path: Path) -> None:
     result = planned(write_tree(tmp_path, {"main.py": BEHIND_A_DEATH}))["main.py"]
     assert isinstance(result, Changed)
     assert "assert accel.is_accelerated(bias)" in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    ("made", "is_left"),
+    [("torch.Tensor(shape)", True), ("torch.tensor(shape)", False)],
+)
+def test_no_helper_comes_into_a_program_whose_devices_all_stay(tmp_path: Path, made: str, is_left: bool) -> None:
+    """Found in ssd.pytorch: 54 lines of helper for a DataParallel beside a `.cuda()` that was held back."""
+    scaled = f"import torch\ndef scale(shape):\n    return {made}\n"
+    main = UNDER_DEFAULT.format(guard=ONLY_WITH_CUDA).replace("print(", 'net.load(torch.load("w.pt"))\nprint(')
+    main = main.replace("x = torch.rand", "net = torch.nn.DataParallel(net)\nx = torch.rand")
+    apart = "import torch\nx = torch.ones(1).cuda()\nnet = torch.nn.DataParallel(x)\n"
+    found = planned(write_tree(tmp_path, {"main.py": main, "scaled.py": scaled, "apart.py": apart}))
+    assert isinstance(found["main.py"], Unchanged) is is_left
+    assert isinstance(found["apart.py"], Changed), "another program's devices come first there"
+    told = [f.message for f in found["main.py"].findings if f.status is Status.LEFT]
+    assert any("line 4: this device stays CUDA's, and its program with it" in t for t in told) is is_left, told
+
+
+def test_a_helper_call_stays_where_a_device_of_its_program_is_rewritten(tmp_path: Path) -> None:
+    """One device of the program is held back, another one is not: what goes with it is rewritten, too."""
+    text = HALF + "net = torch.nn.DataParallel(torch.nn.Linear(1, 1)).to(device)\n"
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"accel.data_parallel(" in result.after

@@ -58,6 +58,14 @@ PROJECTS: dict[str, tuple[dict[str, str], str]] = {
         },
         "b.py",
     ),
+    "one that starts another program, as on a cluster": (
+        {"a.py": "import submitit\nimport z\n\n\ndef main():\n    submitit.submit(z.main)\n" + MAIN, "z.py": SAVES},
+        "z.py",
+    ),
+    "one that takes a function from a program that only uses a model": (
+        {"a.py": SAVES.replace("from net", "from z import main as show\nfrom net"), "z.py": EVAL},
+        "a.py",
+    ),
     "a script without a main": ({"a.py": "import torch\n\nfor i in range(3):\n    torch.ones(1).backward()\n"}, "a.py"),
     "below the project's folder": (
         {"pkg/__init__.py": "", "tools/go.py": SAVES},

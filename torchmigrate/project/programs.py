@@ -53,11 +53,18 @@ class Programs:
     def first(self) -> str:
         """Return the program to start first, of the project's folder or else of one below it; "" if there is none.
 
-        One that trains and saves goes before one that only trains, this before one that uses a model, and then one that
-        asks for less on its command line before another.
+        One that trains and saves goes before one that only trains, this before one that uses a model, then a program
+        before another that starts it, as on a cluster, and one that asks for less on its command line before another.
         """
-        best = min(self._ranked(), default=None)
-        return best[-1] if best else ""
+        ranked = {rank[-1]: rank for rank in self._ranked()}
+
+        def place(path: str) -> tuple[object, ...]:
+            trains, depth, no_model, *others = ranked[path]
+            as_good = (ranked[other] for other in self.index.imported_by(path) if other in ranked)
+            is_launcher = any((other[0], other[2]) <= (trains, no_model) for other in as_good)
+            return trains, depth, no_model, is_launcher, *others
+
+        return min(ranked, key=place, default="")
 
     def reads(self, program: str) -> list[str]:
         """Return what a program runs: its own file, then those that it imports, the nearest first."""

@@ -14,7 +14,7 @@ from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
-from torchmigrate.worlds.observations import Observations
+from torchmigrate.worlds.observations import DEVICE, Observations, Place
 from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
@@ -67,6 +67,7 @@ class Check:
         self._groups: list[_Group] | None = None
         self._first: dict[str, int] = {}  # the number of each file's first edit
         self._kept: dict[str, File] = {}  # rewritten files, as parsed last
+        self._held: Held = {}  # so far
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
         """Return which edits break a rule in some world. `changed` are the files rewritten since the last call."""
@@ -85,6 +86,7 @@ class Check:
             if fresh is None or fresh.intersection(group.paths):
                 for path, spans in self._checked(group, new, by_path).items():
                     held.setdefault(path, {}).update(spans)
+                    self._held.setdefault(path, {}).update(spans)
         return held
 
     def _rewritten(self, by_path: Mapping[str, Rewritten], path: str) -> tuple[bytes, Sequence[Edit], int] | None:
@@ -221,6 +223,8 @@ class Check:
                     after |= {world: self._seen(new, world, group, relevance, asked) for world in unseen}
                     alone, others = pointless(after, whole)
                 found += self._with_functions(alone, others, after, owners)
+            if not found and self._held:
+                found += self._helper_alone(group, before[worlds[0]], after, owners)
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
@@ -274,6 +278,33 @@ class Check:
                 beside = {n for n, (p, edit) in owners.items() if p == path and start <= edit.start and edit.end <= end}
                 whole = fault.edits | (beside - used if start else frozenset())
                 yield Fault(whole, fault.world, fault.place, fault.words)
+
+    def _helper_alone(
+        self,
+        group: _Group,
+        before: Observations,
+        after: Mapping[World, Observations],
+        owners: Mapping[int, tuple[str, Edit]],
+    ) -> Iterator[Fault]:
+        """Yield the edits that bring the helper into programs that all stay on CUDA, as their devices are held back.
+
+        `before` is what the original does on CUDA: only where that has a device, a program is made portable.
+        """
+        places = [place for place, _ in before.of(DEVICE)]
+        chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
+        portable = {owners[n][0] for n in chosen if n in owners}
+        held = {place[0]: place for place in sorted(places, reverse=True) if self._is_held(place)}  # each file's first
+        call = f"{self.facts.helper}."
+        for number, (path, edit) in owners.items():
+            programs = [files for files in group.programs if path in files]
+            left = [held[each] for files in programs for each in sorted(files) if each in held]
+            is_cuda_s = not any(map(held.keys().isdisjoint, programs)) and all(map(portable.isdisjoint, programs))
+            if call in edit.text and left and is_cuda_s:
+                place = held.get(path, left[0])
+                yield Fault(frozenset({number}), WORLDS[0], place, "this device stays CUDA's, and its program with it")
+
+    def _is_held(self, place: Place) -> bool:
+        return any(start <= place[1] <= end for start, end in self._held.get(place[0], ()))
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""

@@ -57,6 +57,23 @@ def operators_that_stay_in_float32() -> None:
 
 
 @check
+def softmax_turns_half_into_float_in_one_step() -> None:
+    for softmax in (torch.softmax, torch.log_softmax):
+        half = x.half().requires_grad_()
+        plain = x.half().float().requires_grad_()
+        with autocast(dtype=torch.float16):
+            y = softmax(half, 1)
+        z = softmax(half, 1, dtype=torch.float32)
+        assert (y.dtype, z.dtype) == (torch.float32, torch.float32)
+        (y.square().sum() + z.exp().sum()).backward()
+        expected = softmax(plain, 1)
+        (expected.square().sum() + softmax(plain, 1).exp().sum()).backward()
+        same(y, expected)
+        assert half.grad.dtype == torch.float16
+        same(half.grad, plain.grad.half())
+
+
+@check
 def operators_that_take_the_widest() -> None:
     half = x.bfloat16()
     with autocast(dtype=torch.bfloat16):

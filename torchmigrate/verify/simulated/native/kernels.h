@@ -192,7 +192,21 @@ struct Call {
     return false;
   }
 
+  // CUDA's and XPU's kernels of softmax turn half into float in one step, and back; the CPU's know one type alone.
+  bool half_to_float() {
+    bool forward = name == "aten::_softmax" || name == "aten::_log_softmax";
+    bool backward = name == "aten::_softmax_backward_data" || name == "aten::_log_softmax_backward_data";
+    if (forward && argument(2).toBool()) {
+      argument(0) = argument(0).toTensor().to(kFloat);
+      argument(2) = false;
+    }
+    if (!backward || argument(0).toTensor().scalar_type() == argument(3).toScalarType()) return false;
+    argument(3) = argument(0).toTensor().scalar_type();
+    return true;
+  }
+
   void run() {
+    bool half_gradient = half_to_float();
     bool random = op.hasTag(at::Tag::nondeterministic_seeded);
     if (random) count_random();
     std::optional<BorrowedGenerator> borrowed;
@@ -200,6 +214,7 @@ struct Call {
     auto key = is_sparse ? DispatchKey::SparseCPU : is_nested ? DispatchKey::NestedTensorCPU : DispatchKey::CPU;
     auto* widened = wider();
     widened ? run_wider(*widened) : op.redispatchBoxed(DispatchKeySet(key), &stack);
+    if (half_gradient) stack.back() = stack.back().toTensor().to(kHalf);
     // The CPU counts whole weights in float64, MPS in their own type.
     if (name == "aten::bincount" && device_type == DeviceType::MPS && keep[1].isTensor() && keep[1].toTensor().defined())
       stack.back() = stack.back().toTensor().to(keep[1].toTensor().scalar_type());
