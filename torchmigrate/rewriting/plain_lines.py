@@ -289,7 +289,7 @@ def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:
 
 def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each block with enough calls, and use it there."""
-    if len(calls) < enough or any(isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES for n in module.nodes):
+    if len(calls) < enough or _looks_into_scopes(module):
         return
     steps = {call: _steps(module, call) for call in calls}
     outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
@@ -302,6 +302,18 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
         yield from _binding(module, _NAME, group, place, allowed)
+
+
+@query
+def _looks_into_scopes(module: SemanticModel) -> bool:
+    """Whether the file may see its own variables by name; `vars(args)` sees those of an object."""
+    names = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES)
+    return any(not (n.id == "vars" and _is_called_with_arguments(module, n)) for n in names)
+
+
+def _is_called_with_arguments(module: SemanticModel, node: ast.AST) -> bool:
+    up = module.parent(node)
+    return isinstance(up, ast.Call) and up.func is node and bool(up.args)
 
 
 def _binding(
@@ -318,7 +330,7 @@ def _binding(
 def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each function with enough equal calls: of one index, or without any."""
     groups: dict[tuple[ast.stmt, str], dict[str, list[ast.Call]]] = {}
-    for own, call in _helper_calls(module, spans):
+    for own, call in () if _looks_into_scopes(module) else _helper_calls(module, spans):
         function = next((s for s in _steps(module, call) if isinstance(s, FUNCTIONS)), None)
         if own not in (_NAME, "non_blocking"):
             continue
