@@ -751,3 +751,48 @@ def test_a_helper_call_stays_where_a_device_of_its_program_is_rewritten(tmp_path
     result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
     assert isinstance(result, Changed)
     assert b"accel.data_parallel(" in result.after
+
+
+OWN_LADDER = """import torch
+def get_device():
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+"""
+SKIPS = 'pytest.mark.skipif(not {}, reason="needs a GPU")'
+MARKED = {
+    "a flag of a class": "class TestIt:\n    has_cuda = {cuda}\n    @{flag}\n    def test_it(_):\n        {body}\n",
+    "a mark of the class": "@{mark}\nclass TestIt:\n    def test_it(self):\n        {body}\n",
+    "a mark by name": "needs_gpu = {mark}\n@needs_gpu\ndef test_it():\n    {body}\n",
+    "a mark of a function": "def needs_gpu():\n    return {mark}\n@needs_gpu()\ndef test_it():\n    {body}\n",
+    "a mark of the file": "pytestmark = {mark}\ndef test_it():\n    {body}\n",
+    "marks of the file": "pytestmark = [pytest.mark.slow, {mark}]\ndef test_it():\n    {body}\n",
+    "a mark of unittest": "needs_gpu = unittest.skipUnless({cuda}, 'no GPU')\n@needs_gpu\ndef test_it():\n    {body}\n",
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize(
+    ("body", "is_left"),
+    [('assert get_device().type == "cuda"', True), ("assert torch.ones(2).cuda().sum() == 2", False)],
+)
+def test_a_test_that_fails_elsewhere_stays_skipped_there(tmp_path: Path, name: str, body: str, is_left: bool) -> None:
+    """Found in torchtune: on a Mac, tests of `get_device` would no longer be skipped, and fail."""
+    cuda = "torch.cuda.is_available()"
+    parts = {"cuda": cuda, "mark": SKIPS.format(cuda), "flag": SKIPS.format("has_cuda"), "body": body}
+    head = "import unittest\nimport pytest\nimport torch\nfrom chosen import get_device\n"
+    files = {"chosen.py": OWN_LADDER, "tests/test_it.py": head + MARKED[name].format(**parts)}
+    result = planned(write_tree(tmp_path, files))["tests/test_it.py"]
+    assert isinstance(result, Unchanged if is_left else Changed)
+    assert is_left or "accel.is_available()" in result.after.decode()  # type: ignore[union-attr]
+
+
+def test_a_test_that_stays_holds_nothing_of_the_code_that_it_tries(tmp_path: Path) -> None:
+    """Found in torchtune: a file of the package stayed as it was, as its only test did."""
+    tried = "import torch\ndef start():\n    torch.cuda.synchronize()\n    return torch.load('w.pt')\n"
+    test = "import torch\nfrom tried import start\ndef test_it():\n    torch.cuda.set_device(0)\n"
+    test += "    open(str(torch.device('cuda', 0)))\n    start()\n"
+    found = planned(write_tree(tmp_path, {"tried.py": tried, "tests/test_it.py": test}))
+    assert isinstance(found["tried.py"], Changed)

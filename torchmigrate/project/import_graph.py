@@ -13,6 +13,7 @@ from pathlib import Path
 from torchmigrate.base import file_io, system
 from torchmigrate.project import packaging
 from torchmigrate.source.encoding import helper_hidden
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 
 # words that `process_facts` and others look for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -20,6 +21,7 @@ BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
+_INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS
 
 
@@ -225,7 +227,7 @@ class ImportIndex:
             return []
         tail = system.joined("", *dotted)
         roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
-        if dotted[0] in sys.stdlib_module_names:  # `import logging` in a package does not mean its logging.py
+        if dotted[0] in _INSTALLED:  # `import torch` in a package does not mean its torch.py
             roots = [(root, c) for root, c in roots if not self.is_package(root)]
         return roots
 

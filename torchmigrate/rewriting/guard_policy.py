@@ -45,6 +45,7 @@ _OWN = "`{}` asks for CUDA alone, and stays"
 _SIBLING = "`{}` is about CUDA, beside `{}`"
 _LACKING = "it refuses what is implemented for CUDA alone"
 _CUDA = ("cuda", "gpu")
+_ASKED = {"cuda", "nccl"}  # words of a test for CUDA
 _PLAIN = ("ref", "reference", "native", "naive", "python", "slow")  # what a kernel is compared with
 _PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
 
@@ -254,7 +255,7 @@ def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tup
         case ast.Raise(ast.Call(ast.Name("NotImplementedError")) | ast.Name("NotImplementedError")):
             yield test, _LACKING
     asked = {part for word in words_in(module, node.test) for part in word.lower().split("_")}
-    if others and "cuda" in asked and asked.isdisjoint(others):
+    if others and not asked.isdisjoint(_ASKED) and asked.isdisjoint(others):
         yield from ((span, PORTABLE) for span in (test, body))
     elif predicate := _own_predicate(module, node.test):
         yield body, _OWN.format(predicate)

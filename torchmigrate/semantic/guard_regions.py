@@ -14,7 +14,7 @@ from torchmigrate.source.edits import Span
 from torchmigrate.syntax.blocks import ends_program, leaves_block, skips_test
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
-from torchmigrate.torch_api.backends import having, types_of
+from torchmigrate.torch_api.backends import COLLECTIVES, having, types_of
 
 Branch = ast.If | ast.While | ast.IfExp
 
@@ -322,10 +322,11 @@ def _portable_below(module: SemanticModel, top: ast.AST) -> bool:
 
 
 OTHERS = frozenset(types_of("accelerator")) - {"cuda"}
+_ASKED = OTHERS | COLLECTIVES
 
 
 def devices_asked(module: SemanticModel, node: ast.If) -> set[str]:
-    """Return the accelerators other than CUDA that the tests of the `if/elif` chain around an arm ask for by name."""
+    """Return the accelerators other than CUDA, or their collectives, that the tests around an arm ask for."""
     top: ast.AST = node
     while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
         top = up
@@ -337,7 +338,7 @@ def _devices_below(module: SemanticModel, top: ast.AST) -> set[str]:
     found: set[str] = set()
     arm: ast.AST | None = top
     while isinstance(arm, ast.If):
-        found |= OTHERS & {part.lower() for word in words_in(module, arm.test) for part in word.split("_")}
+        found |= _ASKED & {part.lower() for word in words_in(module, arm.test) for part in word.split("_")}
         arm = arm.orelse[0] if len(arm.orelse) == 1 else None
     return found
 

@@ -28,7 +28,7 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.relevance import ADDS, legacy_calls
+from torchmigrate.worlds.relevance import ADDS, MARKS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import LAZY, QUIET, World
 from torchmigrate.worlds.values import (
@@ -49,6 +49,7 @@ from torchmigrate.worlds.values import (
     Value,
     const,
     join,
+    mark,
     one,
 )
 
@@ -129,6 +130,8 @@ class External(ABC):
             self._becomes_default(call)
         if name == "torch.Tensor" and call.node in legacy_calls(call.frame.file.tree):
             self._note(LEGACY, call, const(True))
+        if last in MARKS and call.args:
+            return mark(last, call.args[0])
         if name == "contextlib.nullcontext":
             return call.argument(0, const(None))
         if name == "functools.partial" and call.args:

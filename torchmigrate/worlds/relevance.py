@@ -33,6 +33,7 @@ LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _EXITS = {"exit", "quit", "_exit"}  # `sys.exit("no GPU")` refuses as `raise` does
 _OPTIONS = {"add_argument", "add_option"}
 _ASKING = (*_OPTIONS, "environ", "getenv")
+MARKS = ("skipif", "skipIf", "skipUnless")  # of tests
 _SETTER = SETTER.decode()
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
@@ -279,7 +280,7 @@ class Relevance:
         """Yield the statements behind tests that matter, those of decorators too, and after those that end a block."""
         done: set[ast.AST] = set()
         for node in self.relevant:
-            if isinstance(node, _SCOPES) and any(isinstance(each, ast.Call) for each in node.decorator_list):
+            if isinstance(node, _SCOPES) and node.decorator_list:
                 yield from self._unwalked(node.body, done)  # a test that is skipped without a device
             if not isinstance(node, (ast.If, ast.While, ast.Try, ast.Assert, ast.Match)):
                 continue
@@ -477,7 +478,7 @@ _PASSING = {
     "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
     "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
     "endswith", "join", "keys", "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy",
-    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext",
+    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext", *MARKS,
 }  # fmt: skip
 _TRANSPARENT = (
     ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,

@@ -25,7 +25,7 @@ from torchmigrate.worlds.program import (
     defaults_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance, leaves
+from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, MARKS, Relevance, leaves
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State, merged
 from torchmigrate.worlds.truth import HALF, World
 from torchmigrate.worlds.values import (
@@ -43,6 +43,7 @@ from torchmigrate.worlds.values import (
     one,
 )
 
+_MODULE_MARK = "pytestmark"  # marks all tests of a file
 _ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
 # Statements that keep the variables of several ways; so many variables take the time of one expression.
 _COPYING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
@@ -205,15 +206,33 @@ class Statements(Expressions):
     def _decorated(self, info: FunctionInfo, state: State | None, frame: Frame) -> State | None:
         """Return the state in which a test's body runs, after its skips and parameters."""
         outer = Frame(info.file.body, info.file.locals_of(info.file.tree))
-        for node in getattr(info.node, "decorator_list", ()):
-            if state is None or not isinstance(node, ast.Call):
-                continue
-            name = (attribute_chain(node.func) or "").rpartition(".")[2]
-            if name in ("skipif", "skipIf", "skipUnless") and node.args:
+        around = info.owner.node.decorator_list if info.owner else []
+        decorators = [*around, *getattr(info.node, "decorator_list", ())]
+        known = self._of_owner(info, decorators)
+        if state is not None and known:
+            state = State(state.env | known, state.path, in_doubt=state.in_doubt)
+        is_test = info.name.startswith("test")
+        if state is not None and is_test and _MODULE_MARK in info.file.locals_of(info.file.tree).names:
+            state = _unskipped(self.global_of(info.file, _MODULE_MARK), state)
+        for node in decorators:
+            if state is None:
+                return None
+            name = (attribute_chain(getattr(node, "func", node)) or "").rpartition(".")[2]
+            if isinstance(node, ast.Call) and name in MARKS and node.args:
                 state = self.refine(node.args[0], state, outer, name == "skipUnless")
-            elif name == "parametrize" and len(node.args) > 1:
+            elif isinstance(node, ast.Call) and name == "parametrize" and len(node.args) > 1:
                 self._parametrize(node, state, outer)
+            elif is_test and isinstance(node, (ast.Name, ast.Call)):
+                state = _unskipped(self.evaluate(node, state, outer), state)
+        if state is not None and known:
+            state = State({n: v for n, v in state.env.items() if n not in known}, state.path, in_doubt=state.in_doubt)
         return state
+
+    def _of_owner(self, info: FunctionInfo, decorators: Sequence[ast.expr]) -> dict[str, Value]:
+        """Return what decorators read of the class around a method, which the method itself does not see."""
+        read = {n.id for d in decorators for n in walk(d) if isinstance(n, ast.Name)} - {*info.parameters()}
+        found = {name: self.of_class(info.owner, name) for name in sorted(read)} if info.owner else {}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _parametrize(self, node: ast.Call, state: State, frame: Frame) -> None:
         names = self.evaluate(node.args[0], state, frame)
@@ -238,6 +257,8 @@ class Statements(Expressions):
                 is_skip = isinstance(mark, ast.Call) and (attribute_chain(mark.func) or "").endswith("skipif")
                 if is_skip and inner is not None and isinstance(mark, ast.Call) and mark.args:
                     inner = self.refine(mark.args[0], inner, frame, False)
+                elif isinstance(mark, ast.Name) and inner is not None:
+                    inner = _unskipped(self.evaluate(mark, inner, frame), inner)
         return self.evaluate(node.args[0], inner, frame).of(inner.path - state.path) if inner is not None else NOTHING
 
     def body_of(self, file: File) -> None:
@@ -744,6 +765,24 @@ def _loaded(target: ast.AST) -> ast.expr:
 
 def _names_cuda(name: str) -> bool:
     return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
+
+
+def _unskipped(value: Value, state: State) -> State | None:
+    """Return the state of a test under a mark, or a list of marks, that does not skip it, or None if it always does."""
+    listed = [item for atom in value for item in (atom.items if isinstance(atom, values.Items) else ())]
+    here: State | None = state
+    for each in (value, *listed):
+        marks = {atom: edits for atom, edits in each.atoms.items() if isinstance(atom, values.Mark)}
+        runs = marks.get(values.Mark(False))
+        if here is None or not marks:
+            continue
+        is_known = len(marks) == len(each.atoms)
+        if runs is None and is_known:
+            return None
+        path = NONE.union(*(edits for atom, edits in each.atoms.items() if atom != values.Mark(True)))
+        in_doubt = here.in_doubt or len(each.atoms) > 1
+        here = State(dict(here.env), here.path | path, here.is_plain, in_doubt)
+    return here
 
 
 def _fills(info: FunctionInfo) -> bool:

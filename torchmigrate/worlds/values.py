@@ -117,7 +117,14 @@ class Unknown:
     of: str = ""
 
 
-Atom = Const | Device | Items | Table | Named | Routine | Partial | Type | Instance | Module | Unknown
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark of a test, which skips it or lets it run: `pytest.mark.skipif(...)`."""
+
+    skips: bool
+
+
+Atom = Const | Device | Items | Table | Named | Routine | Partial | Type | Instance | Module | Mark | Unknown
 
 
 class Value:
@@ -259,6 +266,15 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitAnd: lambda a, b: a & b,
     ast.BitOr: lambda a, b: a | b,
 }
+
+
+def mark(name: str, condition: Value) -> Value:
+    """Return the mark that `skipif`, `skipIf` or `skipUnless` makes of a condition; a text is not followed."""
+    if any(isinstance(atom, Const) and atom.type is str for atom in condition):
+        return UNKNOWN.of(condition.edits)
+    answers = ((truth(atom), edits) for atom, edits in condition.atoms.items())
+    when = name != "skipUnless"
+    return join(*(one(Mark(each is when), e) for t, e in answers for each in ((True, False) if t is None else (t,))))
 
 
 _EQUALITY = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
