@@ -254,6 +254,12 @@ def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_fi
     assert (here / "a.ipynb").read_text() == ALONE[name]
 
 
+def test_what_the_cell_imports_already_is_not_imported_again(tmp_path: Path) -> None:
+    _, cell = after(tmp_path, f"# {BADGE}", "import os\nimport torch\n\n\ndef f(net):\n    net.cuda()")
+    assert cell.count("import torch\n") == cell.count("import os\n") == cell.count("class accel:") == 1
+    assert "import torch\nfrom typing import Any\n\n\nclass accel:\n" in cell
+
+
 def test_with_runtime_inline_they_get_a_cell_of_their_own(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.ipynb": notebook(IMPORT, MOVE)})
     assert cli("apply", "--runtime", "inline").last.startswith("Rewrote 1 of ")

@@ -691,6 +691,10 @@ ONLY_WITH_CUDA = "if torch.cuda.is_available():"
     [
         (ONLY_WITH_CUDA, "torch.Tensor(shape)", True),
         (ONLY_WITH_CUDA, "torch.Tensor(shape).repeat(2)", True),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).float().detach()", True),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).to(torch.float16)", True),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).type(torch.float32)", True),
+        (ONLY_WITH_CUDA, "torch.Tensor(shape).detach().to(torch.get_default_device())", False),
         (ONLY_WITH_CUDA, "torch.tensor(shape)", False),
         (ONLY_WITH_CUDA, "torch.Tensor(shape).to(torch.get_default_device())", False),
         (ONLY_WITH_CUDA, "torch.nn.Parameter(torch.Tensor(shape))", False),

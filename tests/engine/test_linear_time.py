@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from conftest import cpu_seconds, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
-from torchmigrate.diagnostics.finding import Changed
+from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Unchanged
 from torchmigrate.engine import planner
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.rewriting.visitor import DispatchTable
@@ -54,6 +55,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "extensions": lambda n: (
         "from torch.utils.cpp_extension import CUDAExtension\n" + "x = CUDAExtension('a', ['a.cu'])\n" * n
     ),
+    "a sum": lambda n: f"y = {' + '.join(['x.cuda()'] * n)}\n",
+    "a chain of methods": lambda n: f"y = x{'.cuda()' * n}\n",
+    "a chain of arguments": lambda n: f"y = x.cuda(){'.add(x.cuda())' * n}\n",
+    "one choice of many": lambda n: "y = " + "".join(f"x.cuda() if a == {i} else " for i in range(n)) + "x\n",
     "flags of the file's own": lambda n: "".join(f"if x{i}.is_cuda:\n    x{i}.cuda()\n" for i in range(n)),
 }
 
@@ -140,6 +145,25 @@ def _classes(n: int) -> str:
     return f"class C0:\n    def m(self):\n        return torch.zeros(1).cuda()\n{below}C{n - 1}().m()\n"
 
 
+def _choices(n: int) -> str:
+    return "x = torch.zeros(1)\ny = " + "".join(f"x.cuda() if a == {i} else " for i in range(n)) + "x\n"
+
+
+def _cells(n: int) -> dict[str, str]:
+    codes = [f"x{i} = torch.zeros(1).cuda()\nif {ASK}:\n    x{i} = x{i}.cuda()\nprint(x{i})\n" for i in range(n)]
+    cells = [
+        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": [code]}
+        for code in ("import torch\n", *codes)
+    ]
+    return {"a.ipynb": json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})}
+
+
+def _stars(n: int) -> dict[str, str]:
+    """Each file imports all of the next, and the last one all of the first."""
+    text = "import torch\nfrom m{0} import *\n\n\ndef g{1}(x):\n    return g{0}(x.cuda())\n"
+    return {f"m{i}.py": text.format((i + 1) % n, i) for i in range(n)}
+
+
 def _ring(n: int) -> dict[str, str]:
     """Each file imports the next, and the last one the first."""
     text = "import torch\nfrom m{0} import g{0}\n\n\ndef g{1}(x):\n    return g{0}(x.cuda())\n"
@@ -161,6 +185,12 @@ PROJECTS: dict[str, tuple[Callable[[int], dict[str, str]], int]] = {
     "elif ladder": (_one(_elifs), 30),
     "classes below classes": (_one(_classes), 20),
     "one f-string": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 50),
+    "one f-string of many": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 150),
+    "a sum": (_one(lambda n: f"x = torch.zeros(1)\ny = {' + '.join(['x.cuda()'] * n)}\n"), 150),
+    "a chain of methods": (_one(lambda n: f"x = torch.zeros(1)\ny = x{'.cuda()' * n}\n"), 75),
+    "one choice of many": (_one(_choices), 100),
+    "cells": (_cells, 100),
+    "stars in a ring": (_stars, 60),
     "f-strings": (_one(lambda n: "x = torch.zeros(1)\n" + "s = f'{x.cuda()}'\n" * n), 40),
     "functions": (_one(lambda n: "".join(f"def f{i}(x):\n    return x.cuda()\n" for i in range(n))), 50),
     "branches that leave": (_one(SHAPES["branches that leave"]), 40),
@@ -184,6 +214,33 @@ def test_work_of_a_run_grows_as_the_project_does(shape: str, tmp_path: Path) -> 
 
     work(3, "warm")  # what is read and compiled once
     assert work(2 * size, "two") <= 2.5 * work(size, "one")
+
+
+def _applied(text: str, root: Path) -> tuple[FileResult, tuple[Finding, ...]]:
+    plan = planner.plan([write_tree(root, {"a.py": text})], Settings(root=root), 1, "apply")
+    result = next(each for each in plan.results if each.path.name == "a.py")
+    assert isinstance(result, (Changed, Unchanged))
+    return result, result.findings
+
+
+@pytest.mark.parametrize(("terms", "done"), [(50, True), (600, False), (1_500, False)])
+def test_an_expression_that_is_too_deep_for_the_six_worlds(terms: int, done: bool, tmp_path: Path) -> None:
+    """It is left and told of, at whichever step Python's stack is full."""
+    text = f"import torch\n\nx = torch.zeros(1)\ny = {' + '.join(['x.cuda()'] * terms)}\n"
+    result, remaining = _applied(text, tmp_path)
+    assert isinstance(result, Changed) is done
+    left = [f.message for f in remaining if "left alone" in f.message]
+    assert len(left) == (0 if done else terms)
+    assert all("nested too deeply to be checked in six worlds" in message for message in left)
+
+
+def test_an_f_string_with_too_many_places(tmp_path: Path) -> None:
+    few, many = (f"s{n} = f'{'{x.cuda()}' * n}'\n" for n in (50, 201))
+    text = f"import torch\n\nx = torch.zeros(1)\n{few}{many}"
+    result, remaining = _applied(text, tmp_path)
+    assert isinstance(result, Changed)
+    assert many in result.after.decode() and few not in result.after.decode()
+    assert len([f for f in remaining if "more than 200 edits in one f-string" in f.message]) == 201
 
 
 def test_imports_may_go_as_far_as_they_like(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_functions_of_a_script_share_the_variable_of_its_own_code(rules: Dispatc
         "a.cuda()\nb.cuda()\nc.cuda()\nopen(device)",
         "a.cuda()\nb.cuda()\nc.cuda()\ndef f():\n    global device\n    device = 1",
         "a.cuda()\nb.cuda()\nc.cuda()\nprint(globals())",
+        "a.cuda()\nb.cuda()\nc.cuda()\nprint(vars())",
         "def f(device):\n    a.cuda()\n    b.cuda()\n    c.cuda()",
         "def f():\n    a.cuda()\n    b.cuda()\n    c.cuda()\n    return locals()",
         "def f():\n    def g():\n        return device\n    a.cuda()\n    b.cuda()\n    c.cuda()",
@@ -94,6 +95,11 @@ def test_functions_of_a_script_share_the_variable_of_its_own_code(rules: Dispatc
 )
 def test_a_name_in_the_way_leaves_the_calls(rules: DispatchTable, text: str) -> None:
     assert "device = accel.device(" not in plainly(rules, text)
+
+
+def test_the_attributes_of_an_object_are_no_variables(rules: DispatchTable) -> None:
+    """Found in facebookresearch/dino, which prints `vars(args)` in each of its programs."""
+    assert plainly(rules, "a.cuda()\nb.cuda()\nc.cuda()\nprint(vars(args))").startswith("device = accel.device()\n")
 
 
 def test_a_variable_that_is_there_is_used(rules: DispatchTable) -> None:

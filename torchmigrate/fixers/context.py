@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torchmigrate.rules.model import Rule
     from torchmigrate.syntax.expression import Expression
 
+_MOST_IN_FSTRING = 200  # each finding in an f-string has the edits of all places in it
+
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
@@ -94,7 +96,7 @@ class RuleContext:
         from torchmigrate.syntax import pattern as p
 
         target = node or self.node
-        joined = [up for up in self.module.ancestors(target) if isinstance(up, ast.JoinedStr)]
+        joined = [*self.module.enclosing(target, ast.JoinedStr)]
         island = self.module.island(joined[-1] if joined else target)
         if island is None:
             return self.note(f"{self.rule.summary} (not rewritten: LibCST cannot reproduce this expression)")
@@ -110,6 +112,8 @@ class RuleContext:
             return self.note(f"{self.rule.summary} (not rewritten: {error})")
         if edits is None:
             return None
+        if joined and len(edits) > _MOST_IN_FSTRING:
+            return self.note(f"{self.rule.summary} (not rewritten: more than {_MOST_IN_FSTRING} edits in one f-string)")
         return self.fix(edits, safety, message, spell(template, spelled(self.module)))
 
 

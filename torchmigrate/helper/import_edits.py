@@ -345,7 +345,7 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
         return (edit,) if edit and uses and edit.start <= module.span(uses[0])[0] else None
     first: dict[Function, ast.Name] = {}
     for use in uses:
-        around = [f for f in module.ancestors(use) if isinstance(f, FUNCTIONS)]
+        around: list[Function] = [*module.enclosing(use, *FUNCTIONS)]  # type: ignore[list-item]
         if not around or not _is_deferred(use, around[-1]):
             return None
         first.setdefault(next((f for f in around if any(module.function(s) is f for s in lazy)), around[-1]), use)
@@ -377,7 +377,7 @@ def of_torch(statement: ast.Import | ast.ImportFrom) -> bool:
 
 def _for_types(module: SemanticModel, statement: ast.stmt) -> bool:
     """Return whether a statement is read by type checkers only."""
-    tests = (up.test for up in module.ancestors(statement) if isinstance(up, ast.If))
+    tests = (up.test for up in module.enclosing(statement, ast.If))
     return any((chain_of(test) or "").endswith("TYPE_CHECKING") for test in tests)
 
 

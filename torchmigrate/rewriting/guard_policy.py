@@ -68,12 +68,14 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
+    yield from _of_one_question(module, findings)
     yield from _of_nccl(module, findings)
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
+_ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
 _OF_NCCL = "it is about NCCL, which stays"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
 
@@ -181,6 +183,38 @@ def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tup
         if stays := next((f for f in together if f.blocks and f.status is Status.LEFT), None):
             reason = _ONE_CALL.format(module.source.position(stays.start)[0])
             yield from ((_span(f), reason) for f in together)
+
+
+def _of_one_question(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the tests of a function that ask the same as one that the worlds check holds back, and what they guard."""
+    asked = [f for f in findings if f.guards]
+    held = [f for f in asked if f.blocks and f.status is Status.LEFT]
+    stay = {question: f for f in held if (question := _question(module, f))}
+    for finding in asked if stay else ():
+        test = _test(module, finding)
+        other = stay.get(_question(module, finding) or ("", None))
+        if other is None or test is None or not (finding.fix and finding.status is Status.OPEN):
+            continue
+        reason = _ONE_QUESTION.format(module.source.position(other.start)[0])
+        yield module.span(test), reason
+        match module.parent(test):
+            case ast.If(guard, body) if guard is test:
+                yield (module.span(body[0])[0], module.span(body[-1])[1]), reason
+            case ast.IfExp(guard, chosen) if guard is test:
+                yield module.span(chosen), reason
+
+
+def _question(module: SemanticModel, finding: Finding) -> tuple[str, ast.AST | None] | None:
+    """Return what a finding's test asks, without its places, and the function that asks it."""
+    test = _test(module, finding)
+    return None if test is None else (ast.dump(test), module.function(test))
+
+
+def _test(module: SemanticModel, finding: Finding) -> ast.expr | None:
+    """Return the comparison around a finding."""
+    node = _expression(module, finding)
+    up = module.parent(node) if node is not None else None
+    return next((each for each in (node, up) if isinstance(each, ast.Compare)), None)
 
 
 def _taker(module: SemanticModel, finding: Finding) -> ast.Call | None:

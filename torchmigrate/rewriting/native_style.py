@@ -97,7 +97,7 @@ def helper_uses(module: SemanticModel, spans: Sequence[Written]) -> Iterator[tup
     for node, own in helper_names(module):
         start = module.span(node)[0]
         span = around.find(start, start)
-        if span and not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node)):
+        if span and module.nearest(node, ast.JoinedStr) is None:
             yield node, own, span
 
 

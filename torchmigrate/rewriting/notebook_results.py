@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -111,18 +111,33 @@ def _own_cell(module: SemanticModel, book: Notebook, outcome: Outcome, first_use
     """Return the helper for a notebook that stands alone, and its place: after torch's import, above its use."""
     name = module.facts.helper
     code = helper_parts.as_class(helper_parts.used_by(outcome.text, name), name)
-    imports = helper_parts.imports_for(code)
-    lines = [line for bound, line in imports.items() if bound != "torch"]
-    text = "\n".join([*lines, *([""] if lines else []), imports.get("torch", "import torch"), "", "", code.rstrip()])
-    home, cell = book.cell_at(_imports(module, book, [""], first_use).start), book.cell_at(first_use)
+    place = _imports(module, book, [""], first_use).start
+    home, cell = book.cell_at(place), book.cell_at(first_use)
     shell = any(end <= first_use and start >= cell.head for start, end in cell.masked)  # it may install torch
     if module.facts.settings.runtime == "inline" or cell.alone:
+        text = _with_imports(code, ())
         return _Own(text, home.number if home is not cell else None if shell else cell.number - 1)
     # the notebook keeps its cells and their numbers
     if home is cell:
-        return _Own(text)
+        return _Own(_with_imports(code, _imported(module, cell.start, place)))
     head = next(at for node in module.tree.body if (at := module.span(node)[0]) >= cell.head)
-    return _Own(text, above=first_use if shell else min(head, first_use))
+    above = first_use if shell else min(head, first_use)
+    return _Own(_with_imports(code, _imported(module, cell.start, above)), above=above)
+
+
+def _with_imports(code: str, there: Collection[str]) -> str:
+    """Return the class with the imports that it needs above it, but for those that are `there`."""
+    imports = {bound: line for bound, line in helper_parts.imports_for(code).items() if line not in there}
+    lines = [line for bound, line in imports.items() if bound != "torch"]
+    torch = [imports["torch"]] if "torch" in imports else []
+    gap = [""] if lines and torch else []
+    return "\n".join([*lines, *gap, *torch, *(["", ""] if lines or torch else []), code.rstrip()])
+
+
+def _imported(module: SemanticModel, start: int, end: int) -> set[str]:
+    """Return the imports of one name each that stand between two bytes at the top of a notebook's code."""
+    imports = (n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom)))
+    return {ast.unparse(n) for n in imports if start <= module.span(n)[0] and module.span(n)[1] <= end}
 
 
 def _added(

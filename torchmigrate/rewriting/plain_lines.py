@@ -110,12 +110,7 @@ def _of_current(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edi
 
 def _in_signature(module: SemanticModel, call: ast.Call) -> bool:
     """Whether a call is a default or a decorator, or an argument of one."""
-    below: ast.AST = call
-    for up in module.ancestors(call):
-        if isinstance(up, _DEFINITIONS) and below not in up.body:
-            return True
-        below = up
-    return False
+    return isinstance(module.statement(call), _DEFINITIONS)
 
 
 def _unwrapped(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
@@ -165,8 +160,7 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
     move = module.parent(call)
     if not (isinstance(move, ast.Call) and isinstance(move.func, ast.Attribute) and move.func.attr == "to"):
         return
-    below: ast.AST = call
-    for up in module.ancestors(call):
+    for up, below in module.around(call, *_DEFINITIONS, ast.If, ast.IfExp, ast.BoolOp):
         if isinstance(up, _DEFINITIONS):
             return
         tested = _tested_above(module, up, below)
@@ -175,7 +169,6 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
             text = f"{module.text(move.func)}({tested}.device)" if whole else f"{tested}.device"
             yield Edit(*module.span(up if whole else call), text)
             return
-        below = up
 
 
 def _stays_else(module: SemanticModel, choice: ast.IfExp, move: ast.Call) -> bool:
@@ -275,11 +268,11 @@ def _device_kind(module: SemanticModel, value: ast.expr) -> str:
 def _hidden(module: SemanticModel, node: ast.AST) -> set[str]:
     """Return the names that lambdas and comprehensions around a node bind."""
     found: set[str] = set()
-    for up in module.ancestors(node):
+    for up in module.enclosing(node, ast.Lambda, *_COMPREHENSIONS):
         if isinstance(up, ast.Lambda):
             found |= {n.arg for n in ast.walk(up.args) if isinstance(n, ast.arg)}
-        elif isinstance(up, _COMPREHENSIONS):
-            found |= {n.id for each in up.generators for n in ast.walk(each.target) if isinstance(n, ast.Name)}
+        for each in getattr(up, "generators", ()):
+            found |= {n.id for n in ast.walk(each.target) if isinstance(n, ast.Name)}
     return found
 
 
@@ -291,12 +284,12 @@ def _is_before(module: SemanticModel, binding: ast.stmt, steps: Sequence[ast.stm
 
 def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:
     """Return the statements that hold a node, the outermost first."""
-    return [up for up in module.ancestors(node) if isinstance(up, ast.stmt)][::-1]
+    return [*module.enclosing(node, ast.stmt)][::-1]
 
 
 def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each block with enough calls, and use it there."""
-    if len(calls) < enough or any(isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES for n in module.nodes):
+    if len(calls) < enough or _looks_into_scopes(module):
         return
     steps = {call: _steps(module, call) for call in calls}
     outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
@@ -309,6 +302,18 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
         yield from _binding(module, _NAME, group, place, allowed)
+
+
+@query
+def _looks_into_scopes(module: SemanticModel) -> bool:
+    """Whether the file may see its own variables by name; `vars(args)` sees those of an object."""
+    names = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES)
+    return any(not (n.id == "vars" and _is_called_with_arguments(module, n)) for n in names)
+
+
+def _is_called_with_arguments(module: SemanticModel, node: ast.AST) -> bool:
+    up = module.parent(node)
+    return isinstance(up, ast.Call) and up.func is node and bool(up.args)
 
 
 def _binding(
@@ -325,7 +330,7 @@ def _binding(
 def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each function with enough equal calls: of one index, or without any."""
     groups: dict[tuple[ast.stmt, str], dict[str, list[ast.Call]]] = {}
-    for own, call in _helper_calls(module, spans):
+    for own, call in () if _looks_into_scopes(module) else _helper_calls(module, spans):
         function = next((s for s in _steps(module, call) if isinstance(s, FUNCTIONS)), None)
         if own not in (_NAME, "non_blocking"):
             continue
@@ -519,10 +524,10 @@ def _broken(module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Ca
     if "#" in text or text.endswith("\\"):  # a comment may be for a tool, which looks for it on its line
         return []
     indent = text[: len(text) - len(text.lstrip())]
-    plain = [c for c in calls if not any(isinstance(up, ast.JoinedStr) for up in module.ancestors(c))]
+    plain = [c for c in calls if module.nearest(c, ast.JoinedStr) is None]
 
     def rank(call: ast.Call) -> tuple[int, int]:
-        return sum(isinstance(up, ast.Call) for up in module.ancestors(call)), -call.col_offset
+        return sum(1 for _ in module.enclosing(call, ast.Call)), -call.col_offset
 
     ways = [_one_by_one(module, module.statement(plain[0]), indent)] if plain else []
     ranked = sorted(plain, key=rank)

@@ -111,7 +111,7 @@ def wrapped(module: SemanticModel, node: ast.expr, opening: str) -> list[Edit]:
 
 
 def in_fstring(module: SemanticModel, node: ast.AST) -> bool:
-    return any(isinstance(up, ast.JoinedStr) for up in module.ancestors(node))
+    return module.nearest(node, ast.JoinedStr) is not None
 
 
 def carrier(module: SemanticModel, node: ast.AST) -> tuple[ast.AST, ast.AST]:

@@ -344,7 +344,7 @@ def _devices_below(module: SemanticModel, top: ast.AST) -> set[str]:
 
 def portable_expression(module: SemanticModel, node: ast.IfExp) -> bool:
     """Whether a conditional expression asks for another accelerator in one of its tests."""
-    chain = [node, *(up for up in module.ancestors(node) if isinstance(up, ast.IfExp))]
+    chain = [node, *module.enclosing(node, ast.IfExp)]
     below = [n for n in ast.walk(chain[-1]) if isinstance(n, ast.IfExp)]
     return any(mentions_others(module, n.test) for n in below)
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from torchmigrate.syntax.expression import Expression
 
 
+N = TypeVar("N", bound=ast.AST)
+
+
 class SemanticModel:
     """A file's text and tree; raises SyntaxError, ValueError or RecursionError if it is not Python 3.
 
@@ -40,6 +43,8 @@ class SemanticModel:
         self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
         self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Expression | None] = {}
+        self._nearest: dict[tuple[type[ast.AST], ...], dict[ast.AST, ast.AST | None]] = {}
+        self._found_scopes: tuple[int, dict[ast.AST, Scope]] = 0, {}  # with how many expressions had scopes then
         self.answers: dict[Hashable, object] = {}  # of `query`
 
     @cached_property
@@ -65,21 +70,68 @@ class SemanticModel:
             yield up
             up = self.parent(up)
 
+    def enclosing(self, node: ast.AST, *kinds: type[N]) -> Iterator[N]:
+        """Yield the nodes of some kinds around `node`, from the inside, without a walk over what lies between them."""
+        return (up for up, _ in self.around(node, *kinds))
+
+    def around(self, node: ast.AST, *kinds: type[N]) -> Iterator[tuple[N, ast.AST]]:
+        """Yield what `enclosing` yields, each node with its child that holds `node`."""
+        below = self._below(node, kinds)
+        while below is not None:
+            up: N = self.scopes.parent[below]  # type: ignore[assignment]
+            yield up, below
+            below = self._below(up, kinds)
+
+    def nearest(self, node: ast.AST, *kinds: type[N]) -> N | None:
+        """Return the innermost node of some kinds around `node`."""
+        return next(self.enclosing(node, *kinds), None)
+
+    def _below(self, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+        """Return `node`, or the innermost node around it, whose parent is of some kinds.
+
+        The answer is kept for all nodes on the way: a sum of n terms is n nodes deep.
+        """
+        known = self._nearest.setdefault(kinds, {})
+        path: list[ast.AST] = []
+        at = node
+        while at not in known:
+            path.append(at)
+            up = self.parent(at)
+            if up is None and at is not self.tree:
+                return None  # the visitor was not there yet, so the parents are not known
+            if up is None or isinstance(up, kinds):
+                known[at] = None if up is None else at
+                break
+            at = up
+        found = known[at]
+        known.update(dict.fromkeys(path, found))
+        return found
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """Return the innermost statement that holds `node`: `node` itself if it is a statement."""
-        while not isinstance(node, ast.stmt):
-            node = self.scopes.parent[node]
-        return node
+        found = node if isinstance(node, ast.stmt) else self.nearest(node, ast.stmt)
+        if found is None:
+            raise KeyError(node)
+        return found
 
     def scope(self, node: ast.AST) -> Scope:
-        for up in (node, *self.ancestors(node)):
-            found = self.expression_scope.get(up) or self.scopes.scope_of.get(up)
-            if found is not None:
-                return found
-        return self.scopes.module
+        if self._found_scopes[0] != len(self.expression_scope):
+            self._found_scopes = len(self.expression_scope), {}
+        known = self._found_scopes[1]
+        path: list[ast.AST] = []
+        up: ast.AST | None = node
+        found = None
+        while up is not None and found is None:
+            found = known.get(up) or self.expression_scope.get(up) or self.scopes.scope_of.get(up)
+            path.append(up)
+            up = self.parent(up)
+        if found is None:
+            return self.scopes.module
+        known.update(dict.fromkeys(path, found))
+        return found
 
     def function(self, node: ast.AST) -> Function | None:
-        return next((up for up in self.ancestors(node) if isinstance(up, FUNCTIONS)), None)
+        return self.nearest(node, *FUNCTIONS)  # type: ignore[return-value]
 
     def resolve(self, node: ast.AST, scope: Scope | None = None) -> str | None:
         """Return the qualified name of a dotted chain (`torch.cuda.amp.autocast`), or None if it is not certain."""

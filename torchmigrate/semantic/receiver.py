@@ -117,27 +117,36 @@ def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozense
 
 def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
     """Whether a test around the receiver says that it is torch's: `x.cuda() if isinstance(x, torch.Tensor) else x`."""
-    inside: ast.AST = node
-    for up in module.ancestors(node):
-        if isinstance(up, (ast.IfExp, ast.If)) and inside is not up.test and _asks_for(up.test, node):
+    if not _has_type_test(module):
+        return False
+    for up, inside in module.around(node, ast.IfExp, ast.If):
+        assert isinstance(up, (ast.IfExp, ast.If))
+        if inside is not up.test and _asks_for(up.test, node):
             return inside is up.body if isinstance(up, ast.IfExp) else inside in up.body
-        inside = up
     return False
+
+
+@query
+def _has_type_test(module: SemanticModel) -> bool:
+    """Whether anything in the file is asked whether it is an object of torch's."""
+    return any(_type_tested(n) is not None for n in module.nodes if isinstance(n, ast.Call))
 
 
 def _asks_for(test: ast.expr, node: ast.expr) -> bool:
     """Whether a test, or a part of it, asks whether `node` is an object of torch's."""
-    return any(isinstance(call, ast.Call) and _is_type_test(call, node) for call in ast.walk(test))
+    asked = (_type_tested(call) for call in ast.walk(test) if isinstance(call, ast.Call))
+    return any(is_same(each, node) for each in asked if each is not None)
 
 
-def _is_type_test(call: ast.Call, node: ast.expr) -> bool:
+def _type_tested(call: ast.Call) -> ast.expr | None:
+    """Return what a call asks for being an object of torch's, or None if it asks for something else."""
     match call:
         case ast.Call(ast.Name("isinstance"), [asked, kinds]):
             kind = leading_chain(kinds.elts[0] if isinstance(kinds, ast.Tuple) and kinds.elts else kinds) or ""
-            return kind.startswith(("torch.", "nn.")) and is_same(asked, node)
+            return asked if kind.startswith(("torch.", "nn.")) else None
         case ast.Call(ast.Attribute(ast.Name("torch"), "is_tensor"), [asked]):
-            return is_same(asked, node)
-    return False
+            return asked
+    return None
 
 
 @query
@@ -261,7 +270,40 @@ def _assigned(module: SemanticModel, owner: Scope) -> dict[str, list[Answer]]:
     return found
 
 
+def _origin(module: SemanticModel, node: ast.expr, scope: Scope) -> ast.expr:
+    """Return what a chain of methods that give their object back starts from: `x` of `x.cuda().float()`.
+
+    The answer is kept for all calls on the way.
+    """
+    known = _origins(module)
+    path: list[ast.expr] = []
+    while (node, scope) not in known and isinstance(node, ast.Call) and _gives_back(module, node, scope):
+        path.append(node)
+        node = node.func.value  # type: ignore[attr-defined]
+    found = known.get((node, scope), node)
+    known.update(((each, scope), found) for each in path)
+    return found
+
+
+@query
+def _origins(module: SemanticModel) -> dict[tuple[ast.expr, Scope], ast.expr]:
+    return {}
+
+
+def _gives_back(module: SemanticModel, node: ast.Call, scope: Scope) -> bool:
+    """Whether a call is of a method such as `.float()`, which nothing else is known of."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAME:
+        return False
+    name = module.resolve(node.func, scope) or ""
+    if name.split(".")[0] in ("torch", "torchvision"):
+        return False
+    return not chain_of(node.func) or _made(module, node, scope) is Kind.UNKNOWN
+
+
 def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> Iterator[Answer]:
+    if (origin := _origin(module, node, scope)) is not node:
+        yield origin, scope
+        return
     name = module.resolve(node.func, scope) or ""
     last = (chain_of(node.func) or "").rpartition(".")[2]
     if name.startswith("torch.") and name.endswith("Storage"):
@@ -273,8 +315,6 @@ def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> It
         yield Kind.USER if _has_user_base(module, scope) else foreign
     elif last and (kind := _made(module, node, scope)) is not Kind.UNKNOWN:
         yield kind
-    elif isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
-        yield node.func.value, scope
     elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
         yield Kind.TORCH
     elif function := _function(module, node.func, scope):

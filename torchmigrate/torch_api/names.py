@@ -61,6 +61,11 @@ def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
 DTYPES: Mapping[str, str] = _DATA["dtypes"]
 
 
+# methods that give a tensor, or a number, that stands elsewhere, and words for a dtype as an argument of `x.to(...)`
+MOVING_METHODS: frozenset[str] = frozenset(_DATA["tensors"]["leaving"])
+DTYPE_WORDS: frozenset[str] = frozenset(_DATA["tensors"]["dtypes"])
+
+
 _CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"
 
 

@@ -30,6 +30,7 @@ _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_u
 _APART = {*(world.kind for world in WORLDS if world.is_portable and world.only_with), *COLLECTIVES}
 _WORDS = {"others": _OTHERS, "builds": _BUILDS, "apart": _APART}
 _ABOUT = (b"nccl", b"cpu", b"torch.device", *(name.encode() for name in types_of("accelerator")))
+_TOO_DEEP = "code here is nested too deeply to be checked in six worlds"
 # by path, the spans of the original text whose edits must not be made, with the reasons
 Held = dict[str, dict[Span, str]]
 
@@ -175,11 +176,16 @@ class Check:
 
     def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         """Return what `_check` finds; what it cannot evaluate is held back whole."""
+        changed = [path for path in group.paths if path in by_path]
         try:
-            return self._check(group, new, by_path)
-        except (RecursionError, Exception) as error:  # a bug of ours must cost an edit, not the run
+            if all(program.file(path) is not None for program in (self._old, new) for path in changed):
+                return self._check(group, new, by_path)
+            words = _TOO_DEEP
+        except RecursionError:
+            words = _TOO_DEEP
+        except Exception as error:  # a bug of ours must cost an edit, not the run
             words = f"this cannot be checked in six worlds ({type(error).__name__}: {error}); please report it"
-            return {p: {(e.start, e.end): words for e in by_path[p].edits} for p in group.paths if p in by_path}
+        return {path: {(e.start, e.end): words for e in by_path[path].edits} for path in changed}
 
     def _check(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         owners = {

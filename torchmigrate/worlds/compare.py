@@ -149,6 +149,7 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
 def _deaths(world: World, old: Observations, new: Observations, dying: Dying) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
     past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
+    past += _other_branches(old, new)
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
             if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
@@ -159,7 +160,7 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
             if before is not None and (kind == DEATH or _is_cuda(before)) and not (comes_to_run or loses_fallback):
                 continue
-            if before is None and any(_is_between(place, start, end) for start, end in past):
+            if (before is None or not _is_cuda(before)) and any(_is_between(place, s, end) for s, end in past):
                 continue
             edits = new.edits(kind, place)
             if edits:
@@ -186,6 +187,14 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
 
 def _is_between(place: Place, start: Place, end: int) -> bool:
     return place[0] == start[0] and start[1] <= place[1] <= end
+
+
+def _other_branches(old: Observations, new: Observations) -> Iterator[tuple[Place, int]]:
+    """Yield where a branch begins and ends that is taken now in place of one that only died."""
+    for ((path, at), wanted), (start, end) in old.beside.items():
+        outcome, now = Const(wanted, bool), new.get(BRANCH, (path, at))
+        if now is not None and outcome not in now and _only_dies(old, (path, at), outcome):
+            yield (path, start), end
 
 
 def _only_assumed(old: Observations, new: Observations) -> Iterator[tuple[set[Key], set[Key]]]:

@@ -39,6 +39,7 @@ class Observations:
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.ends: dict[tuple[Place, bool], set[Place | None]] = {}  # by outcome of a test, where its branch dies
+        self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
@@ -84,7 +85,17 @@ class Observations:
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
         keys = self.assumed, self.idle, self.certain, self.called, self.in_tests
-        for each in (self.found, self.paths, *keys, self.caught, self.ends, self.cut, self.used, self.named):
+        for each in (
+            self.found,
+            self.paths,
+            *keys,
+            self.caught,
+            self.ends,
+            self.beside,
+            self.cut,
+            self.used,
+            self.named,
+        ):
             each.clear()
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import bisect
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -104,6 +103,7 @@ class File:
             start, length = edit.start + shift, len(edit.text.encode())
             self._new.append((start, start + length, number))
             shift += length - (edit.end - edit.start)
+        self._begins = [start for start, _, _ in self._new]
         self._ends = [end for _, end, _ in self._new]
         self.functions: list[FunctionInfo] = []
         self._locals: dict[ast.AST, Locals] = {}
@@ -167,20 +167,28 @@ class File:
         for node in self._near_edits():
             if not isinstance(node, (ast.expr, ast.keyword)) or not hasattr(node, "lineno"):
                 continue
-            start, end = self.span(node)
-            parts: set[Span] | None = None
-            numbers: list[int] = []
-            for begin, stop, number in itertools.islice(self._new, bisect.bisect_left(self._ends, start), None):
-                if begin > end:
-                    break
-                if begin <= start and end <= stop and end > start:
-                    numbers.append(number)
-                elif start <= begin and stop <= end:
-                    parts = set(self._parts(node)) if parts is None else parts
-                    if not any((b <= begin and stop <= e) or (begin <= b and e <= stop and e > b) for b, e in parts):
-                        numbers.append(number)
+            span = self.span(node)
+            at = self._writer(span)
+            first, last = self._within(span)
+            if first < last:
+                parts = set(self._parts(node))
+                elsewhere = [self._within(part) for part in parts]
+                elsewhere += [(n, n + 1) for part in parts if (n := self._writer(part)) is not None]
+                own = [n for n in _without(first, last, elsewhere) if n != at]
+            else:
+                own = []
+            numbers = [self._new[n][2] for n in sorted({*own, *(() if at is None else (at,))})]
             if numbers:
                 self._written[node] = self._written.get(node, NONE).union(numbers)
+
+    def _writer(self, span: Span) -> int | None:
+        """Return which edit wrote a whole span."""
+        at = bisect.bisect_right(self._begins, span[0]) - 1
+        return at if at >= 0 and span[0] < span[1] <= self._ends[at] else None
+
+    def _within(self, span: Span) -> tuple[int, int]:
+        """Return the first of the edits within a span, and the one after the last."""
+        return bisect.bisect_left(self._begins, span[0]), bisect.bisect_right(self._ends, span[1])
 
     @property
     def written(self) -> list[Span]:
@@ -211,6 +219,14 @@ class File:
     def edits_of(self, node: ast.AST) -> Edits:
         """Return the edits that wrote this expression itself."""
         return self._written.get(node, NONE) if self._written else NONE
+
+
+def _without(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """Yield the numbers of a range that are in none of the others, in a time that does not grow with these."""
+    for begin, end in sorted(ranges):
+        yield from range(first, min(begin, last))
+        first = max(first, end)
+    yield from range(first, last)
 
 
 class Program:

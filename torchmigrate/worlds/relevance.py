@@ -16,6 +16,7 @@ from torchmigrate.syntax.resolver import attribute_chain, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
 
 # words that are about devices wherever they stand
@@ -33,7 +34,6 @@ _EXITS = {"exit", "quit", "_exit"}  # `sys.exit("no GPU")` refuses as `raise` do
 _OPTIONS = {"add_argument", "add_option"}
 _ASKING = (*_OPTIONS, "environ", "getenv")
 _SETTER = SETTER.decode()
-_LEAVE = _MOVES | {"numpy", "tolist", "type_as"}
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
 
@@ -522,14 +522,23 @@ def legacy_calls(tree: ast.AST) -> set[ast.AST]:
     found: set[ast.AST] = {n for n in walk(tree) if isinstance(n, ast.Call) and last_name(n.func) == "Tensor"}
     for node in walk(tree) if found else ():
         inner: ast.AST | None = None
-        if isinstance(node, ast.Attribute) and node.attr in _LEAVE:
+        if isinstance(node, ast.Attribute) and node.attr in MOVING_METHODS:
             inner = node.value
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("to", "type") and not _names_dtype(node):
+            inner = node.func
         elif isinstance(node, ast.Call) and last_name(node.func) == "Parameter" and node.args:
             inner = node.args[0]
         while inner is not None:
             found.discard(inner)
             inner = inner.func if isinstance(inner, ast.Call) else getattr(inner, "value", None)
     return found
+
+
+def _names_dtype(call: ast.Call) -> bool:
+    """Return whether `x.to(...)` or `x.type(...)` names a dtype alone."""
+    if any(keyword.arg == "device" for keyword in call.keywords):
+        return False
+    return not call.args or last_name(call.args[0]) in DTYPE_WORDS
 
 
 def _imported(rows: Sequence[_Row]) -> Iterator[str]:

@@ -317,7 +317,7 @@ class Statements(Expressions):
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
             return self._turned(node, state, frame)  # its body runs in any case
         if isinstance(node, (ast.With, ast.AsyncWith)):
-            return self.block(node.body, state, frame)
+            return self._within(node, state, frame)
         if isinstance(node, ast.For) and _has_a_turn(node):
             return self._for(node, state, frame)
         ways: list[State | None] = []
@@ -436,7 +436,7 @@ class Statements(Expressions):
             test_edits |= inner.path - state.path
             ways.append(self.block(body, inner.copy(), frame))
             deaths.append(_death(body, frame))
-            self.seen.ends.setdefault((self.place(node.test, frame), wanted), set()).add(deaths[-1])
+            self._ended(node, wanted, deaths[-1], frame)
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
             answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
             self.seen.add(BRANCH, self.place(node.test, frame), answers, NONE, _refusal_of(node))
@@ -452,6 +452,14 @@ class Statements(Expressions):
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             self._depend(node, test_edits, after, frame)
         return after
+
+    def _ended(self, node: ast.If, wanted: bool, death: Place | None, frame: Frame) -> None:
+        """Note how a branch ended, and where the other one stands."""
+        key, other = (self.place(node.test, frame), wanted), node.orelse if wanted else node.body
+        self.seen.ends.setdefault(key, set()).add(death)
+        if death and other:
+            start = frame.file.original(frame.file.span(other[0])[0])
+            self.seen.beside[key] = start, self.place(other[-1], frame)[1]
 
     def _depend(self, node: ast.stmt, edits: Edits, after: State, frame: Frame) -> None:
         """Let what a statement's blocks bind depend on edits: a table that is followed does so as a whole."""
@@ -557,8 +565,15 @@ class Statements(Expressions):
                     for a, e in value.atoms.items()
                 )
                 self.assign(item.optional_vars, join(*held), state, frame)  # of a generator, what it yields
-        end = self.block(node.body, state.copy(), frame)
+        end = self._within(node, state.copy(), frame)
         return merged([state, end]) if suppresses else end
+
+    def _within(self, node: ast.With | ast.AsyncWith, state: State, frame: Frame) -> State | None:
+        """Run the body of a `with`: where it dies, the statement does."""
+        end = self.block(node.body, state, frame)
+        if end is None and (death := _death(node.body, frame)):
+            frame.deaths[node] = death
+        return end
 
     def _try(self, node: ast.Try, state: State, frame: Frame) -> State | None:
         """Run a body and its handlers. What dies in a body that has handlers is caught."""

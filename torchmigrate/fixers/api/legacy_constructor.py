@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.hazard.float64 import NOT_DEVICES
 from torchmigrate.project import process_facts
 from torchmigrate.project.process_facts import is_cuda_default, makes_default
 from torchmigrate.semantic.model import SemanticModel
@@ -16,12 +15,12 @@ from torchmigrate.semantic.references import identifiers
 from torchmigrate.semantic.spelling import helper_function
 from torchmigrate.semantic.values import Values, is_floats, is_size
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 
 _TYPED = ", dtype=torch.get_default_dtype()"
 _DEVICES = (
     "off CUDA this stays on the CPU (not rewritten: `torch.tensor` would follow the default device that is set as well)"
 )
-_LEAVES = {"cuda", "cpu", "numpy", "tolist", "item", "type_as"}
 
 
 def legacy_constructor(context: RuleContext) -> Iterator[Finding]:
@@ -60,7 +59,7 @@ def _leaves(context: RuleContext, call: ast.Call) -> bool:
     """Return whether the same chain moves the tensor to a device or the CPU: `torch.Tensor(x).view(-1).to(device)`."""
     node: ast.AST = call
     for up in context.module.ancestors(call):
-        if isinstance(up, ast.Attribute) and up.attr in _LEAVES:
+        if isinstance(up, ast.Attribute) and up.attr in MOVING_METHODS:
             return True
         if isinstance(up, ast.Attribute) and up.attr in ("to", "type"):
             return not _is_dtype(context, context.module.parent(up))
@@ -76,7 +75,7 @@ def _is_dtype(context: RuleContext, call: ast.AST | None) -> bool:
     """Return whether a `.to(...)` names a dtype alone: `.to(torch.float16)`, `.to(dtype=...)`."""
     if not isinstance(call, ast.Call) or any(k.arg == "device" for k in call.keywords):
         return False
-    return not call.args or (chain_of(call.args[0]) or "").rpartition(".")[2] in NOT_DEVICES
+    return not call.args or (chain_of(call.args[0]) or "").rpartition(".")[2] in DTYPE_WORDS
 
 
 def _made(context: RuleContext, call: ast.Call) -> Finding | None:

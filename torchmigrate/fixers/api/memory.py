@@ -80,7 +80,7 @@ def manual_seed(context: RuleContext) -> Iterator[Finding]:
 def _behind_helper(context: RuleContext, call: ast.Call) -> bool:
     """Return whether a test for any accelerator stands around the call: half of a decision would stay CUDA's."""
     module = context.module
-    tests = (up.test for up in module.ancestors(call) if isinstance(up, (ast.If, ast.IfExp)))
+    tests = (getattr(up, "test", up) for up in module.enclosing(call, ast.If, ast.IfExp))
     return any(helper_function(module, node) == "is_available" for test in tests for node in ast.walk(test))
 
 

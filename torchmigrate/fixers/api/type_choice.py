@@ -162,7 +162,7 @@ def _is_made(module: SemanticModel, call: ast.Call, use: Reference) -> bool:
 def _is_cast_to(module: SemanticModel, call: ast.Call, use: Reference, named: _Named) -> bool:
     """Return whether a call is `x.type(name)`. In a method x may be on another device than the current one."""
     is_cast = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args == [use.node]
-    is_known = named.place != _HERE or not any(isinstance(up, ast.ClassDef) for up in module.ancestors(call))
+    is_known = named.place != _HERE or module.nearest(call, ast.ClassDef) is None
     return is_cast and is_known and not call.keywords
 
 

@@ -70,7 +70,7 @@ def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
     arms = _arms(module, node) if isinstance(node, ast.IfExp) else None
     if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]):
         return False
-    above = (up for up in module.ancestors(node) if isinstance(up, ast.IfExp))
+    above = module.enclosing(node, ast.IfExp)
     return not module.holds_comment(node) and not any(_names_other(module, up.test) for up in above)
 
 

@@ -43,13 +43,11 @@ def device_index(context: RuleContext) -> Iterator[Finding]:
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
     """Whether an index stands in the body of an `if` that asks whether it is not None: `if args.gpu is not None`."""
-    below: ast.AST = node
-    for up in module.ancestors(node):
-        if isinstance(up, ast.If) and below in up.body:
+    for up, below in module.around(node, ast.If):
+        if below in up.body:
             tests = up.test.values if isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And) else [up.test]
             if any(_is_given_by(test, node) for test in tests):
                 return True
-        below = up
     return False
 
 

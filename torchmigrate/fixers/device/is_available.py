@@ -55,12 +55,11 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
 
 def _pins(context: RuleContext) -> bool:
     """Whether the test decides over pinning memory, which MPS cannot do (pytorch #86060)."""
-    for up in context.module.ancestors(context.node):
+    for up in context.module.enclosing(context.node, ast.keyword, ast.BoolOp, ast.stmt):
         if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
             named = [up.arg or ""] if isinstance(up, ast.keyword) else words_in(context.module, up)
             return any(name.startswith(("pin_memory", "pinmemory")) for name in named)
-        if isinstance(up, ast.stmt):
-            break
+        break
     return False
 
 
@@ -82,12 +81,9 @@ def _is_library(module: SemanticModel, binding: Binding) -> bool:
 
 def _asks_capability(context: RuleContext) -> bool:
     """Whether the test belongs to one for a capability: elsewhere the capability (0, 0) would be "too old"."""
-    beside = (up for up in context.module.ancestors(context.node) if isinstance(up, ast.BoolOp))
-    if any(_asks_vendor(context.module, up) for up in beside):
+    if any(_asks_vendor(context.module, up) for up in context.module.enclosing(context.node, ast.BoolOp)):
         return True
-    branch = next(
-        (up for up in context.module.ancestors(context.node) if isinstance(up, (ast.If, ast.IfExp, ast.stmt))), None
-    )
+    branch = context.module.nearest(context.node, ast.IfExp, ast.stmt)
     if not isinstance(branch, (ast.If, ast.IfExp, ast.Assign, ast.Return, ast.Assert)):
         return False
     return _compares_capability(context.module, branch)

@@ -110,7 +110,7 @@ def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
 
 def _in_map_location(context: RuleContext) -> bool:
     """Whether the call stands in the lambda of a `torch.load`, which device/map-location handles."""
-    inside = next((up for up in context.module.ancestors(context.node) if isinstance(up, ast.Lambda)), None)
+    inside = context.module.nearest(context.node, ast.Lambda)
     up = inside and context.module.parent(inside)
     call = context.module.parent(up) if isinstance(up, ast.keyword) else up
     return isinstance(call, ast.Call) and context.module.resolve(call.func) in ("torch.load", "torch.jit.load")

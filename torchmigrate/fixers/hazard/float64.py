@@ -11,6 +11,7 @@ from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import Scope
+from torchmigrate.torch_api.names import DTYPE_WORDS
 
 _MOVES = ("cuda", "to")
 _DTYPES = ("torch.float64", "torch.double", "float64", "double")
@@ -61,27 +62,11 @@ def names_device(call: ast.Call) -> bool:
     if any(k.arg == "device" and not _is_cpu(k.value) for k in call.keywords):
         return True
     return name == "to" and any(
-        not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in NOT_DEVICES for a in call.args[:1]
+        not _is_cpu(a) and (chain_of(a) or "").rpartition(".")[2] not in DTYPE_WORDS for a in call.args[:1]
     )
 
 
 _HELPERS = ("accel.cast", "accel.tensor_type", "accel.set_default_tensor_type")
-NOT_DEVICES = {
-    "float64",
-    "double",
-    "float32",
-    "float",
-    "float16",
-    "half",
-    "bfloat16",
-    "long",
-    "int64",
-    "int",
-    "int32",
-    "dtype",
-    "uint8",
-    "bool",
-}
 
 
 def _is_cpu(node: ast.expr) -> bool:
@@ -124,7 +109,7 @@ def _moves(call: ast.Call) -> bool:
     name = _last(call.func)
     given = [*call.args, *(k.value for k in call.keywords if k.arg != "dtype")]
     return name == "cuda" or (
-        name == "to" and any((chain_of(a) or "").rpartition(".")[2] not in NOT_DEVICES for a in given)
+        name == "to" and any((chain_of(a) or "").rpartition(".")[2] not in DTYPE_WORDS for a in given)
     )
 
 
