@@ -751,3 +751,30 @@ def test_a_helper_call_stays_where_a_device_of_its_program_is_rewritten(tmp_path
     result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
     assert isinstance(result, Changed)
     assert b"accel.data_parallel(" in result.after
+
+
+TESTS_OF_DEVICES = """import pytest
+import torch
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_the_number():
+    assert torch.cuda.device_count() > 0
+
+
+def place(name):
+    return {"cpu": 0, "cuda": 1}[name]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_place():
+    assert place(torch.ones(1, device="cuda").device.type) == 1
+"""
+
+
+def test_a_device_that_one_test_keeps_holds_no_other_test_back(tmp_path: Path) -> None:
+    """Found in ignite: nothing of a file of tests was rewritten, as one of them keeps its device."""
+    result = planned(write_tree(tmp_path, {"tests/test_devices.py": TESTS_OF_DEVICES}))["tests/test_devices.py"]
+    assert isinstance(result, Changed)
+    assert b"assert accel.device_count() > 0" in result.after
+    assert b'place(torch.ones(1, device="cuda")' in result.after
