@@ -796,3 +796,39 @@ def test_a_test_that_stays_holds_nothing_of_the_code_that_it_tries(tmp_path: Pat
     test += "    open(str(torch.device('cuda', 0)))\n    start()\n"
     found = planned(write_tree(tmp_path, {"tried.py": tried, "tests/test_it.py": test}))
     assert isinstance(found["tried.py"], Changed)
+
+
+TESTS_OF_DEVICES = """import pytest
+import torch
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_the_number():
+    assert torch.cuda.device_count() > 0
+
+
+def place(name):
+    return {"cpu": 0, "cuda": 1}[name]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_place():
+    assert place(torch.ones(1, device="cuda").device.type) == 1
+"""
+
+
+def test_a_device_that_one_test_keeps_holds_no_other_test_back(tmp_path: Path) -> None:
+    """Found in ignite: nothing of a file of tests was rewritten, as one of them keeps its device."""
+    result = planned(write_tree(tmp_path, {"tests/test_devices.py": TESTS_OF_DEVICES}))["tests/test_devices.py"]
+    assert isinstance(result, Changed)
+    assert b"assert accel.device_count() > 0" in result.after
+    assert b'place(torch.ones(1, device="cuda")' in result.after
+
+
+@pytest.mark.parametrize(("name", "is_left"), [("torch", False), ("checks", True)])
+def test_a_module_of_a_package_is_not_what_an_installed_one_is(tmp_path: Path, name: str, is_left: bool) -> None:
+    """Found in mamba: its utils/torch.py was taken for torch, and no device of a test seemed to reach torch."""
+    test = f"import torch\nimport {name}\ndef test_it():\n    device = 'cuda'\n    {name}.ones(2, device=device)\n"
+    files = {"pkg/__init__.py": "", "pkg/utils/__init__.py": "", f"pkg/utils/{name}.py": "def f(): pass\n"}
+    result = planned(write_tree(tmp_path, files | {"tests/test_it.py": test}))["tests/test_it.py"]
+    assert isinstance(result, Unchanged if is_left else Changed)

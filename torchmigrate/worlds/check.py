@@ -67,7 +67,7 @@ class Check:
         self._groups: list[_Group] | None = None
         self._first: dict[str, int] = {}  # the number of each file's first edit
         self._kept: dict[str, File] = {}  # rewritten files, as parsed last
-        self._held: Held = {}  # so far
+        self._staying: set[Place] = set()  # where a device hangs on edits that were held back
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
         """Return which edits break a rule in some world. `changed` are the files rewritten since the last call."""
@@ -86,7 +86,6 @@ class Check:
             if fresh is None or fresh.intersection(group.paths):
                 for path, spans in self._checked(group, new, by_path).items():
                     held.setdefault(path, {}).update(spans)
-                    self._held.setdefault(path, {}).update(spans)
         return held
 
     def _rewritten(self, by_path: Mapping[str, Rewritten], path: str) -> tuple[bytes, Sequence[Edit], int] | None:
@@ -223,8 +222,12 @@ class Check:
                     after |= {world: self._seen(new, world, group, relevance, asked) for world in unseen}
                     alone, others = pointless(after, whole)
                 found += self._with_functions(alone, others, after, owners)
-            if not found and self._held:
+            if not found and self._staying:
                 found += self._helper_alone(group, before[worlds[0]], after, owners)
+            broken = NONE.union(*(fault.edits for fault in found))
+            self._staying |= {
+                p for seen in after.values() for p, _ in seen.of(DEVICE) if broken & seen.edits(DEVICE, p)
+            }
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
@@ -288,25 +291,24 @@ class Check:
     ) -> Iterator[Fault]:
         """Yield the edits that bring the helper into programs that all stay on CUDA, as their devices are held back.
 
-        `before` is what the original does on CUDA: only where that has a device, a program is made portable.
+        `before` is what the original does on CUDA: only where that has a device, a program is made portable. Each test
+        is a program of its own, and of a divided group the other programs of its files are not known.
         """
         places = [place for place, _ in before.of(DEVICE)]
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
         portable = {owners[n][0] for n in chosen if n in owners}
-        held = {place[0]: place for place in sorted(places, reverse=True) if self._is_held(place)}  # each file's first
-        call = f"{self.facts.helper}."
+        first = {place[0]: place for place in sorted(self._staying.intersection(places), reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
+        is_divided = group.roots != group.paths
         for number, (path, edit) in owners.items():
-            # a test says nothing of the code that it tries
-            programs = [files - (tests - {path}) for files in group.programs if path in files]
-            left = [held[each] for files in programs for each in sorted(files) if each in held]
-            is_cuda_s = not any(map(held.keys().isdisjoint, programs)) and all(map(portable.isdisjoint, programs))
-            if call in edit.text and left and is_cuda_s:
-                place = held.get(path, left[0])
+            is_known = not is_divided or (path in group.roots and path not in self.facts.index.importers)
+            if path in tests or not is_known or f"{self.facts.helper}." not in edit.text:
+                continue
+            programs = [files - tests for files in group.programs if path in files]
+            stays = [first[each] for files in programs for each in sorted(files) if each in first]
+            if stays and all(portable.isdisjoint(files) and first.keys() & files for files in programs):
+                place = first.get(path, stays[0])
                 yield Fault(frozenset({number}), WORLDS[0], place, "this device stays CUDA's, and its program with it")
-
-    def _is_held(self, place: Place) -> bool:
-        return any(start <= place[1] <= end for start, end in self._held.get(place[0], ()))
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""
