@@ -12,6 +12,9 @@ import pytest
 from conftest import write_tree
 from windows_paths import Windows
 
+from torchmigrate.config.settings import Settings
+from torchmigrate.diagnostics.finding import Changed
+from torchmigrate.engine import planner
 from torchmigrate.helper.placement import vendored_place
 from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
 from torchmigrate.project.packaging import installed_package, is_installable
@@ -629,3 +632,22 @@ def test_packages_that_a_build_backend_is_told(settings: str, installed: list[st
     root = write_tree(tmp_path, {"pyproject.toml": settings, **files})
     found = {name: installed_package(f"{root}/src", (name, "module")) for name in "abc"}
     assert found == {name: f"{root}/src/{name}" if name in installed else None for name in "abc"}
+
+
+CONFTEST = "import pytest\nimport torch\n@pytest.fixture\ndef freed():\n    torch.cuda.empty_cache()\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "helper"),
+    [("from pkg.net import f", "from pkg import accel"), ("def test():\n    from pkg.net import f", "import accel")],
+)
+def test_tests_take_the_helper_of_the_package_that_they_import_at_their_heads(
+    tmp_path: Path, head: str, helper: str
+) -> None:
+    """Found in litgpt, where tests/ and tests/generate/ had copies of their own."""
+    tests = {f"tests/test_{name}.py": f"{head}\n" for name in "abc"}
+    package = {"pkg/__init__.py": "", "pkg/net.py": "f = 1\n"}
+    write_tree(tmp_path, {**INSTALLABLE, **package, **tests, "tests/conftest.py": CONFTEST})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
+    assert f"\n{helper}\n" in changed["conftest.py"]

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -326,7 +327,45 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
         return Placement("", _PACKAGE)
     if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
         return Placement(str(path.with_name(f"{facts.helper}.py")), f"import {facts.helper}")
-    return vendored_place(facts.index, str(path), facts.helper)
+    place = vendored_place(facts.index, str(path), facts.helper)
+    if facts.is_test(str(path)) and not _is_in_installed(facts.index, place) and (tested := _tested(facts, str(path))):
+        return _absolute(facts.index, *tested, facts.helper)
+    return place
+
+
+def _is_in_installed(index: ImportIndex, place: Placement) -> bool:
+    folder = os.path.dirname(place.path)
+    return folder in index.tops and is_installed_top(index, folder)
+
+
+_SIBLINGS = 8  # files that show what the tests of a folder import
+
+
+def _tested(facts: ProjectContext, path: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the root and the name of an installed package that most other tests of a folder import at their heads.
+
+    Where these run, a test can import the package's helper: it needs no copy of its own.
+    """
+    index, folder = facts.index, os.path.dirname(path)
+    files = (file for file in sorted(index.files) if os.path.dirname(file) == folder and file.endswith(".py"))
+    others = [file for file in files if file != path and os.path.basename(file) != "__init__.py"][:_SIBLINGS]
+    found: Counter[tuple[str, str]] = Counter()
+    for file in others:
+        used = (_top_used(index, file, item) for item in _certain_imports(index, file))
+        found.update({top for top in used if top is not None})
+    for (root, name), count in found.most_common(1):
+        if count > 1 and 2 * count >= len(others):
+            return root, (name,)
+    return None
+
+
+def _top_used(index: ImportIndex, file: str, item: Import) -> tuple[str, str] | None:
+    """Return the root and the first name of an installed package that an import names."""
+    parts = tuple(part for part in item.module.split(".") if part)
+    located = index.locate(file, 0, parts) or index.locate(file, 0, (*parts, item.name)) if parts else None
+    if item.level or located is None or not _is_installed(located[1], parts):
+        return None
+    return located[1], parts[0]
 
 
 # in a notebook: signs that it is opened where only it is, and what its first cells run there
