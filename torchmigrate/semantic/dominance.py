@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_function
-from torchmigrate.syntax.blocks import leaves_block
+from torchmigrate.syntax.blocks import ends_program, leaves_block
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import children
 
@@ -26,6 +27,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_OF_CUDA = re.compile(r"cuda|nvidia", re.I)
+_OF_CPU = re.compile(r"(?<![a-z])cpu", re.I)
 _DEEP = 5  # flags of flags
 
 
@@ -62,11 +65,18 @@ def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
 def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
     """Return whether code after a statement needs an accelerator: `assert available`, `if not available: return`."""
     match statement:
-        case ast.Assert(test):
-            return _implies(module, test, True)
+        case ast.Assert(test, message):
+            return _implies(module, test, True) and not lacks_cuda_alone([message] if message else [])
         case ast.If(test, body, []) if leaves_block(body):
-            return _implies(module, test, False)
+            return _implies(module, test, False) and not (ends_program(body) and lacks_cuda_alone(body))
     return False
+
+
+def lacks_cuda_alone(said: Sequence[ast.AST]) -> bool:
+    """Whether a refusal says that CUDA is what it lacks, and does not speak of the CPU: it may be lifted there."""
+    inside = (node for part in said for node in ast.walk(part))
+    text = " ".join(n.value for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return bool(_OF_CUDA.search(text)) and not _OF_CPU.search(text)
 
 
 def _implies(module: SemanticModel, test: ast.expr, value: bool, deep: int = _DEEP) -> bool:

@@ -219,17 +219,27 @@ def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
     return None
 
 
-def is_size(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data."""
+def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
+    """Whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data.
+
+    A number of a tensor is one: no tensor can be made of a single number. Of names, so many are followed.
+    """
     match node:
         case ast.Constant(int()):
             return True
         case ast.Call(ast.Name("len")) | ast.Call(ast.Attribute(_, "size"), _, []):
             return True
+        case ast.Call(ast.Attribute(_, "item" | "numel"), [], []):
+            return True
         case ast.Call(func):
             return module.resolve(func) == "torch.Size"
         case ast.BinOp(left, ast.Mult() | ast.Add() | ast.Sub() | ast.FloorDiv(), right):
-            return isinstance(left, ast.Constant | ast.Call) and is_size(module, left) and is_size(module, right)
+            of_numbers = isinstance(left, ast.Constant | ast.Call)
+            return of_numbers and is_size(module, left, deep) and is_size(module, right, deep)
+        case ast.Name(name):
+            found = module.scope(node).find(name) if deep else None
+            values = [binding.value for binding in found[1]] if found else []
+            return bool(values) and all(v is not None and is_size(module, v, deep - 1) for v in values)
     return False
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.semantic.dominance import lacks_cuda_alone
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.blocks import ends_program, leaves_block
@@ -21,8 +22,6 @@ _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format",
 _CAPABILITY = re.compile(r"get_device_capability|^capability$|compute_capability")
 _GENERATION = re.compile(r"(^|_)sm(_?\d|_at_least|_version)")  # of NVIDIA's devices: `is_sm_at_least_89()`
 _FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
-_CUDA = re.compile(r"cuda|nvidia", re.I)
-_CPU = re.compile(r"(?<![a-z])cpu", re.I)
 _SKIP = re.compile(r"^skip|Skip")
 _VENDOR = re.compile(r"^hip$|rocm|nvidia", re.I)
 
@@ -125,8 +124,7 @@ def _is_lifted(context: RuleContext, refusal: ast.stmt | None, said: Sequence[as
     inside = [node for part in said for node in ast.walk(part)]
     if any(isinstance(node, ast.FormattedValue) or _SKIP.search(last_name(node)) for node in inside):
         return False
-    text = " ".join(n.value for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str))
-    return bool(_CUDA.search(text)) and not _CPU.search(text)
+    return lacks_cuda_alone(said)
 
 
 def _library_named(said: Sequence[ast.AST]) -> str:
