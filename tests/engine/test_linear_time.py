@@ -187,6 +187,7 @@ PROJECTS: dict[str, tuple[Callable[[int], dict[str, str]], int]] = {
     "one f-string": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 50),
     "one f-string of many": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 150),
     "a sum": (_one(lambda n: f"x = torch.zeros(1)\ny = {' + '.join(['x.cuda()'] * n)}\n"), 150),
+    "a sum that is too deep": (_one(lambda n: f"x = torch.zeros(1)\ny = {' + '.join(['x.cuda()'] * n)}\n"), 500),
     "a chain of methods": (_one(lambda n: f"x = torch.zeros(1)\ny = x{'.cuda()' * n}\n"), 75),
     "one choice of many": (_one(_choices), 100),
     "cells": (_cells, 100),

@@ -160,6 +160,8 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
     move = module.parent(call)
     if not (isinstance(move, ast.Call) and isinstance(move.func, ast.Attribute) and move.func.attr == "to"):
         return
+    if b"is_accelerated" not in module.source.utf8:
+        return
     for up, below in module.around(call, *_DEFINITIONS, ast.If, ast.IfExp, ast.BoolOp):
         if isinstance(up, _DEFINITIONS):
             return
