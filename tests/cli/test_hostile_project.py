@@ -4,6 +4,7 @@ as it is. Git has a file of its own: vcs/test_hardening.py."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import errno
 import json
 import os
@@ -308,29 +309,52 @@ def test_a_pipe_that_is_asked_for_is_written_to(here: Path, cli: Cli) -> None:
 # ---- two at once
 
 
-def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
-    write_tree(here, {"a.py": CUDA})
-    git(here, "init", "-q")
+@contextlib.contextmanager
+def another_writer(file: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock of a file's project for some time."""
     code = f"""
 import sys, time
 from pathlib import Path
 from torchmigrate.apply import journal
 from torchmigrate.base import user_state
-with user_state.held(journal.places([Path({str(here / "a.py")!r})])):
+with user_state.held(journal.places([Path({str(file)!r})])):
     print("held", flush=True)
-    time.sleep(600)
+    time.sleep({seconds})
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None and other.stdout.readline() == "held\n"
-        ran = cli("apply", "--allow-dirty")
-        assert (ran.status, (here / "a.py").read_text()) == (2, CUDA)
-        assert f"error: process {other.pid} is writing to this project, so nothing was written\nhelp: " in ran.err
-        other.kill()
+        try:
+            assert other.stdout is not None and other.stdout.readline() == "held\n"
+            yield other
+        finally:
+            other.kill()
+
+
+def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
+    write_tree(here, {"a.py": CUDA})
+    git(here, "init", "-q")
+    with another_writer(here / "a.py", 600) as other:
+        for command in (("apply", "--allow-dirty"), ("apply", "--allow-dirty", "sub/../a.py")):
+            ran = cli(*command)
+            assert (ran.status, (here / "a.py").read_text()) == (2, CUDA)
+            assert f"error: process {other.pid} is writing to this project, so nothing was written\nhelp: " in ran.err
     assert cli("apply", "--allow-dirty").status == 0  # the dead hold nothing
+    after = (here / "a.py").read_text()
+    with another_writer(here / "a.py", 600):
+        assert (cli("undo").status, (here / "a.py").read_text()) == (2, after)
     assert cli("undo").status == 0
     assert (here / "a.py").read_text() == CUDA
+
+
+def test_the_second_of_two_waits_for_the_first(here: Path, cli: Cli) -> None:
+    assert user_state.PATIENCE == 10  # as SECURITY.md says
+    write_tree(here, {"a.py": CUDA})
+    git(here, "init", "-q")
+    with another_writer(here / "a.py", 0.7) as other:
+        assert cli("apply", "--allow-dirty").status == 0
+        assert other.wait(30) == 0
+    assert (here / "a.py").read_text() != CUDA
 
 
 # ---- a journal of somebody else's
