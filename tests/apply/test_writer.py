@@ -151,6 +151,23 @@ def test_a_full_disk_leaves_a_hard_link_as_it_was(file: Path, monkeypatch: pytes
     assert file.read_bytes() == b"old\n"
 
 
+@pytest.mark.parametrize("after", [b"n", b"much longer than before\n" * 100])
+def test_an_error_in_the_middle_leaves_a_hard_link_as_it_was(
+    file: Path, after: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.with_name("b.py").hardlink_to(file)
+    real, failures = os.fsync, [OSError(errno.EIO, "Input/output error")]
+
+    def fsync(handle: int) -> None:
+        if failures:
+            raise failures.pop()
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert "error" in errors(change(file, after))["a.py"]
+    assert file.read_bytes() == b"old\n" and file.samefile(file.with_name("b.py"))
+
+
 def test_no_file_imports_a_helper_that_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pkg/a.py", "pkg/sub/b.py", "c.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -303,15 +303,19 @@ def test_each_layer_of_the_door_holds_alone(
 
 
 @pytest.mark.parametrize("network", [True, False])
-def test_nobody_is_asked_for_a_password(hostile: Path, network: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_asked_for_a_password(
+    hostile: Path, canaries: Canaries, network: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither on the terminal, which has no answer in CI, nor by a program of the repository."""
     for name in ("GIT_ASKPASS", "SSH_ASKPASS"):
         monkeypatch.delenv(name, raising=False)
     if network:
         for key in ("core.askPass", "credential.helper"):
             git(hostile, "config", "--unset", key)
+    canaries.heard()
     with pytest.raises(hardening.GitError, match="terminal prompts disabled"):
         hardening.Git(hostile, network=network)("credential", "fill", stdin=b"protocol=https\nhost=example.invalid\n\n")
+    assert canaries.heard() == set()
 
 
 @pytest.mark.parametrize("network", [True, False])
