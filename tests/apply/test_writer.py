@@ -46,6 +46,23 @@ def test_mode_survives(file: Path) -> None:
     assert not litter(file.parent)
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root alone gives files away")
+def test_the_owner_stays(file: Path) -> None:
+    os.chown(file, 12_345, 23_456)
+    file.chmod(0o4755)
+    assert errors(change(file)) == {}
+    status = file.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (12_345, 23_456, 0o4755)
+
+
+def test_litter_of_a_living_run_stays(tmp_path: Path) -> None:
+    living, dead = (tmp_path / f".torchmigrate-{process}-aa.tmp" for process in (os.getpid(), 2**22 + 1))
+    for path in (living, dead):
+        path.touch()
+    file_io.sweep(tmp_path)
+    assert litter(tmp_path) == [living]
+
+
 def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
     assert errors(change(tmp_path / "accel.py", new=True)) == {}
@@ -132,6 +149,23 @@ def test_a_full_disk_leaves_a_hard_link_as_it_was(file: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert "no space left" in errors(change(file, b"longer than before\n"))["a.py"]
     assert file.read_bytes() == b"old\n"
+
+
+@pytest.mark.parametrize("after", [b"n", b"much longer than before\n" * 100])
+def test_an_error_in_the_middle_leaves_a_hard_link_as_it_was(
+    file: Path, after: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.with_name("b.py").hardlink_to(file)
+    real, failures = os.fsync, [OSError(errno.EIO, "Input/output error")]
+
+    def fsync(handle: int) -> None:
+        if failures:
+            raise failures.pop()
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert "error" in errors(change(file, after))["a.py"]
+    assert file.read_bytes() == b"old\n" and file.samefile(file.with_name("b.py"))
 
 
 def test_no_file_imports_a_helper_that_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +331,24 @@ def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path, monkeypat
     assert writer_errors == {}
     assert (tmp_path / "home" / "a.py").read_bytes() == b"old\n"
     assert (tmp_path / "moved" / "a.py").read_bytes() == b"new\n"
+
+
+@pytest.mark.parametrize("layer", ["the status", "the flag"])
+def test_no_link_is_opened_by_either_layer(file: Path, layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link is looked for before a file is opened, and not followed if it takes the file's place then."""
+    link = file.with_name("link.py")
+    link.symlink_to(file)
+    if layer == "the status":
+        monkeypatch.setattr(file_io, "_NO_LINK", 0)
+    elif not hasattr(os, "O_NOFOLLOW"):
+        pytest.skip("no such flag")
+    else:
+        monkeypatch.setattr(file_io.stat, "S_ISLNK", lambda mode: False)
+    with pytest.raises((file_io.NotWritten, OSError)):
+        file_io.write(link, b"old\n", b"new\n")
+    with pytest.raises((file_io.NotWritten, OSError)):
+        file_io.remove(link, b"old\n")
+    assert link.is_symlink() and file.read_bytes() == b"old\n"
 
 
 @pytest.mark.parametrize("layer", ["the path", "descriptors"])

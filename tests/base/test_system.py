@@ -97,6 +97,21 @@ def test_a_file_is_locked_once(platform: str, tmp_path: Path, monkeypatch: pytes
         os.close(other)
 
 
+def test_locks_are_taken_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two processes that need the same two could wait for each other."""
+    real, taken = user_state._open_lock_file, []
+
+    def opened(file: Path) -> int | None:
+        taken.append(file.name)
+        return real(file)
+
+    monkeypatch.setattr(user_state, "_open_lock_file", opened)
+    for names in ("abcdef", "fedcba"):
+        with user_state.held([tmp_path / name for name in (*names, names[0])]):
+            assert taken == [*"abcdef"]
+        taken.clear()
+
+
 # ---- files
 
 

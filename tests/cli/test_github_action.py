@@ -330,6 +330,13 @@ def test_names_of_files_are_no_commands(runner: Runner, tmp_path: Path) -> None:
     assert {note.properties["file"] for note in job.annotations if note.level == "error"} == set(names)
 
 
+def test_an_error_is_text_in_the_summary(runner: Runner, workspace: Path) -> None:
+    """An input may come from a pull request; the summary is read as Markdown, with HTML in it."""
+    job = runner.use(workspace, working_directory="<img src=x> [click](javascript:1) @everyone")
+    assert job.status == 2
+    assert "\\<img src=x\\> \\[click\\](javascript:1) \\@everyone" in job.summary, job.summary
+
+
 def test_code_of_the_repository_does_not_run(runner: Runner, planted: Path) -> None:
     """Neither now nor when the action was installed, by the fixture."""
     job = runner.use(planted, {"PYTHONPATH": str(planted), "PYTHONSTARTUP": str(planted / "venv.py")})

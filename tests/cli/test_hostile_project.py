@@ -4,6 +4,7 @@ as it is. Git has a file of its own: vcs/test_hardening.py."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import errno
 import json
 import os
@@ -27,6 +28,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Job, Worker
+from torchmigrate.fixers import registry
 from torchmigrate.rules import packs, reader
 
 Cli = Callable[..., Ran]
@@ -107,8 +109,24 @@ if __name__ == "__main__":
 
 def test_a_pack_names_fixers_and_no_modules(here: Path, cli: Cli) -> None:
     canary = planted(here)
-    no_fixers = ("api/memory", "device/device_defaults", "device/device_string:is_foreign", "api/memory:_is_own")
-    for name in ("os", "libcst", "../accel", "torchmigrate.cli.app", "__init__", *no_fixers):
+    no_fixers = (
+        "api/memory",
+        "device/device_defaults",
+        "device/device_string:is_foreign",
+        "device/tensor_cuda:_reference",
+    )
+    private = [name for name in registry.fixers_of("device/tensor_cuda") if name.startswith("_")]
+    assert registry.fixers_of("device/tensor_cuda") and not private
+    outside = ("../accel", "../fixers/device/tensor_cuda", "./device/tensor_cuda")
+    for name in (
+        "os",
+        "libcst",
+        *outside,
+        "torchmigrate.cli.app",
+        "__init__",
+        *no_fixers,
+        "device/tensor_cuda:_reference",
+    ):
         write_tree(
             here,
             {
@@ -291,29 +309,52 @@ def test_a_pipe_that_is_asked_for_is_written_to(here: Path, cli: Cli) -> None:
 # ---- two at once
 
 
-def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
-    write_tree(here, {"a.py": CUDA})
-    git(here, "init", "-q")
+@contextlib.contextmanager
+def another_writer(file: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock of a file's project for some time."""
     code = f"""
 import sys, time
 from pathlib import Path
 from torchmigrate.apply import journal
 from torchmigrate.base import user_state
-with user_state.held(journal.places([Path({str(here / "a.py")!r})])):
+with user_state.held(journal.places([Path({str(file)!r})])):
     print("held", flush=True)
-    time.sleep(600)
+    time.sleep({seconds})
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None and other.stdout.readline() == "held\n"
-        ran = cli("apply", "--allow-dirty")
-        assert (ran.status, (here / "a.py").read_text()) == (2, CUDA)
-        assert f"error: process {other.pid} is writing to this project, so nothing was written\nhelp: " in ran.err
-        other.kill()
+        try:
+            assert other.stdout is not None and other.stdout.readline() == "held\n"
+            yield other
+        finally:
+            other.kill()
+
+
+def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
+    write_tree(here, {"a.py": CUDA})
+    git(here, "init", "-q")
+    with another_writer(here / "a.py", 600) as other:
+        for command in (("apply", "--allow-dirty"), ("apply", "--allow-dirty", "sub/../a.py")):
+            ran = cli(*command)
+            assert (ran.status, (here / "a.py").read_text()) == (2, CUDA)
+            assert f"error: process {other.pid} is writing to this project, so nothing was written\nhelp: " in ran.err
     assert cli("apply", "--allow-dirty").status == 0  # the dead hold nothing
+    after = (here / "a.py").read_text()
+    with another_writer(here / "a.py", 600):
+        assert (cli("undo").status, (here / "a.py").read_text()) == (2, after)
     assert cli("undo").status == 0
     assert (here / "a.py").read_text() == CUDA
+
+
+def test_the_second_of_two_waits_for_the_first(here: Path, cli: Cli) -> None:
+    assert user_state.PATIENCE == 10  # as SECURITY.md says
+    write_tree(here, {"a.py": CUDA})
+    git(here, "init", "-q")
+    with another_writer(here / "a.py", 0.7) as other:
+        assert cli("apply", "--allow-dirty").status == 0
+        assert other.wait(30) == 0
+    assert (here / "a.py").read_text() != CUDA
 
 
 # ---- a journal of somebody else's
@@ -400,11 +441,47 @@ def test_reports_of_names_that_speak(speaking: Path, cli: Cli, format_: str, in_
         for each in ElementTree.fromstring(ran.out).iter("failure"):
             assert not RAW.search(each.attrib["message"] + (each.text or ""))
     elif format_ == "github":
-        assert all(re.match(r"::(warning|error) file=[^:]*::", line) for line in lines if line)
-        assert not [line for line in lines if line.startswith("::set-output")]
+        found = [COMMAND.fullmatch(line) for line in lines if line]
+        assert all(found), ran.out
+        files = {_unescaped(match["file"]) for match in found if match}
+        assert files == {
+            path.name.encode(errors="surrogateescape").decode(errors="replace")
+            for path in speaking.iterdir()
+            if path.suffix == ".py"
+        }
     else:
         assert not RAW.search(ran.out)
         assert "<script>" not in _without_code(ran.out)
+
+
+COMMAND = re.compile(r"::(?:warning|error) file=(?P<file>[^:,]*)(?:,\w+=[^:,]*)*::.*")
+
+
+def _unescaped(value: str) -> str:
+    """As GitHub's runner reads the value of a property."""
+    for character, code in ((":", "%3A"), (",", "%2C"), ("\r", "%0D"), ("\n", "%0A"), ("%", "%25")):
+        value = value.replace(code, character)
+    return value
+
+
+SPEAKS = "<script>alert(1)</script> [click](javascript:alert(2)) @everyone #1 ![i](https://example.org/beacon.png)"
+
+
+@pytest.mark.parametrize("command", [("check", "-v"), ("apply", "-n"), ("report",)])
+def test_texts_of_a_pack_are_text_in_markdown(here: Path, cli: Cli, command: tuple[str, ...]) -> None:
+    rule = f'summary = "{SPEAKS}"\nsafety = "display"\nwhy = "{SPEAKS}"\nmessage = "{SPEAKS}"\n'
+    write_tree(
+        here,
+        {
+            "a.py": "import torch\ntorch.cuda.nope()\n",
+            "pyproject.toml": '[tool.torchmigrate]\nrule-paths = ["packs"]\n',
+            "packs/own/one.toml": f'{rule}[[rewrite]]\nmatch = "torch.cuda.nope()"\n',
+        },
+    )
+    ran = cli(*command, "--output-format", "markdown")
+    text = _without_code(ran.out)
+    assert "alert" in text, ran.err
+    assert not re.search(r"(?<!\\)(<script|<img|\[click|@everyone|#1|\[i\])", text), text
 
 
 @posix

@@ -149,6 +149,12 @@ def _choices(n: int) -> str:
     return "x = torch.zeros(1)\ny = " + "".join(f"x.cuda() if a == {i} else " for i in range(n)) + "x\n"
 
 
+def _variables(n: int) -> str:
+    names = [f"d{i}" for i in range(n)]
+    bound = "".join(f"{name} = 'cuda'\n" for name in names)
+    return f"{bound}def f():\n    global {', '.join(names)}\n" + "".join(f"    x.to({name})\n" for name in names)
+
+
 def _cells(n: int) -> dict[str, str]:
     codes = [f"x{i} = torch.zeros(1).cuda()\nif {ASK}:\n    x{i} = x{i}.cuda()\nprint(x{i})\n" for i in range(n)]
     cells = [
@@ -187,10 +193,20 @@ PROJECTS: dict[str, tuple[Callable[[int], dict[str, str]], int]] = {
     "one f-string": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 50),
     "one f-string of many": (_one(lambda n: f"x = torch.zeros(1)\ns = f'{'{x.cuda()}' * n}'\n"), 150),
     "a sum": (_one(lambda n: f"x = torch.zeros(1)\ny = {' + '.join(['x.cuda()'] * n)}\n"), 150),
+    "a sum that is too deep": (_one(lambda n: f"x = torch.zeros(1)\ny = {' + '.join(['x.cuda()'] * n)}\n"), 500),
     "a chain of methods": (_one(lambda n: f"x = torch.zeros(1)\ny = x{'.cuda()' * n}\n"), 75),
     "one choice of many": (_one(_choices), 100),
     "cells": (_cells, 100),
     "stars in a ring": (_stars, 60),
+    "variables for the device": (_one(_variables), 150),
+    "names bound in tests": (
+        _one(lambda n: "".join(f"if (y{i} := x.cuda()) is not None:\n    y{i}.cuda()\n" for i in range(n))),
+        120,
+    ),
+    "a list of devices": (
+        _one(lambda n: f"d = {['cuda'] * n}\n" + "".join(f"x.to(d[{i}])\n" for i in range(n))),
+        150,
+    ),
     "f-strings": (_one(lambda n: "x = torch.zeros(1)\n" + "s = f'{x.cuda()}'\n" * n), 40),
     "functions": (_one(lambda n: "".join(f"def f{i}(x):\n    return x.cuda()\n" for i in range(n))), 50),
     "branches that leave": (_one(SHAPES["branches that leave"]), 40),

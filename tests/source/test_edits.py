@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate.diagnostics.finding import Changed, Finding, Fix, Safety, Unchanged, choose
-from torchmigrate.source.edits import Edit, compose, flatten, original_offset
+from torchmigrate.source.edits import Edit, Touching, compose, flatten, original_offset
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -166,3 +166,10 @@ def test_a_finding_keeps_all_but_its_status() -> None:
 
 def test_a_result_tells_of_no_cells_unless_it_has_some() -> None:
     assert Changed(Path("a.py"), b"x", b"y", ()).unread == Unchanged(Path("a.py")).unread == ""
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=12), st.integers(0, 30), st.integers(0, 6))
+def test_spans_that_touch_another(made: list[tuple[int, int]], start: int, length: int) -> None:
+    spans = sorted((a, a + size) for a, size in made)
+    found = Touching((span, number) for number, span in enumerate(spans)).find(start, start + length)
+    assert [span for span, _ in found] == [(a, b) for a, b in spans if a <= start + length and start <= b]

@@ -302,6 +302,39 @@ def test_each_layer_of_the_door_holds_alone(
     assert (program in canaries.heard()) is not there
 
 
+@pytest.mark.parametrize("network", [True, False])
+def test_nobody_is_asked_for_a_password(
+    hostile: Path, canaries: Canaries, network: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on the terminal, which has no answer in CI, nor by a program of the repository."""
+    for name in ("GIT_ASKPASS", "SSH_ASKPASS"):
+        monkeypatch.delenv(name, raising=False)
+    if network:
+        for key in ("core.askPass", "credential.helper"):
+            git(hostile, "config", "--unset", key)
+    canaries.heard()
+    with pytest.raises(hardening.GitError, match="terminal prompts disabled"):
+        hardening.Git(hostile, network=network)("credential", "fill", stdin=b"protocol=https\nhost=example.invalid\n\n")
+    assert canaries.heard() == set()
+
+
+@pytest.mark.parametrize("network", [True, False])
+@pytest.mark.parametrize("there", [True, False])
+def test_no_work_is_left_running(
+    here: Path, tmp_path: Path, network: bool, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git would tidy up after a commit or a fetch, for minutes; the other way round is the control."""
+    git(here, "init", "-q", "-b", "main")
+    git(here, "config", "user.name", "t")
+    git(here, "config", "user.email", "t@example.org")
+    table = "_NETWORK_SETTINGS" if network else "_SETTINGS"
+    kept = {key: value for key, value in getattr(hardening, table).items() if there or key != "maintenance.auto"}
+    monkeypatch.setattr(hardening, table, kept)
+    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
+    hardening.Git(here, network=network)("commit", "--allow-empty", "-m", "y")
+    assert ("maintenance run --auto" in (tmp_path / "trace").read_text()) is not there
+
+
 @pytest.mark.parametrize("setting", ["filter.evil.smudge", "filter.x=y.clean", "gpg.ssh.defaultKeyCommand"])
 @pytest.mark.parametrize("scope", ["local", "worktree"])
 def test_programs_of_freely_chosen_keys(hostile: Path, canaries: Canaries, setting: str, scope: str) -> None:

@@ -50,6 +50,11 @@ def test_warnings_of_python_are_not_compared() -> None:
     assert not named_devices("train.py:3: UserWarning: moved to cuda:0\n  x.to('cuda:0')\n")
 
 
+def test_the_name_of_an_option_names_no_device() -> None:
+    assert not named_devices("Namespace(batch_size=4, cuda=True)\n")
+    assert [*named_devices("Namespace(cuda=True, device=mps)\ndevice=cuda\n").values()] == [{"mps"}, {"cuda"}]
+
+
 def test_lines_that_only_look_like_warnings_are_compared() -> None:
     assert plain(compared("train.py:3: loss 0.5\n  acc 0.5\n", "train.py:3: loss 0.5\n  acc 0.5\n")) == 3
     assert "0.4" in told(compared("UserWarning: loss 0.5\n", "UserWarning: loss 0.4\n"))

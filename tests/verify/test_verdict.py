@@ -536,6 +536,17 @@ def test_a_run_on_the_cpu_where_the_original_is_there_too() -> None:
     assert said(found, replace(base(), elsewhere={"mps": own})) == ("FAIL", f"{alone}; so does the original there")
 
 
+def test_a_run_that_fails_where_the_original_does_too() -> None:
+    """It is no regression, and says so; what runs is judged as if the original had not been there."""
+    died = {"exit": 1, "tail": ("ValueError: no",)}
+    found, own = outcome(way=MPS, **died), outcome(way=MPS, project="original", **died)
+    kind, reason = said(found, replace(base(), elsewhere={"mps": own}))
+    assert (kind, reason.partition("; ")[2]) == ("FAIL", "the original fails there, too")
+    assert "original" not in said(found)[1]
+    passed = said(outcome(way=MPS), replace(base(), elsewhere={"mps": own}))
+    assert passed == ("PASS", "1 number within 0.001 of original on cuda")
+
+
 def test_what_the_original_prints_otherwise_each_time_is_no_regression() -> None:
     output = "loss 0.5000\nmemory: {'mps': '%d'}\n"
     first, again = (outcome(output % free, MPS, "original") for free in (21_785_079_808, 21_665_505_280))

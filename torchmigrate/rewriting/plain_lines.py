@@ -62,6 +62,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _LENGTHS = (79, 88, 100, 120)  # of lines, that people keep to
 _ANY_LENGTH = 1_000_000
 _HABIT = 20  # lines of code that show what a file keeps to
+_MOST_VARIABLES = 20  # of one scope that hold the device, and are asked for one to use
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 Allowed = Callable[[int], bool]
 
@@ -160,6 +161,8 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
     move = module.parent(call)
     if not (isinstance(move, ast.Call) and isinstance(move.func, ast.Attribute) and move.func.attr == "to"):
         return
+    if b"is_accelerated" not in module.source.utf8:
+        return
     for up, below in module.around(call, *_DEFINITIONS, ast.If, ast.IfExp, ast.BoolOp):
         if isinstance(up, _DEFINITIONS):
             return
@@ -232,12 +235,14 @@ def _known(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
     steps = _steps(module, call)
     here = module.scope(steps[-1])
     hidden = _hidden(module, call)
+    kinds = (
+        {_NAME, _TYPE} if _takes_device(module, call) else {own} if own == _NAME or _is_told(module, call) else set()
+    )
     for scope in here.up():
-        for name, value, kind in _device_variables(module, scope):
-            if name in hidden or (found := here.find(name)) is None:
+        for name, value, kind in _device_variables(module, scope)[:_MOST_VARIABLES]:
+            if kind not in kinds or name in hidden or (found := here.find(name)) is None:
                 continue
-            fits = (kind == own and (own == _NAME or _is_told(module, call))) or _takes_device(module, call)
-            if fits and found[0] is scope and _is_before(module, module.statement(value), steps):
+            if found[0] is scope and _is_before(module, module.statement(value), steps):
                 yield Edit(*module.span(call), name)
                 return
 
@@ -248,6 +253,7 @@ def _is_told(module: SemanticModel, value: ast.AST) -> bool:
     return isinstance(up := module.parent(value), ast.keyword) and up.arg == _NAME
 
 
+@query
 def _device_variables(module: SemanticModel, scope: Scope) -> list[tuple[str, ast.expr, str]]:
     """Return the variables of a scope that hold the helper's device or its type, with their values."""
     values = ((name, bound[0].value) for name, bound in scope.names.items() if len(bound) == 1 and not scope.is_class)
@@ -279,7 +285,8 @@ def _hidden(module: SemanticModel, node: ast.AST) -> set[str]:
 def _is_before(module: SemanticModel, binding: ast.stmt, steps: Sequence[ast.stmt]) -> bool:
     """Whether a statement comes before code in its own block, so that the code cannot run without it."""
     block, at = module.blocks.place(binding)
-    return any(step in block[at + 1 :] for step in steps)
+    places = (module.blocks.place(step) for step in steps)
+    return any(other is block and later > at for other, later in places)
 
 
 def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from torchmigrate.rewriting import guard_policy
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_names, spelled
-from torchmigrate.source.edits import Edit, compose, original_offset
+from torchmigrate.source.edits import Edit, Span, Touching, compose, original_offset
 from torchmigrate.source.encoding import Source
 
 PASSES = 10
@@ -52,7 +52,8 @@ def inspect(
     placed = [f.with_status(Status.SUPPRESSED) if hidden.status(f.rule, f.line) else f for f in placed]
     wanted = _wanted(placed, module.path, facts, passes)
     settled = [_held(f, facts, wanted) for f in placed]
-    settled = [_checked(f, facts.held.get(str(module.path)), passes) for f in settled]
+    held_back = Touching(facts.held.get(str(module.path), {}).items())
+    settled = [_checked(f, held_back, passes) for f in settled]
     found = [*guard_policy.decide(module, settled), *_idle_comments(module, hidden, rules)]
     return sorted(found, key=lambda f: (f.start, -f.end, f.rule))
 
@@ -110,24 +111,26 @@ def _held(finding: Finding, facts: ProjectContext, wanted: Sequence[Finding] | N
     return finding.with_status(Status.HELD) if unsafe or waits else finding
 
 
-def _checked(
-    finding: Finding, held: Mapping[tuple[int, int], str] | None, passes: Sequence[tuple[Edit, ...]]
-) -> Finding:
+def _checked(finding: Finding, held: Touching[str], passes: Sequence[tuple[Edit, ...]]) -> Finding:
     """Return a finding as left alone if its place or one of its edits is held back."""
     if not held or finding.fix is None or finding.status is not Status.OPEN:
         return finding
     places = [(finding.start, finding.end), *((edit.start, edit.end) for edit in finding.fix.edits)]
-    (start, end), *edits = [(_original(start, passes), _original(end, passes)) for start, end in places]
-    touched = (
-        why
-        for (a, b), why in held.items()
-        if start <= a == b <= end or (a, b) in edits or any(a < e and s < b for s, e in ((start, end), *edits))
-    )
-    reason = next(touched, None)
+    here, *edits = [(_original(start, passes), _original(end, passes)) for start, end in places]
+    reason = _why_held(held, here, edits)
     if reason is None:
         return finding
     message = f"{finding.message} (left alone: {reason})"
     return replace(finding, fix=None, status=Status.LEFT, message=message, blocks=True)
+
+
+def _why_held(held: Touching[str], here: Span, edits: Sequence[Span]) -> str | None:
+    """Return why an edit in a finding's place, or one of its edits, is held back; None if none is."""
+    for span in (here, *edits):
+        for (start, end), why in held.find(*span):
+            if (start == end and span == here) or (start, end) == span or (start < span[1] and span[0] < end):
+                return why
+    return None
 
 
 def _wanted(

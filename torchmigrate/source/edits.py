@@ -142,6 +142,25 @@ class Inside:
         return [s for s in self._nearest[at] if s[1] <= end] if at < len(self._starts) else []
 
 
+class Touching(Generic[T]):
+    """An index of spans with values that finds those that overlap a given one or stand right beside it."""
+
+    def __init__(self, spans: Iterable[tuple[Span, T]]) -> None:
+        self._spans = sorted(spans, key=lambda item: item[0])
+        self._furthest = [*itertools.accumulate((span[1] for span, _ in self._spans), max)]
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def find(self, start: int, end: int) -> Iterator[tuple[Span, T]]:
+        """Yield the spans in the order of the text, with their values."""
+        at = bisect_left(self._furthest, start)
+        while at < len(self._spans) and self._spans[at][0][0] <= end:
+            if self._spans[at][0][1] >= start:
+                yield self._spans[at]
+            at += 1
+
+
 class Around(Generic[T]):
     """An index of spans with values that finds a span which contains a given one."""
 

@@ -108,10 +108,14 @@ def by_shape(found: Iterable[Line]) -> Logged:
 
 
 def named_devices(output: str) -> dict[str, frozenset[str]]:
-    """Return the types of the devices that lines of output name, by the shape of the line."""
+    """Return the types of the devices that lines of output name, by the shape of the line.
+
+    The `cuda` of `Namespace(cuda=True)` is the name of an option.
+    """
     found: dict[str, frozenset[str]] = {}
     for _, line in _without_warnings(output):
-        types = {match["device"].partition(":")[0].lower() for match in _TOKEN.finditer(line) if match["device"]}
+        matches = (match for match in _TOKEN.finditer(line) if match["device"] and line[match.end() :][:1] != "=")
+        types = {match["device"].partition(":")[0].lower() for match in matches}
         if types:
             form = shape(line.rstrip("\r").rpartition("\r")[2])
             found[form] = found.get(form, frozenset()) | types

@@ -202,7 +202,8 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     """Judge a run by the original's on the same backend, if that came to its end."""
     wanted = base.first.exit if base.first and base.stands else 0
     if before.exit != wanted or before.exception:
-        return verdict
+        fails = verdict.kind is Kind.FAIL
+        return replace(verdict, reason=f"{verdict.reason}; the original fails there, too") if fails else verdict
     if said := _renamed(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, said, outcome)
     backend = outcome.run.way.backend

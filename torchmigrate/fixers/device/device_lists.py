@@ -10,7 +10,7 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, is_cpu, parse
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
 from torchmigrate.semantic.spelling import helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
@@ -37,6 +37,7 @@ _DEFAULT = (
     "a parameter's default lists CUDA: give it None, and list `{accel}.device_type()` inside the function, which asks "
     "for the device late"
 )
+_OTHERS = {*having("string"), "auto"}
 _BUILT = "a device string built in a way that is not understood"
 
 
@@ -44,8 +45,7 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
     """Yield the finding for an item of a list. A choice among devices, with "cpu" beside it, needs a test around it."""
     module = context.module
     items, taker = _list_around(module, up)
-    beside = [e for e in getattr(up, "elts", []) if e is not whole]
-    if any(getattr(e, "value", None) in (*having("string"), "auto") for e in beside):
+    if _names_others(module, up):
         yield context.left("the list names other accelerators, too")
     elif isinstance(taker, ast.keyword) and taker.arg == "choices":
         yield _choice(context, whole, items, module.parent(taker))
@@ -55,10 +55,21 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
         yield context.note(_spelled(context, _DEFAULT), blocks=False)
     elif not (asked := _is_asked_for(module, whole)) and not _holds_devices(module, items, taker):
         yield context.left("nothing shows that it is a list of devices to use")
-    elif any(is_cpu(module, e) for e in beside) and not asked:
+    elif _names_cpu(module, up) and not asked:
         yield context.note(_spelled(context, _BESIDE_CPU), blocks=False)
     else:
         yield device_defaults.at_import_checked(context, whole, device.as_type)
+
+
+@query
+def _names_others(module: SemanticModel, items: ast.AST) -> bool:
+    """Whether an item of a list is another accelerator's name."""
+    return any(getattr(item, "value", None) in _OTHERS for item in getattr(items, "elts", ()))
+
+
+@query
+def _names_cpu(module: SemanticModel, items: ast.AST) -> bool:
+    return any(is_cpu(module, item) for item in getattr(items, "elts", ()))
 
 
 def _choice(context: RuleContext, whole: ast.AST, items: ast.AST, call: ast.AST | None) -> Finding:
