@@ -16,6 +16,7 @@ from conftest import planned, write_plan, write_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Finding, Unchanged
 from torchmigrate.engine import planner
+from torchmigrate.formats.model import kind
 from torchmigrate.project import helper_parts
 
 
@@ -232,6 +233,9 @@ def test_the_only_copy_is_restored(tmp_path: Path) -> None:
     text = write_plan(tmp_path)["accel.py"]
     (tmp_path / "accel.py").unlink()
     assert [*checked(tmp_path)] == ["accel.py"]
+    result = planned(tmp_path, "check")["accel.py"]
+    assert isinstance(result, Unchanged)
+    assert [kind(found) for found in result.findings] == ["fixable"], "apply writes it: nobody has to"
     assert write_plan(tmp_path) == {"accel.py": text}
 
 

@@ -114,7 +114,7 @@ def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, w
 def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) -> Iterator[str]:
     """Yield the line of source, marks under the finding, and the backends that it concerns."""
     number = str(finding.line)
-    if line is not None:
+    if line:
         begin = finding.column - 1
         end = finding.end_column - 1 if finding.end_line == finding.line else len(line)
         line, begin, end = _near(line, begin, end)

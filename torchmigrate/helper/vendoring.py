@@ -19,6 +19,7 @@ from torchmigrate.diagnostics.finding import (
     Failed,
     FileResult,
     Finding,
+    Fix,
     Safety,
     Skipped,
     Unchanged,
@@ -380,7 +381,8 @@ def _finding(result: FileResult) -> FileResult:
         return result
     what = "is missing, and files import it" if result.new else "lacks functions, or is of another version"
     message = f"the helper {what}: `torchmigrate apply` writes it"
-    found = Finding("helper", Safety.DISPLAY, 0, 0, message, line=1, column=1, end_line=1, end_column=1)
+    fix = Fix((), Safety.SAFE)  # another file is written, or the whole of this one
+    found = Finding("helper", Safety.SAFE, 0, 0, message, fix=fix, line=1, column=1, end_line=1, end_column=1)
     return Unchanged(result.path, (*result.findings, found), result.before)
 
 
