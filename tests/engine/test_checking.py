@@ -832,3 +832,13 @@ def test_a_module_of_a_package_is_not_what_an_installed_one_is(tmp_path: Path, n
     files = {"pkg/__init__.py": "", "pkg/utils/__init__.py": "", f"pkg/utils/{name}.py": "def f(): pass\n"}
     result = planned(write_tree(tmp_path, files | {"tests/test_it.py": test}))["tests/test_it.py"]
     assert isinstance(result, Unchanged if is_left else Changed)
+
+
+@pytest.mark.parametrize(("library", "is_left"), [("mpi4py", False), ("somewhere", True)])
+def test_a_library_that_knows_no_devices_holds_no_code_of_cuda(tmp_path: Path, library: str, is_left: bool) -> None:
+    """Found in improved-diffusion, where the rank of MPI is the index of the device."""
+    text = f"import torch\nfrom {library} import MPI\ndef dev():\n    if torch.cuda.is_available():\n"
+    text += "        return torch.device(f'cuda:{MPI.rank()}')\n    return torch.device('cpu')\n"
+    text += "print(torch.ones(1).to(dev()))\n"
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Unchanged if is_left else Changed)

@@ -11,6 +11,7 @@ from torchmigrate.torch_api.backends import types_of
 _DATA = facts("libraries")
 # by the name that is imported: what to use in place of a library that needs NVIDIA's software
 CUDA_ONLY: Mapping[str, str] = _DATA["cuda-only"]
+HOST = frozenset(_DATA["host"])
 ENGINES = frozenset(_DATA["engines"])
 BUILT_ON_TORCH = frozenset(_DATA["built-on-torch"])
 _TAKES: Mapping[str, frozenset[str]] = {

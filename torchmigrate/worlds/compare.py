@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from torchmigrate.source.edits import Edit
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import takes
+from torchmigrate.torch_api.libraries import HOST, takes
 from torchmigrate.worlds.observations import (
     ANSWER,
     ASKED,
@@ -220,6 +220,8 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
             name = new.told[FOREIGN, place]
             taken = takes(name)
             library = name.partition(".")[0]
+            if not value and library in HOST:
+                continue
             if value or taken:
                 what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
                 words = f"this device is handed to {library}, which {what}"
