@@ -98,6 +98,7 @@ def faults(
         yield from _two_ways(world, old, new, original)
         yield from _under_default(world, old, new, original)
         yield from _asked(world, old, new, original, dying)
+        yield from _lifted(world, old, new, original)
     else:
         yield from _devices(world, old, new)
         yield from _branches(world, old, new, original, dying)
@@ -357,6 +358,17 @@ def _asked(world: World, old: Observations, new: Observations, original: Origina
         is_dying = dying.holds((DEVICE, place), new)
         if comes_here and table is not None and not is_dying and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, table, f"a table lacks the device on {world.title}")
+
+
+def _lifted(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield tests that would no longer refuse a device in programs that die of CUDA all the same, and later."""
+    dying = _dying(new).files
+    for place, value in new.of(BRANCH) if dying else ():
+        before, refuses = old.get(BRANCH, place), Const(True, bool)
+        if before is None or not new.told.get((BRANCH, place)) or refuses not in before or refuses in value:
+            continue
+        if (edits := new.edits(BRANCH, place)) and any(original.together(place[0], path) for path in dying):
+            yield Fault(edits, world, place, f"this would no longer refuse {world.title}, and the program dies later")
 
 
 def known_of_original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:
