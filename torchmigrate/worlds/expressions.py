@@ -22,6 +22,7 @@ from torchmigrate.worlds.program import (
     FunctionInfo,
     Program,
     attribute_chain,
+    defaults_of,
     remembered,
 )
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
@@ -472,7 +473,11 @@ class Expressions(External):
     def _lambda(self, node: ast.Lambda, state: State, frame: Frame) -> Value:
         info = frame.file.by_node.get(node)
         self.publish(state, frame)
-        return one(Routine(info)) if isinstance(info, FunctionInfo) else UNKNOWN
+        if not isinstance(info, FunctionInfo):
+            return UNKNOWN
+        for name, value in defaults_of(node.args).items():
+            self.write(("default", info.key, name), self.evaluate(value, state, frame))
+        return one(Routine(info))
 
     def publish(self, state: State, frame: Frame) -> None:
         """Make a function's variables known to the functions in it."""

@@ -145,7 +145,7 @@ class External(ABC):
             if self.world.kind != "cuda" and (lost := backend.only([Const("nccl", str)])):
                 if len(lost) == len(backend):
                     self.die('"nccl"', call, lost)
-                self._note(DEATH, call, lost, '"nccl"')
+                self.seen.add(DEATH, self.place(call.node, call.frame), lost, call.state.path, '"nccl"')
             return UNKNOWN
         return self.hand_over(name, call)
 

@@ -476,7 +476,7 @@ class Relevance:
 _PASSING = {
     "str", "int", "bool", "list", "tuple", "dict", "set", "sorted", "reversed", "any", "all", "getattr", "get",
     "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
-    "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
+    "range", "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
     "endswith", "join", "keys", "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy",
     "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext", *MARKS,
 }  # fmt: skip
