@@ -423,8 +423,9 @@ class External(ABC):
                         lost = True
                         continue
                     value = self.attribute(atom, word.value, call.state, call.frame)
-                    if value == UNKNOWN and word.value in MOVING and not default:
-                        value = one(Named(f"{METHOD}{word.value}"))
+                    if word.value in MOVING and not default and isinstance(atom, Unknown):
+                        method = one(Named(f"{METHOD}{word.value}"))  # or an option of this name, where one is set
+                        value = method if value == UNKNOWN else join(value, method)
                     found.append(value.of(edits | own))
                     if isinstance(atom, Unknown):
                         found.append(default)
