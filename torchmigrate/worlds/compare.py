@@ -32,7 +32,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import Atom, Const, Device, Unknown, Value
+from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +214,13 @@ def _is_cuda(value: Value) -> bool:
 
 def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
     """Yield calls of other libraries that would get something else."""
-    for place, value in new.of(FOREIGN):
+    for place, found in new.of(FOREIGN):
         before = old.get(FOREIGN, place)
-        edits = new.edits(FOREIGN, place)
-        if edits and (before is None or _plain(before) != _plain(value)):
+        value = _without_open(found)
+        was = _without_open(before or NOTHING)
+        is_lost = any(device_of(atom) and atom not in value for atom in was)  # something open took a device's place
+        edits = new.paths[FOREIGN, place] | (found if is_lost else value).edits
+        if edits and (before is None or _plain(was) != _plain(value)):
             name = new.told[FOREIGN, place]
             taken = takes(name)
             library = name.partition(".")[0]
@@ -226,9 +229,15 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
             if value or taken:
                 what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
                 words = f"this device is handed to {library}, which {what}"
+            elif is_lost:
+                words = f"{library} would no longer be told {_listed(_types(was))} on {world.title}"
             else:
                 words = f"this code, which calls {library}, ran on CUDA alone, and would run on {world.title}"
             yield Fault(edits, world, place, words)
+
+
+def _without_open(value: Value) -> Value:
+    return value.only(atom for atom in value if not isinstance(atom, Unknown))
 
 
 def _handed(world: World, old: Observations, new: Observations, used: frozenset[int]) -> Iterator[Fault]:

@@ -203,7 +203,8 @@ class External(ABC):
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
             is_answer = isinstance(atom, Const) and (atom.type is bool or _speaks_of_device(atom.value))
-            if is_answer or device_of(atom) is not None:
+            is_open = edits and atom in (Unknown(), Unknown("user"))  # it may take the place of a device
+            if is_answer or is_open or device_of(atom) is not None:
                 found[atom] = edits
             elif isinstance(atom, Items):
                 for item in atom.items:
