@@ -331,7 +331,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
         if place in original.cuda.made or place[0] in (doubtful if (DEVICE, place) in original.cuda.assumed else dead):
             continue
-        if "cuda" in _types(there) and (before is None or _types(before) == {"cpu"}):
+        falls_back = _open(there) and before is not None and not _open(before)  # what a user asks for, or the CPU
+        if ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
                 moved.append(place)
             elif now is not None and (not _types(now) or (gone_past and before is None)):
