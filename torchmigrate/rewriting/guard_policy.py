@@ -388,17 +388,25 @@ def _settle(finding: Finding, blocked: Around[str]) -> Finding:
 
 
 def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
-    guarding = Around(_guarding(regions, findings))
     branches = {r.guard for r in regions if r.branch}
-    idle = {f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))}
-    if idle:
-        asked = {_span(f) for f in idle}
-        using = _using(module, findings, [r for r in regions if r.guard in asked])
-        idle = {f for f in idle if _span(f) not in using}
+    idle: set[Finding] = set()
+    while more := set(_idle(module, [f for f in findings if f not in idle], regions, branches)):
+        idle |= more  # what they guard in turn may be idle now: the other half of `available and x.is_cuda`
     home = {r.guard: r.home for r in regions}
     # what a function asks twice must be asked in the same way
     kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
     return [_left(f, _IDLE) if f in idle and (f.follows or home[_span(f)] not in kept) else f for f in findings]
+
+
+def _idle(
+    module: SemanticModel, findings: list[Finding], regions: list[GuardRegion], branches: set[Span]
+) -> Iterator[Finding]:
+    """Yield the tests that guard nothing which these findings change, and no use of a device that they change."""
+    guarding = Around(_guarding(regions, findings))
+    idle = [f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))]
+    asked = {_span(f) for f in idle}
+    using = _using(module, findings, [r for r in regions if r.guard in asked]) if idle else ()
+    yield from (f for f in idle if _span(f) not in using)
 
 
 def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[tuple[Span, bool]]:
