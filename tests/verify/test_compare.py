@@ -112,6 +112,9 @@ def test_times_are_left_out_even_if_they_are_equal_twice() -> None:
 def test_bytes_are_compared_on_the_same_backend_only() -> None:
     assert told(compared("peak 3.5 MiB", "peak 4.5 MiB")).startswith("line 1: 4.5 where")
     assert plain(compared("peak 3.5 MiB", "peak 4.5 MiB", NEAR)) == 0
+    assert told(compared("max mem: 2131", "max mem: 0")).startswith("line 1: 0 where")
+    assert plain(compared("loss: 0.5  max mem: 2131", "loss: 0.5  max mem: 0", NEAR)) == 1
+    assert compared("members: 2131", "members: 0", NEAR).difference
 
 
 def test_an_output_that_is_not_the_same_twice_is_compared_up_to_there() -> None:

@@ -40,6 +40,7 @@ _WARNING = re.compile(r"(?:\S.*\.py|<\w+>):\d+: \w*Warning: ")
 _UNIT_AHEAD = re.compile(
     r"(?:\b|_)(?:time|elapsed|took|duration|seconds|secs|eta|speed|throughput)\b\W{0,3}$", re.IGNORECASE
 )
+_BYTES_AHEAD = re.compile(r"(?:\b|_)(?:mem|memory|allocated|reserved)\b\W{0,3}$", re.IGNORECASE)  # `max mem: 2131`
 
 
 class Kind(Enum):
@@ -145,9 +146,10 @@ def shape(text: str, numbers: list[Number] | None = None) -> str:
 
 
 def _kind_of(text: str, start: int, end: int) -> Kind:
-    if _TIME.match(text, end) or _UNIT_AHEAD.search(text[max(0, start - 24) : start]):
+    ahead = text[max(0, start - 24) : start]
+    if _TIME.match(text, end) or _UNIT_AHEAD.search(ahead):
         return Kind.TIME
-    return Kind.BYTES if _BYTES.match(text, end) else Kind.VALUE
+    return Kind.BYTES if _BYTES.match(text, end) or _BYTES_AHEAD.search(ahead) else Kind.VALUE
 
 
 # The simulator fills fresh memory with 0x7F bytes; these are the values they give in the types where such a value is no
