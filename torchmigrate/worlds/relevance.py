@@ -166,6 +166,7 @@ class Relevance:
             self._edited(file, outline, written if file.edits else list(told))
         if _SETTER in self._by_word:
             self._of_default()
+        self._of_members()
         self._close()
         self._calls()
         self._chosen()
@@ -174,6 +175,16 @@ class Relevance:
             while up is not None and up not in self.holding:
                 self.holding.add(up)
                 up = self._around.get(up)
+
+    def _of_members(self) -> None:
+        """Add what classes call the CPU, beside CUDA perhaps: `class Kind(Enum): CPU = "cpu"`."""
+        for row in self._by_word.get("cpu", ()):
+            if isinstance(self._around.get(row.node), ast.ClassDef) and _is_text(
+                getattr(row.node, "value", None), "cpu"
+            ):
+                self.relevant.add(row.node)
+                targets = getattr(row.node, "targets", None) or [getattr(row.node, "target", None)]
+                self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, row.place)))
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
