@@ -842,3 +842,12 @@ def test_a_library_that_knows_no_devices_holds_no_code_of_cuda(tmp_path: Path, l
     text += "print(torch.ones(1).to(dev()))\n"
     result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
     assert isinstance(result, Unchanged if is_left else Changed)
+
+
+def test_an_assertion_of_a_tensor_type_refuses_no_other_devices_than_before(tmp_path: Path) -> None:
+    """Found in jukebox: on CUDA it seemed to refuse the CPU anew, as what it asks of became a device."""
+    text = "import torch\nclass Prior(torch.nn.Module):\n    def forward(self, x):\n        x = x.long()\n"
+    text += "        assert isinstance(x, torch.cuda.LongTensor)\n        return x\n"
+    result = planned(write_tree(tmp_path, {"prior.py": text}))["prior.py"]
+    assert isinstance(result, Changed)
+    assert "assert accel.is_accelerated(x) and x.dtype == torch.int64" in result.after.decode()
