@@ -587,7 +587,8 @@ def test_source_that_is_made_to_do_harm(here: Path, cli: Cli, name: str, monkeyp
     assert "internal error" not in ran.err and "Traceback" not in ran.err, ran.err[-500:]
     assert ran.status in (0, 1, 2)
     if (here / "bomb.py").read_text() == raw:
-        assert ran.status == 2 or name == "ignored", ran.err[-300:]
+        # what is nested too deeply for the six worlds is left, and told of
+        assert ran.status == 2 or name == "ignored" or "1 left alone" in ran.err, ran.err[-300:]
     assert (here / "good.py").read_text() != CUDA
 
 
