@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
@@ -287,9 +288,8 @@ def _package_used(
     """Return (root, name) of a package that a file imports and that is above it or installable; its own goes first."""
     found: tuple[str, tuple[str, ...]] | None = None
     for item in own:
-        parts = tuple(p for p in item.module.split(".") if p)
-        located = None if item.level else index.locate(path, 0, parts) or index.locate(path, 0, (*parts, item.name))
-        if located is None or not parts:
+        parts, located = _located(index, path, item)
+        if located is None:
             continue
         root = located[1]
         above = system.is_inside(directory, root) and index.is_package(system.joined(root, parts[0]))
@@ -299,6 +299,14 @@ def _package_used(
                 return root, parts
             found = found or (root, parts)
     return found
+
+
+def _located(index: ImportIndex, path: str, item: Import) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """Return the parts of the module that an absolute import names, and its file and root, or None for another one."""
+    parts = tuple(p for p in item.module.split(".") if p)
+    if item.level or not parts:
+        return parts, None
+    return parts, index.locate(path, 0, parts) or index.locate(path, 0, (*parts, item.name))
 
 
 def _root_used(
@@ -349,23 +357,23 @@ def _tested(facts: ProjectContext, path: str) -> tuple[str, tuple[str, ...]] | N
     index, folder = facts.index, os.path.dirname(path)
     files = (file for file in sorted(index.files) if os.path.dirname(file) == folder and file.endswith(".py"))
     others = [file for file in files if file != path and os.path.basename(file) != "__init__.py"][:_SIBLINGS]
-    found: Counter[tuple[str, str]] = Counter()
-    for file in others:
-        used = (_top_used(index, file, item) for item in _certain_imports(index, file))
-        found.update({top for top in used if top is not None})
+    found = Counter(top for file in others for top in _tops_used(index, file))
     for (root, name), count in found.most_common(1):
         if count > 1 and 2 * count >= len(others):
             return root, (name,)
     return None
 
 
-def _top_used(index: ImportIndex, file: str, item: Import) -> tuple[str, str] | None:
-    """Return the root and the first name of an installed package that an import names."""
-    parts = tuple(part for part in item.module.split(".") if part)
-    located = index.locate(file, 0, parts) or index.locate(file, 0, (*parts, item.name)) if parts else None
-    if item.level or located is None or not _is_installed(located[1], parts):
-        return None
-    return located[1], parts[0]
+_tops: WeakKeyDictionary[ImportIndex, dict[str, set[tuple[str, str]]]] = WeakKeyDictionary()
+
+
+def _tops_used(index: ImportIndex, file: str) -> set[tuple[str, str]]:
+    """Return the roots and first names of the installed packages that a file imports at its head; read once."""
+    known = _tops.setdefault(index, {})
+    if file not in known:
+        named = (_located(index, file, item) for item in _certain_imports(index, file))
+        known[file] = {(at[1], parts[0]) for parts, at in named if at is not None and _is_installed(at[1], parts)}
+    return known[file]
 
 
 # in a notebook: signs that it is opened where only it is, and what its first cells run there
