@@ -179,12 +179,12 @@ class Relevance:
     def _of_members(self) -> None:
         """Add what classes call the CPU, beside CUDA perhaps: `class Kind(Enum): CPU = "cpu"`."""
         for row in self._by_word.get("cpu", ()):
-            if isinstance(self._around.get(row.node), ast.ClassDef) and _is_text(
-                getattr(row.node, "value", None), "cpu"
-            ):
-                self.relevant.add(row.node)
-                targets = getattr(row.node, "targets", None) or [getattr(row.node, "target", None)]
-                self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, row.place)))
+            node = row.node
+            if not isinstance(self._around.get(node), ast.ClassDef):
+                continue
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_text(node.value, "cpu"):
+                self.relevant.add(node)
+                self._add(self.decisions, *(t for target in _targets(node) for t in _tokens_of(target, row.place)))
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
@@ -334,8 +334,7 @@ class Relevance:
         """Add what a statement that matters hands its decisions to."""
         match node:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if node.value is not None:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                pairs = [pair for target in targets for pair in _paired(target, node.value)]
+                pairs = [pair for target in _targets(node) for pair in _paired(target, node.value)]
                 carried = [target for target, value in pairs if self._carries(value, place)]
                 self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
                 if carried and place.owner:
@@ -514,7 +513,7 @@ def _choices(row: _Row) -> Iterator[str]:
         if last_name(call.func) in _OPTIONS:
             yield from _option_names(call)
     if isinstance(row.node, (ast.Assign, ast.AnnAssign)):
-        for target in row.node.targets if isinstance(row.node, ast.Assign) else [row.node.target]:
+        for target in _targets(row.node):
             yield from _tokens_of(target, row.place)
 
 
@@ -573,6 +572,11 @@ def _statements(node: ast.AST) -> list[ast.stmt]:
         for inner in block:
             found += _statements(inner)
     return found
+
+
+def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[ast.expr]:
+    """Return what an assignment binds."""
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
 def _tokens_of(target: ast.AST, place: _Place) -> Iterator[str]:
