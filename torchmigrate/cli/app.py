@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -20,6 +21,9 @@ _REPORT = (
     f"this is a bug in torchmigrate {__version__}: please report these lines,"
     " with the traceback that TORCHMIGRATE_DEBUG=1 prints"
 )
+# How often Python looks for cyclic garbage: seldom, as syntax trees live as long as a run and hold few cycles. With the
+# defaults, a large project took a third more time (measured); without any collection, it took no less, and a tenth more memory.
+_COLLECTIONS = 1_000_000, 30, 30
 _QUOTED = re.compile(r"'([^']*)'")
 _NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
 
@@ -86,10 +90,12 @@ def _plain(text: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; the console script."""
     warnings.simplefilter("ignore", SyntaxWarning)  # about the user's code
+    gc.set_threshold(*_COLLECTIONS)
     if sys.stderr is not None:
         sys.stderr = _Messages(sys.stderr)
     status = run(arguments)
     _silence_closed_stdout()
+    gc.freeze()  # else Python looks through all trees once more as it ends
     sys.exit(status)
 
 

@@ -56,8 +56,7 @@ def run_checked(
     for at in itertools.count():
         fresh = _touched(mocked, rewrites)
         if not fresh and rewrites:
-            with worker.without_gc():  # its trees live as long as the run
-                fresh = check.held_back(list(rewrites.values()), changed)
+            fresh = check.held_back(list(rewrites.values()), changed)
             changed = set()
         if not fresh:
             break

@@ -105,7 +105,7 @@ def plan(
         tended = Tended([], [], [])  # a file on its own
     if not todo and not maybe and not any(tended):
         return Plan(sorted(results, key=lambda r: str(r.path)), seen, [], others)
-    from torchmigrate.engine import checking, worker  # imported here, as a run over clean files needs none of these
+    from torchmigrate.engine import checking  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
     from torchmigrate.project import context
 
@@ -123,14 +123,13 @@ def plan(
     if not todo:
         notes = []
     done, facts, checked = checking.run_checked(todo, mode, ruleset, facts, jobs, on_progress)
-    with worker.without_gc():
-        vendored = Vendored(facts)
-        results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
-        vendored.tend(tended.copies, tended.users)
-        results = vendored.tend_classes(results, tended.holders)
-        results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)
-        notes += vendored.edited()
-        notes += vendored.notes()
+    vendored = Vendored(facts)
+    results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
+    vendored.tend(tended.copies, tended.users)
+    results = vendored.tend_classes(results, tended.holders)
+    results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)
+    notes += vendored.edited()
+    notes += vendored.notes()
     if settings.style == "native":
         notes += _note_remaining_calls(results, facts)
     copies = tuple(vendored.copies(tended.holders))

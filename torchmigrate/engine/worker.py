@@ -171,8 +171,7 @@ def run(
     total = sum(len(raw) for _, raw in todo)
     largest_first = [Job(path, raw, mode) for path, raw in sorted(todo, key=lambda read: (-len(read[1]), read[0]))]
     if jobs <= 1 or len(todo) < 2 or total < POOL_BYTES:
-        with without_gc():
-            yield from _with_progress(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
+        yield from _with_progress(map(Worker(ruleset, facts), largest_first), len(todo), on_progress)
         return
     with limits.safe_import_path():
         yield from _with_progress(_in_processes(largest_first, jobs, (ruleset, facts)), len(todo), on_progress)
@@ -215,18 +214,6 @@ def _with_progress(results: Iterator[Done], total: int, on_progress: Progress | 
         if on_progress:
             on_progress(done, total)
         yield result
-
-
-@contextlib.contextmanager
-def without_gc() -> Iterator[None]:
-    """Switch the cyclic garbage collector off: a file's trees live as long as the file (half the time, measured)."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 _worker: Worker

@@ -18,7 +18,7 @@ from torchmigrate.worlds.observations import DEVICE, Observations, Place
 from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
-from torchmigrate.worlds.truth import WORLDS, World
+from torchmigrate.worlds.truth import WORLDS, Setting, World
 
 MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
@@ -54,7 +54,7 @@ class _Group:
     programs: tuple[frozenset[str], ...]  # files that none imports, each with all that it imports, directly or not
     entries: list[str] = field(default_factory=list)
     called: frozenset[str] = frozenset()  # those entries that something may call by name
-    before: dict[tuple[World, bool], Observations] = field(default_factory=dict)
+    before: list[tuple[Setting, Observations]] = field(default_factory=list)
 
 
 class Check:
@@ -204,13 +204,11 @@ class Check:
             group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
         worlds = _worlds(relevance)
+        runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
         for asked in (True, False) if relevance.has_options else (True,):
-            for world in worlds:
-                if (world, asked) not in group.before:
-                    group.before[world, asked] = self._seen(self._old, world, group, relevance, asked)
-            before = {world: group.before[world, asked] for world in worlds}
+            before = {world: self._seen(self._old, world, group, relevance, asked, group.before) for world in worlds}
             whole = known_of_original(before, group.programs)
-            after = {world: self._seen(new, world, group, relevance, asked) for world in worlds}
+            after = {world: self._seen(new, world, group, relevance, asked, runs) for world in worlds}
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:
                 found += faults(world, before[world], after[world], whole, used)
@@ -219,7 +217,7 @@ class Check:
             if alone:
                 unseen = [world for world in WORLDS if world.is_portable and world not in after]
                 if unseen:
-                    after |= {world: self._seen(new, world, group, relevance, asked) for world in unseen}
+                    after |= {world: self._seen(new, world, group, relevance, asked, runs) for world in unseen}
                     alone, others = pointless(after, whole)
                 found += self._with_functions(alone, others, after, owners)
             if not found and self._staying:
@@ -235,10 +233,24 @@ class Check:
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
 
-    def _seen(self, program: Program, world: World, group: _Group, relevance: Relevance, asked: bool) -> Observations:
-        """Return what one version does in one world, with any options of a user (`asked`) or with the defaults."""
-        run = Statements(program, world, self.facts.helper, relevance)
-        run.asked = asked
+    def _seen(
+        self,
+        program: Program,
+        world: World,
+        group: _Group,
+        relevance: Relevance,
+        asked: bool,
+        runs: list[tuple[Setting, Observations]],
+    ) -> Observations:
+        """Return what one version does in one world, with any options of a user (`asked`) or with the defaults.
+
+        `runs` are the evaluations of this version so far: one that asked nothing of which this world differs is taken.
+        """
+        known = next((seen for setting, seen in runs if setting.is_like(world, asked)), None)
+        if known is not None:
+            return known
+        setting = Setting(world, asked)
+        run = Statements(program, setting, self.facts.helper, relevance)
         roots = [f for path in group.paths if path in group.roots and (f := program.file(path)) is not None]
         by_key: dict[str, FunctionInfo] = {info.key: info for file in roots for info in file.functions}
         near = [f for path in group.paths if path not in group.roots and (f := program.file(path)) is not None]
@@ -257,6 +269,7 @@ class Check:
             run.seen.is_assumption = False
             if not run.is_stale:
                 break
+        runs.append((setting, run.seen))
         return run.seen
 
     def _with_functions(

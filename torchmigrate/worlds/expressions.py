@@ -26,7 +26,7 @@ from torchmigrate.worlds.program import (
     remembered,
 )
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
-from torchmigrate.worlds.truth import World
+from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     TENSOR,
@@ -56,8 +56,8 @@ MOST_WORK = 400_000  # expressions of one version in one world
 class Expressions(External):
     """Evaluates expressions of one version of the project in one world."""
 
-    def __init__(self, program: Program, world: World, helper: str) -> None:
-        super().__init__(world)
+    def __init__(self, program: Program, setting: Setting, helper: str) -> None:
+        super().__init__(setting)
         self.program, self.helper = program, helper
         self.store: dict[tuple[str, ...], Value] = {}  # globals, attributes, parameters, returns
         self.begun: set[str] = set()  # functions and files that this round evaluated, or has begun to
@@ -173,8 +173,10 @@ class Expressions(External):
             case Named(owner):
                 full = canonical(f"{owner}.{name}")
                 put = self.read(("attribute", owner, name))
-                if (known := put or self.world.attributes.get(full)) is not None:
-                    return known
+                if put:
+                    return put
+                if full in ATTRIBUTES:
+                    return self.ask(World.attribute, full)
                 own = self.program.located(frame.file, 0, full)  # in a folder without __init__.py
                 return one(Named(full) if own is None else Module(own))
             case Device(kind, index):
@@ -189,7 +191,7 @@ class Expressions(External):
                 return one(atom)
             case Unknown(of):
                 if name == "is_cuda":
-                    return join(const(True), const(False)) if self.world.kind == "cuda" else const(False)
+                    return join(const(True), const(False)) if self.ask(World.is_cuda) else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
                     return known
                 if of == "tensor" and name in MOVING:
@@ -370,7 +372,7 @@ class Expressions(External):
             for a, e in left.atoms.items():
                 for b, f in right.atoms.items():
                     answer = values.compared(op, a, b)
-                    if answer is None and self.world.kind != "cuda" and _asks_for_cuda(op, (first, a), (second, b)):
+                    if answer is None and _asks_for_cuda(op, (first, a), (second, b)) and not self.ask(World.is_cuda):
                         answer = isinstance(op, (ast.NotEq, ast.NotIn))  # no tensor is there
                     own = e | f | (Value({b: f}).edits if isinstance(b, (Items, Table)) else NONE)
                     step[answer] = step.get(answer, NONE) | own
@@ -405,7 +407,7 @@ class Expressions(External):
                     self.seen.add(LOST, self.place(node, frame), one(key, edits), state.path)
                 return hits[-1] if hits else NOTHING if atom.items else UNKNOWN
             if isinstance(key, Unknown) and _is_a_type(node.slice) and self._lacks_device(atom):
-                self.seen.add(ASKED, self.place(node, frame), const(self.world.kind), state.path)
+                self.seen.add(ASKED, self.place(node, frame), const(self.ask(World.kind_or, "")), state.path)
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
             return one(Unknown("user"))
@@ -417,8 +419,8 @@ class Expressions(External):
 
     def _lacks_device(self, table: Table) -> bool:
         """Return whether a table has items for CUDA and the CPU, and none for the device that is here."""
-        keys = {key.value for key, _ in table.items if isinstance(key, Const)}
-        return self.world.is_portable and {"cuda", "cpu"} <= keys and self.world.kind not in keys
+        keys = frozenset(key.value for key, _ in table.items)
+        return {"cuda", "cpu"} <= keys and self.ask(World.is_none_of, keys)
 
     def elements(self, value: Value) -> list[tuple[Value, Edits]]:
         """Return the elements of a container one by one; UNKNOWN stands for those of an unknown one."""
@@ -689,7 +691,7 @@ class Expressions(External):
 
     def _spread(self, value: Value) -> Value:
         edits = frozenset().union(*(e for a, e in value.atoms.items() if isinstance(a, Unknown)))
-        kinds = dict.fromkeys(("cuda", "cpu", self.world.kind or "cpu"))
+        kinds = dict.fromkeys(("cuda", "cpu", self.ask(World.kind_or, "cpu")))
         others = Value({a: e for a, e in value.atoms.items() if not isinstance(a, Unknown)})
         return join(others, *(const(kind, edits) for kind in kinds), one(Unknown("other"), edits))
 

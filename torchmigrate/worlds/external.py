@@ -30,7 +30,7 @@ from torchmigrate.worlds.observations import (
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.relevance import ADDS, MARKS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
-from torchmigrate.worlds.truth import LAZY, QUIET, World
+from torchmigrate.worlds.truth import CALLS, LAZY, QUIET, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     PLACED,
@@ -62,10 +62,9 @@ _DEVICE_WORDS = ("device", "map_location", "device_type")
 class External(ABC):
     """Calls of what is not in the project, in one world; `seen` notes what they do."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.ask = setting, setting.ask
         self.seen = Observations()
-        self.asked = True  # users give options; else each has its default
 
     @abstractmethod
     def write(self, key: tuple[str, ...], value: Value) -> None:
@@ -106,8 +105,8 @@ class External(ABC):
             self.seen.used.update(*(v.edits for v in (*call.args, *call.named.values())))
         if name.startswith("accel."):
             return self._helper(last, call)
-        if name in self.world.calls:
-            return self.world.calls[name]
+        if name in CALLS:
+            return self.ask(World.call, name)
         if name.startswith(METHOD):
             return self.of_tensor(last, call)
         if home == "builtins":
@@ -116,10 +115,10 @@ class External(ABC):
             return self._device(name, call)
         if home == "torch.cuda" or name.startswith("torch.cuda."):
             return self._cuda(name, call)
-        if home == "torch.accelerator" and not self.world.kind and last not in ("empty_cache",):
+        if home == "torch.accelerator" and last not in ("empty_cache",) and not self.ask(World.has_accelerator):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
-            if not self.asked and len(call.args) > 1:
+            if len(call.args) > 1 and not self.setting.gives_options():
                 return call.args[1]
             return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
         if name == "torch.distributed.get_backend":
@@ -142,7 +141,7 @@ class External(ABC):
         if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
             backend = call.named.get("backend", call.argument(0, UNKNOWN))
             self.write(("backend",), backend.of(call.state.path))
-            if self.world.kind != "cuda" and (lost := backend.only([Const("nccl", str)])):
+            if (lost := backend.only([Const("nccl", str)])) and not self.ask(World.is_cuda):
                 if len(lost) == len(backend):
                     self.die('"nccl"', call, lost)
                 self.seen.add(DEATH, self.place(call.node, call.frame), lost, call.state.path, '"nccl"')
@@ -170,7 +169,7 @@ class External(ABC):
             name == "torch.load"
             and "map_location" not in call.named
             and len(call.args) == 1
-            and self.world.kind != "cuda"
+            and not self.ask(World.is_cuda)
         ):
             self._note(KEPT, call, one(Device("cuda")), "a file that may have been saved on CUDA")
         if found:
@@ -179,7 +178,7 @@ class External(ABC):
 
     def keeps(self, call: Call) -> None:
         """Note a device of CUDA that is handed to something that is not read, where there is no CUDA."""
-        if self.world.kind != "cuda":
+        if not self.ask(World.is_cuda):
             kept = devices(join(*call.args, *call.named.values()))
             kept = kept.only(a for a in kept if isinstance(a, Device) and a.type == "cuda")
             if kept:
@@ -187,7 +186,7 @@ class External(ABC):
 
     def hands(self, call: Call) -> None:
         """Note the devices that are handed to code of the project, or to something unknown."""
-        if self.world.kind != "cuda":
+        if not self.ask(World.is_cuda):
             values_given = [*call.args, *call.named.values()]
             items = (a for v in values_given for a in v if isinstance(a, Items))
             given = devices(join(*values_given, *(item for a in items for item in a.items)))
@@ -221,7 +220,7 @@ class External(ABC):
             return
         noted = join(there, Value(unknown))
         self._note(DEVICE, call, noted)
-        if moves and self.world.kind != "cuda" and all(isinstance(a, Device) and a.type == "cuda" for a in noted):
+        if moves and all(isinstance(a, Device) and a.type == "cuda" for a in noted) and not self.ask(World.is_cuda):
             self.die('"cuda"', call, noted)
 
     def _note(self, kind: str, call: Call, value: Value, words: str = "") -> None:
@@ -238,24 +237,23 @@ class External(ABC):
 
     def _cuda(self, name: str, call: Call) -> Value:
         words = name.split(".")
-        if self.world.kind != "cuda" and (words[2] not in LAZY or words[-1].endswith("Tensor")):
+        if (words[2] not in LAZY or words[-1].endswith("Tensor")) and not self.ask(World.is_cuda):
             self.die(name, call)
         return UNKNOWN
 
     def _device(self, name: str, call: Call) -> Value:
         if name != "torch.device":
-            kind = self.world.kind
-            if kind:
+            if kind := self.ask(World.kind_or, ""):
                 return one(Device(kind))
             checks = bool(call.args or call.named)
-            return one(Device("cuda")) if self.world.name == "nogpu" and not checks else const(None)
+            return one(Device("cuda")) if not checks and self.ask(World.is_build_alone) else const(None)
         given = call.args[0] if call.args else call.named.get("type", UNKNOWN)
         index = call.args[1] if len(call.args) > 1 else call.named.get("index")
         found: list[Value] = []
         for atom, edits in given.atoms.items():
             device = device_of(atom)
             if device is None and isinstance(atom, Const) and atom.type is int:
-                device = Device(self.world.kind or "cuda", atom.value)
+                device = Device(self.ask(World.kind_or, "cuda"), atom.value)
             if device is not None and index is not None:
                 numbers = [a.value for a in index if isinstance(a, Const) and a.type is int]
                 device = Device(device.type, numbers[0] if len(numbers) == 1 else 0)
@@ -276,27 +274,26 @@ class External(ABC):
             self.position(made, call, moves=True)
 
     def _helper(self, name: str, call: Call) -> Value:
-        known = self.world.calls.get(f"accel.{name}")
-        if known is not None:
-            return known
+        if (full := f"accel.{name}") in CALLS:
+            return self.ask(World.call, full)
         if name == "device" or (name == "map_location" and call.args):
             return self._helper_device(call)
         if name == "set_default_tensor_type":
-            made = one(Device(self.world.kind or "cpu")).of(call.frame.file.edits_of(call.node.func))
+            made = one(Device(self.ask(World.kind_or, "cpu"))).of(call.frame.file.edits_of(call.node.func))
             self._note(DEFAULT, call, made)
             self.position(made, call, moves=False)
         if name == "is_accelerated":
             return join(*(self._accelerated(a).of(e) for a, e in call.argument(0, UNKNOWN).atoms.items()))
         if name == "dist_backend":
             wanted = call.argument(0, const("nccl"))
-            own = self.world.backend()
+            own = self.ask(World.backend)
             return join(*(const(own, e) if a == Const("nccl", str) else one(a, e) for a, e in wanted.atoms.items()))
-        if name == "get_device_capability" and self.world.kind != "cuda":
+        if name == "get_device_capability" and not self.ask(World.is_cuda):
             return one(Items((const(0), const(0))))
         return TENSOR if name == "data_parallel" else UNKNOWN
 
     def _helper_device(self, call: Call) -> Value:
-        kind = self.world.kind or "cpu"
+        kind = self.ask(World.kind_or, "cpu")
         found: list[Value] = []
         for atom, edits in call.argument(0, const(None)).atoms.items():
             device = device_of(atom)
@@ -312,7 +309,7 @@ class External(ABC):
         return made
 
     def _accelerated(self, atom: Atom) -> Value:
-        kind = self.world.kind
+        kind = self.ask(World.kind_or, "")
         if not kind:
             return const(False)
         device = device_of(atom)
@@ -403,7 +400,7 @@ class External(ABC):
         for atom, edits in owner.atoms.items():
             for word, own in words.atoms.items():
                 if isinstance(atom, Named) and atom.name == "torch" and isinstance(word, Const):
-                    answer = self.world.has_module(str(word.value))
+                    answer = self.ask(World.has_module, str(word.value))
                     found.append(const(answer is not False, edits | own))
                 else:
                     found.append(Value({Const(b, bool): edits | own for b in (True, False)}))
@@ -416,7 +413,8 @@ class External(ABC):
         for atom, edits in owner.atoms.items():
             for word, own in words.atoms.items():
                 if isinstance(word, Const) and isinstance(word.value, str):
-                    if isinstance(atom, Named) and atom.name == "torch" and self.world.has_module(word.value) is False:
+                    is_torch = isinstance(atom, Named) and atom.name == "torch"
+                    if is_torch and self.ask(World.has_module, word.value) is False:
                         found.append(default)
                         continue
                     if isinstance(atom, Unknown) and word.value in _NO_METHODS and not default:
@@ -537,8 +535,8 @@ class External(ABC):
             return
         action = {a.value for a in named.get("action", NOTHING) if isinstance(a, Const)}
         if action & {"store_true", "store_false"}:
-            value = join(const(True), const(False)) if self.asked else const("store_false" in action)
-        elif not self.asked and "default" in named:
+            value = join(const(True), const(False)) if self.setting.gives_options() else const("store_false" in action)
+        elif "default" in named and not self.setting.gives_options():
             value = named["default"]
         else:
             value = join(named.get("default", const(None)), one(Unknown("user")))

@@ -27,10 +27,11 @@ from torchmigrate.worlds.program import (
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, MARKS, Relevance, leaves
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State, merged
-from torchmigrate.worlds.truth import HALF, World
+from torchmigrate.worlds.truth import HALF, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,
+    Device,
     Instance,
     Module,
     Named,
@@ -56,8 +57,8 @@ DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 class Statements(Expressions):
     """Runs bodies. Each function is evaluated for all its calls together."""
 
-    def __init__(self, program: Program, world: World, helper: str, relevance: Relevance) -> None:
-        super().__init__(program, world, helper)
+    def __init__(self, program: Program, setting: Setting, helper: str, relevance: Relevance) -> None:
+        super().__init__(program, setting, helper)
         self.relevance = relevance
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
@@ -387,7 +388,8 @@ class Statements(Expressions):
 
     def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
         """Note a device of CUDA that is stored or returned where there is no CUDA."""
-        if self.world.kind != "cuda" and (kept := devices(value)) and any(a.type == "cuda" for a in kept):  # type: ignore[union-attr]
+        kept = devices(value)
+        if any(isinstance(a, Device) and a.type == "cuda" for a in kept) and not self.ask(World.is_cuda):
             self.seen.add(KEPT, self.place(node, frame), kept, state.path)
 
     def _annotated(self, node: ast.AnnAssign, state: State, frame: Frame) -> State | None:
@@ -684,7 +686,7 @@ class Statements(Expressions):
     def _import(self, node: ast.Import, state: State, frame: Frame) -> State | None:
         for alias in node.names:
             target = self.program.located(frame.file, 0, alias.name)
-            if target is None and self.world.lacks(alias.name):
+            if target is None and self.ask(World.lacks, alias.name):
                 raise Dead
             if alias.name.rpartition(".")[2] == self.helper or alias.name == "torchmigrate.runtime":
                 value = one(Named(HELPER))
@@ -700,7 +702,7 @@ class Statements(Expressions):
     def _from(self, node: ast.ImportFrom, state: State, frame: Frame) -> State | None:
         path = self.program.path_of(frame.file, node.level, node.module or "")
         home = self.program.file(path) if path and self.relevance.has_read_path(path) else None
-        if path is None and self.world.lacks(node.module or ""):
+        if path is None and self.ask(World.lacks, node.module or ""):
             raise Dead
         for alias in node.names:
             if alias.name == "*":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from torchmigrate.torch_api import facts
 from torchmigrate.worlds.values import UNKNOWN, Const, Value
@@ -14,7 +15,10 @@ _DATA = facts("worlds")
 LAZY = frozenset(_DATA["lazy"]["names"])
 HALF = frozenset(_DATA["half"]["words"])
 QUIET = frozenset(_DATA["quiet"]["names"])
+CALLS = frozenset(_DATA["calls"])
+ATTRIBUTES = frozenset(_DATA["attributes"])
 _DISTRIBUTED: Mapping[str, str] = _DATA["distributed"]
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,38 @@ class World:
         """Return whether the machine has an accelerator that is not CUDA's."""
         return self.kind not in ("", "cuda")
 
+    def is_cuda(self) -> bool:
+        return self.kind == "cuda"
+
+    def has_accelerator(self) -> bool:
+        return bool(self.kind)
+
+    def kind_or(self, otherwise: str) -> str:
+        """Return the accelerator's type, or `otherwise` where there is none."""
+        return self.kind or otherwise
+
+    def is_build_alone(self) -> bool:
+        """Return whether torch is built for CUDA and the machine has no GPU."""
+        return self.name == "nogpu"
+
+    def is_none_of(self, kinds: frozenset[object]) -> bool:
+        """Return whether the machine has an accelerator that is not CUDA's, and of none of these types."""
+        return self.is_portable and self.kind not in kinds
+
+    def call(self, name: str) -> Value:
+        """Return the result of a call that is a row of `[calls]`."""
+        return self._calls[name]
+
+    def attribute(self, name: str) -> Value:
+        """Return what a row of `[attributes]` gives."""
+        return self._attributes[name]
+
     @cached_property
-    def calls(self) -> dict[str, Value]:
+    def _calls(self) -> dict[str, Value]:
         return {name: _answer(row[self.at]) for name, row in _DATA["calls"].items()}
 
     @cached_property
-    def attributes(self) -> dict[str, Value]:
+    def _attributes(self) -> dict[str, Value]:
         return {name: _answer(row[self.at]) for name, row in _DATA["attributes"].items()}
 
     def has_module(self, name: str) -> bool | None:
@@ -53,6 +83,35 @@ class World:
     def backend(self) -> str:
         """Return what the helper's `dist_backend("nccl")` gives here."""
         return _DISTRIBUTED.get(self.kind, "gloo")
+
+
+class Setting:
+    """The world and the user of one evaluation, with all that it asked of them and their answers.
+
+    In another setting that gives the same answers, the evaluation would do the same: it need not be run there.
+    """
+
+    def __init__(self, world: World, gives_options: bool) -> None:
+        self._world, self._gives_options = world, gives_options
+        self._answers: dict[tuple[Any, ...], object] = {}
+        self._asked_for_options = False
+
+    def ask(self, question: Callable[..., _Answer], *about: Any) -> _Answer:
+        """Return what a method of World answers here."""
+        answer = self._answers[question, *about] = question(self._world, *about)
+        return answer
+
+    def gives_options(self) -> bool:
+        """Return whether the user gives options; else each has its default."""
+        self._asked_for_options = True
+        return self._gives_options
+
+    def is_like(self, world: World, gives_options: bool) -> bool:
+        """Return whether another setting would have answered all that was asked in the same way."""
+        if self._asked_for_options and gives_options != self._gives_options:
+            return False
+        asked = self._answers.items()
+        return all(question(world, *about) == answer for (question, *about), answer in asked)
 
 
 def _answer(text: str) -> Value:
