@@ -21,8 +21,8 @@ _REPORT = (
     f"this is a bug in torchmigrate {__version__}: please report these lines,"
     " with the traceback that TORCHMIGRATE_DEBUG=1 prints"
 )
-# How often Python looks for cyclic garbage: seldom, as syntax trees live as long as a run and hold few cycles. With the
-# defaults, a large project took a third more time (measured); without any collection, it took no less, and a tenth more memory.
+# How often Python looks for cyclic garbage: seldom, as syntax trees live as long as a run. Measured on 1,000 files: the
+# defaults take a third more time, and no collection at all saves nothing more and takes a tenth more memory.
 _COLLECTIONS = 1_000_000, 30, 30
 _QUOTED = re.compile(r"'([^']*)'")
 _NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
