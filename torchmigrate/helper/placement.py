@@ -20,6 +20,7 @@ from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import tree_of, walk
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
@@ -105,7 +106,7 @@ def _certain_imports(index: ImportIndex, path: str) -> list[Import]:
     """Return the imports that are made whenever a file is loaded: none in functions, none that may fail."""
     found = index.imports.get(path, [])
     try:
-        tree = ast.parse(index.read(path))
+        tree = tree_of(path, index.read(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return found
     names: set[tuple[int, str]] = set()
@@ -169,7 +170,7 @@ def runs_itself(index: ImportIndex, path: str) -> bool:
     try:
         raw = index.read(path)
         has_sign = any(sign in raw for sign in (b"__main__", b"argparse", b"argv"))
-        return has_sign and any(map(_is_of_script, ast.walk(ast.parse(raw))))
+        return has_sign and any(map(_is_of_script, walk(tree_of(path, raw))))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
 

@@ -24,7 +24,7 @@ from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_code
 from torchmigrate.syntax.resolver import Resolver
-from torchmigrate.syntax.scope import Scope, build_scopes
+from torchmigrate.syntax.scope import Scope, build_scopes, tree_of
 from torchmigrate.torch_api import names
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 from torchmigrate.torch_api.names import canonical, version_of
@@ -140,7 +140,7 @@ class ProjectContext:
         """Return whether a module binds the name to that object alone, without a fallback or another definition."""
         if target not in self._scopes:
             try:
-                self._scopes[target] = build_scopes(ast.parse(self.index.read(target))).module
+                self._scopes[target] = build_scopes(tree_of(target, self.index.read(target))).module
             except (OSError, SyntaxError, ValueError, RecursionError):
                 self._scopes[target] = None
         scope = self._scopes[target]

@@ -12,7 +12,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, packaging
 from torchmigrate.project.import_graph import ImportIndex, reached
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import children, walk
+from torchmigrate.syntax.scope import children, tree_of, walk
 
 _STARTED = ("__init__", "__call__", "forward")  # what runs of a class whose name is called
 _DEPTH = 3  # folders between the project's and a program, with its own name
@@ -94,7 +94,7 @@ class Programs:
     def _file(self, path: str) -> _File:
         if path not in self._files:
             try:
-                self._files[path] = _read(ast.parse(self.index.read(path)))
+                self._files[path] = _read(tree_of(path, self.index.read(path)))
             except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
                 self._files[path] = _File()
         return self._files[path]

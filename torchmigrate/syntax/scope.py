@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -95,6 +96,12 @@ def _child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     if kind not in _CHILD_FIELDS:
         _CHILD_FIELDS[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
     return _CHILD_FIELDS[kind]
+
+
+@lru_cache(maxsize=2_000)
+def tree_of(path: str, text: bytes) -> ast.Module:
+    """Return the syntax tree of a file with this text, parsed once; nobody changes it. Raises what `ast.parse` does."""
+    return ast.parse(text)
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -14,7 +14,7 @@ from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax import resolver
-from torchmigrate.syntax.scope import children
+from torchmigrate.syntax.scope import children, tree_of
 
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
@@ -31,9 +31,10 @@ def remembered(ask: Callable[[ast.AST], _Answer]) -> Callable[[ast.AST], _Answer
     @wraps(ask)
     def asked(node: ast.AST) -> _Answer:
         known = node.__dict__
-        if key not in known:
-            known[key] = ask(node)
-        answer: _Answer = known[key]
+        try:
+            answer: _Answer = known[key]
+        except KeyError:
+            answer = known[key] = ask(node)
         return answer
 
     return asked
@@ -49,13 +50,17 @@ def attribute_chain(node: ast.AST) -> str | None:
     return _chain(node) if type(node) is ast.Attribute else None
 
 
-def parameters_of(args: ast.arguments) -> list[str]:
+@remembered
+def parameters_of(args: ast.AST) -> list[str]:
     """Return the names of the parameters, those of `*args` and `**options` excepted."""
+    assert isinstance(args, ast.arguments)
     return [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
 
 
-def defaults_of(args: ast.arguments) -> dict[str, ast.expr]:
+@remembered
+def defaults_of(args: ast.AST) -> dict[str, ast.expr]:
     """Return the defaults of the parameters that have one, by name."""
+    assert isinstance(args, ast.arguments)
     names = [a.arg for a in (*args.posonlyargs, *args.args)]
     found = dict(zip(reversed(names), reversed(args.defaults), strict=False))
     return found | {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
@@ -95,7 +100,7 @@ class File:
 
     def __init__(self, path: str, text: bytes, edits: Sequence[Edit] = (), first: int = 0) -> None:
         self.path, self.text, self.edits = path, text, edits
-        self.tree = ast.parse(text)
+        self.tree = tree_of(path, text)
         self._starts = encoding.Source(text).line_starts
         self._new: list[tuple[int, int, int]] = []  # spans of this text that edits wrote, with their numbers
         shift = 0

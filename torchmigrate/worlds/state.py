@@ -69,13 +69,13 @@ class Frame:
     turns: list[list[State]] = field(default_factory=list)  # and at its `continue`s
     depth: int = 0  # of loops
     deaths: dict[ast.stmt, Place] = field(default_factory=dict)  # the statements that end a block by dying, and where
+    file: File = field(init=False)
 
-    @property
-    def file(self) -> File:
-        return self.info.file
+    def __post_init__(self) -> None:
+        self.file = self.info.file
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Call:
     """One call that is evaluated, with its arguments by position and by name."""
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo
@@ -225,7 +226,12 @@ def one(atom: Atom, edits: Edits = NONE) -> Value:
 
 
 def const(value: object, edits: Edits = NONE) -> Value:
-    return Value({Const(value, type(value)): edits})
+    return Value({Const(value, type(value)): edits}) if edits else _constant(value)
+
+
+@lru_cache(maxsize=1 << 12, typed=True)
+def _constant(value: object) -> Value:
+    return Value({Const(value, type(value)): NONE})
 
 
 def join(*values: Value) -> Value:
