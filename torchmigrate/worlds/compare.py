@@ -326,7 +326,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     moved: list[Place] = []
     stays: list[Place] = []
     gone_past = next(_gone_past(old, new), None) is not None  # nothing ran here before
-    deaths = [(place, seen) for seen in (old, new) for place, _ in seen.of(DEATH) if (DEATH, place) in seen.certain]
+    keys = [(seen, (DEATH, place)) for seen in (old, new) for place, _ in seen.of(DEATH)]
+    deaths = [(key[1], seen) for seen, key in keys if key in seen.certain and key not in seen.in_tests]
     dead = {place[0] for place, seen in deaths if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for place, _ in deaths}
     for place, there in original.cuda.of(DEVICE):
