@@ -385,7 +385,13 @@ def _called(node: ast.AST, file: File) -> set[str]:
 
 @remembered
 def _last_names(node: ast.AST) -> set[str]:
-    return {last_name(n.func) for n in walk(node) if isinstance(n, ast.Call)} - {""}
+    """Return the last names of all that is called in a function or file; a decorator is called by what it decorates."""
+    found: set[str] = set()
+    for each in walk(node):
+        found.update(map(last_name, getattr(each, "decorator_list", ())))
+        if isinstance(each, ast.Call):
+            found.add(last_name(each.func))
+    return found - {""}
 
 
 @remembered
