@@ -23,8 +23,10 @@ from torchmigrate.worlds.program import (
     Program,
     attribute_chain,
     defaults_of,
+    parameters_of,
     remembered,
 )
+from torchmigrate.worlds.relevance import leaves
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
@@ -222,10 +224,17 @@ class Expressions(External):
             self.prepare(info)
             found = self.read(("attribute", info.key, name))
         is_field = found is not None and self.read(("field", f"{info.key}.__post_init__", name)) is not None
-        of_class = None if is_field else self.of_class(info, name)
+        is_own = is_field or (found is not None and name in self._always_set(info))
+        of_class = None if is_own else self.of_class(info, name)
         if found is None and of_class is None:
             return TENSOR if name in ("cuda", "to") else self.of_unknown(name) or UNKNOWN
         return join(*(v for v in (found, of_class) if v is not None))
+
+    def _always_set(self, info: ClassInfo) -> frozenset[str]:
+        """Return the attributes that the constructor of a class gives each object, whatever the class itself has."""
+        starts = (kind.methods["__init__"] for kind in self.ancestors(info) if "__init__" in kind.methods)
+        start = next(starts, None)
+        return frozenset() if start is None else _set_by(start.node)
 
     def prepare(self, info: ClassInfo) -> None:
         """Evaluate the constructor of a class that nothing evaluated constructs."""
@@ -861,6 +870,20 @@ def item_chain(owner: ast.expr, key: Value) -> str:
 
 
 _KINDS = frozenset(types_of("accelerator"))
+
+
+@remembered
+def _set_by(node: ast.AST) -> frozenset[str]:
+    """Return the attributes of its object that a method assigns in any case, each by a statement of its own."""
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    own = next(iter(parameters_of(node.args)), "")
+    found: set[str] = set()
+    for statement in node.body:
+        if any(leaves(inner) for inner in walk(statement)):
+            break
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        found.update(t.attr for t in targets if isinstance(t, ast.Attribute) and attribute_chain(t.value) == own)
+    return frozenset(found)
 
 
 @remembered
