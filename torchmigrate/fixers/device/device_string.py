@@ -12,6 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_idiom import is_idiom
 from torchmigrate.project.helper_parts import device_position
+from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_beside_cpu, is_cpu, parse
 from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
@@ -312,9 +313,30 @@ def _flows_to_device(context: RuleContext, name: str) -> bool:
 
 @query
 def _given_as_devices(module: SemanticModel) -> set[str]:
-    """Return the names and attributes given where a device is taken: `args`, `mode` of `x.to(args.mode)`."""
-    values = (value for node in module.nodes for value in _taken_as_device(node))
-    return {name for value in values for name in (leading_chain(value) or "").split(".")} - {""}
+    """Return the names and attributes given where a device is taken: `args`, `mode` of `x.to(args.mode)`.
+
+    Of a variable that is given there, so are the names and functions that it gets its value from.
+    """
+    values = [value for node in module.nodes for value in _taken_as_device(node)]
+    given: dict[str, list[str]] = {}  # by variable, the names of what is assigned to it
+    for statement in module.scopes.statements:
+        if isinstance(statement, ast.Assign):
+            sources = [last_name(getattr(source, "func", source)) for source in _alternatives(statement.value)]
+            for target in (t for t in statement.targets if isinstance(t, ast.Name)):
+                given.setdefault(target.id, []).extend(sources)
+    variables = [inner.id for value in values for inner in _alternatives(value) if isinstance(inner, ast.Name)]
+    found = {*reached(variables, lambda name: given.get(name, ()))}
+    return found.union(*((leading_chain(value) or "").split(".") for value in values)) - {""}
+
+
+def _alternatives(value: ast.expr) -> list[ast.expr]:
+    """Return the expressions of which one is what a choice gives: the arms of a conditional, the operands of `or`."""
+    match value:
+        case ast.IfExp(_, body, orelse):
+            return _alternatives(body) + _alternatives(orelse)
+        case ast.BoolOp(_, operands):
+            return [inner for operand in operands for inner in _alternatives(operand)]
+    return [value]
 
 
 def _taken_as_device(node: ast.AST) -> list[ast.expr]:
