@@ -88,9 +88,8 @@ class Expressions(External):
 
     def write(self, key: tuple[str, ...], value: Value) -> None:
         old = self.store.get(key)
-        new = value if old is None else join(old, value)
-        if new is not old and new != old:
-            self.store[key] = new
+        if old is None or not old.holds(value):
+            self.store[key] = value if old is None else join(old, value)
             self.is_stale = self.is_stale or key in self._was_read
             self._writes += 1
 

@@ -7,6 +7,7 @@ import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from torchmigrate.project.import_graph import SETTER
@@ -74,6 +75,7 @@ class _Outline:
     """What relevance asks of one file, collected once."""
 
     def __init__(self, file: File) -> None:
+        self.file = file
         self.rows: list[_Row] = []
         self.around: dict[ast.AST, ast.AST] = {}
         self.binding: set[ast.AST] = set()  # compound statements around imports and definitions
@@ -82,11 +84,25 @@ class _Outline:
         self.classes: set[str] = set()
         self._collect(file.tree, file.tree.body, _Place(file), "")
         self.arrays = set(_imported(self.rows))
+        self.by_word: dict[str, list[_Row]] = {}
+        for row in self.rows:
+            for word in row.words:
+                self.by_word.setdefault(word, []).append(row)
         for row in self.rows:
             up = self.around[row.node] if isinstance(row.node, BINDING) else None
             while up is not None and not isinstance(up, (*_SCOPES, ast.Module)) and up not in self.binding:
                 self.binding.add(up)
                 up = self.around.get(up)
+
+    @cached_property
+    def by_node(self) -> dict[ast.AST, _Row]:
+        return {row.node: row for row in self.rows}
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int, int]]:
+        """Return where each statement begins and ends, and its number: the outer ones before those in them."""
+        spans = ((*self.file.span(row.node), at) for at, row in enumerate(self.rows))
+        return sorted(spans, key=lambda span: (span[0], -span[1], span[2]))
 
     def _collect(self, around: ast.AST, body: Sequence[Statement], place: _Place, owner: str) -> None:
         for node in body:
@@ -145,8 +161,11 @@ class Relevance:
         self.holding: set[ast.AST] = set()  # statements, functions and files around relevant ones
         outlines = {file: _outline(file) for file in dict.fromkeys(files)}
         self.binding = set().union(*(outline.binding for outline in outlines.values()))
-        self._rows = [row for outline in outlines.values() for row in outline.rows]
-        self._around = {node: up for outline in outlines.values() for node, up in outline.around.items()}
+        self._outlines = list(outlines.values())
+        self._rows = [row for outline in self._outlines for row in outline.rows]
+        self._around: dict[ast.AST, ast.AST] = {}
+        for outline in self._outlines:
+            self._around.update(outline.around)
         self._paths = {file.path for file in outlines}
         self._arrays = {file: outline.arrays for file, outline in outlines.items()}
         self._aliases = {file: outline.aliases for file, outline in outlines.items()}
@@ -154,18 +173,13 @@ class Relevance:
         self._parameters: dict[str, list[tuple[list[str], str, list[str]]]] = {}  # by the name of a function
         for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
             self._parameters.setdefault(name, []).append((names, key, extra))
-        self._by_word: dict[str, list[_Row]] = {}
-        for row in self._rows:
-            for word in row.words:
-                self._by_word.setdefault(word, []).append(row)
         self._todo: list[str] = sorted(self.about)
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
             told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
             written = file.written if is_ours else ()
             self._edited(file, outline, written if file.edits else list(told))
-        if _SETTER in self._by_word:
-            self._of_default()
+        self._of_default()
         self._of_members()
         self._close()
         self._calls()
@@ -176,9 +190,14 @@ class Relevance:
                 self.holding.add(up)
                 up = self._around.get(up)
 
+    def _with(self, word: str) -> Iterator[_Row]:
+        """Yield the statements in which a word occurs."""
+        for outline in self._outlines:
+            yield from outline.by_word.get(word, ())
+
     def _of_members(self) -> None:
         """Add what classes call the CPU, beside CUDA perhaps: `class Kind(Enum): CPU = "cpu"`."""
-        for row in self._by_word.get("cpu", ()):
+        for row in self._with("cpu"):
             node = row.node
             if not isinstance(self._around.get(node), ast.ClassDef):
                 continue
@@ -188,7 +207,8 @@ class Relevance:
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
-        for row in (*self._by_word[_SETTER], *self._by_word.get("Tensor", ())):
+        setters = list(self._with(_SETTER))
+        for row in (*setters, *self._with("Tensor")) if setters else ():
             legacy = legacy_calls(row.place.file.tree)
             if _SETTER in row.called or any(call in legacy for call in _own_calls(row.node)):
                 self.relevant.add(row.node)
@@ -196,19 +216,15 @@ class Relevance:
 
     def _edited(self, file: File, outline: _Outline, edited: Sequence[Span]) -> None:
         """Add the statements around edits: the original ones, or what they became."""
-        rows: dict[ast.AST, _Row] = {row.node: row for row in outline.rows} if edited else {}
-        spans = sorted(((*file.span(node), at) for at, node in enumerate(rows)), key=lambda s: (s[0], -s[1], s[2]))
-        starts, nodes = [start for start, _, _ in spans], list(rows)
-        ends: dict[ast.AST, int] = {nodes[at]: end for _, end, at in spans}
         rewritten: dict[_Row, None] = {}
         for start, end in edited:
-            at = bisect.bisect_right(starts, start) - 1
+            at = bisect.bisect_right(outline.spans, start, key=lambda span: span[0]) - 1
             # the innermost that begins there or before, then outwards
-            node: ast.AST | None = nodes[spans[at][2]] if at >= 0 else None
-            while node is not None and ends.get(node, 0) < end:
-                node = outline.around.get(node)
-            if node in rows:
-                rewritten[rows[node]] = None
+            row = outline.rows[outline.spans[at][2]] if at >= 0 else None
+            while row is not None and file.span(row.node)[1] < end:
+                row = outline.by_node.get(outline.around[row.node])
+            if row is not None:
+                rewritten[row] = None
         for row in rewritten:
             self.relevant.add(row.node)
             self.places.update((row.place.name, row.place.owner))
@@ -233,17 +249,17 @@ class Relevance:
     @property
     def has_options(self) -> bool:
         """Return whether a user's choice, of a command line or the environment, matters."""
-        asking = dict.fromkeys(row for word in _ASKING for row in self._by_word.get(word, ()))
+        asking = dict.fromkeys(row for word in _ASKING for row in self._with(word))
         return any(row.node in self.relevant for row in asking)
 
     def speaks_of(self, words: set[str]) -> bool:
         """Return whether one of the words occurs in a statement that matters."""
-        return any(row.node in self.relevant for word in words for row in self._by_word.get(word, ()))
+        return any(row.node in self.relevant for word in words for row in self._with(word))
 
     def _close(self) -> None:
         while self._todo:
             words, self._todo = self._todo, []
-            for row in dict.fromkeys(row for word in reversed(words) for row in self._by_word.get(word, ())):
+            for row in dict.fromkeys(row for word in reversed(words) for row in self._with(word)):
                 self.relevant.add(row.node)
                 self.places.update((row.place.name, row.place.owner))
                 self._spread(row.node, row.place)
@@ -251,7 +267,7 @@ class Relevance:
     def _chosen(self) -> None:
         """Add what a user chooses, by an option or in the environment, and a statement that matters reads."""
         read: set[str] = set().union(*(row.words for row in self._rows if row.node in self.relevant))
-        for row in (row for word in _ASKING for row in self._by_word.get(word, ())):
+        for row in (row for word in _ASKING for row in self._with(word)):
             if row.node not in self.relevant and not read.isdisjoint(_choices(row)):
                 self.relevant.add(row.node)
 

@@ -188,6 +188,13 @@ class Value:
     def only(self, atoms: Iterable[Atom]) -> Value:
         return Value({atom: self.atoms[atom] for atom in atoms if atom in self.atoms})
 
+    def holds(self, other: Value) -> bool:
+        """Return whether all atoms of another value are here, each with the edits that it comes from there."""
+        if other is self:
+            return True
+        known = self.atoms
+        return all(atom in known and edits <= known[atom] for atom, edits in other.atoms.items())
+
     @property
     def certain(self) -> bool:
         """Return whether all atoms are known."""
@@ -236,7 +243,7 @@ def _constant(value: object) -> Value:
 
 def join(*values: Value) -> Value:
     """Return the union; a set that grows too large is unknown, from the same edits."""
-    if len(values) == 1:
+    if len(values) == 1 or (len(values) == 2 and values[0].holds(values[1])):
         return values[0]
     given = {id(value): value for value in values if value.atoms}
     if len(given) == 1:
