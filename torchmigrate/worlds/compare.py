@@ -327,12 +327,17 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     stays: list[Place] = []
     gone_past = next(_gone_past(old, new), None) is not None  # nothing ran here before
     keys = [(seen, (DEATH, place)) for seen in (old, new) for place, _ in seen.of(DEATH)]
-    deaths = [(key[1], seen) for seen, key in keys if key in seen.certain and key not in seen.in_tests]
+    certain = [(key[1], seen) for seen, key in keys if key in seen.certain]
+    deaths = [(place, seen) for place, seen in certain if (DEATH, place) not in seen.in_tests]
+    is_death_of_a_test = len(deaths) < len(certain)
     dead = {place[0] for place, seen in deaths if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for place, _ in deaths}
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, place)
-        if place in original.cuda.made or place[0] in (doubtful if (DEVICE, place) in original.cuda.assumed else dead):
+        key = DEVICE, place
+        if place in original.cuda.made or place[0] in (doubtful if key in original.cuda.assumed else dead):
+            continue
+        if is_death_of_a_test and key in original.cuda.in_tests:
             continue
         falls_back = _open(there) and before is not None and not _open(before)  # what a user asks for, or the CPU
         if ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
