@@ -432,12 +432,13 @@ _OF_CPU = re.compile(r"\bcpu\b", re.I)
 
 def _branches(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:
     """Yield tests that would come out otherwise on CUDA or on the CPU; what refused for want of CUDA may run."""
+    lives_on = bool(dying) or any(new.get(DEATH, place) is None for place, _ in old.of(DEATH))
     for place, value in new.of(BRANCH):
         before = old.get(BRANCH, place)
         if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
             continue
         is_dying = original.all_end(place[0], dying.files) or dying.holds((BRANCH, place), new)
-        if is_dying or (dying and _gains_only(before, value)):
+        if is_dying or (lives_on and _gains_only(before, value)):
             continue
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
