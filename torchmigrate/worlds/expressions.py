@@ -973,9 +973,35 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
 
 
 def _asks_for_cuda(op: ast.cmpop, left: tuple[ast.AST, Atom], right: tuple[ast.AST, Atom]) -> bool:
-    """Return whether a tensor is asked whether it is on CUDA: `x.device.type == "cuda"`, `"cuda" in str(x.device)`."""
-    sides = [(*right, left[1])] if isinstance(op, (ast.In, ast.NotIn)) else [(*left, right[1]), (*right, left[1])]
+    """Return whether a tensor is asked whether it is on CUDA: `x.device.type == "cuda"`, `"cuda" in str(x.device)`.
+
+    Or `x.type() == "torch.cuda.FloatTensor"`, which no tensor has elsewhere, whatever x is.
+    """
+    if isinstance(op, (ast.In, ast.NotIn)):
+        items = right[1].items if isinstance(right[1], Items) else ()
+        if items and _is_typename(left[0]) and all(_is_type_of_cuda(atom) for item in items for atom in item):
+            return True
+        sides = [(*right, left[1])]
+    else:
+        sides = [(*left, right[1]), (*right, left[1])]
+        if any(_is_typename(node) and _is_type_of_cuda(other) for node, _, other in sides):
+            return True
     return any(atom == Unknown("tensor") and _is_place(node) and _names_cuda(other) for node, atom, other in sides)
+
+
+def _is_type_of_cuda(atom: Atom) -> bool:
+    """Return whether an atom is the name of a tensor type of CUDA: "torch.cuda.HalfTensor"."""
+    text = atom.value if isinstance(atom, Const) else None
+    return isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
+
+
+@remembered
+def _is_typename(node: ast.AST) -> bool:
+    """Return whether an expression is the name of a tensor's type: `x.type()`."""
+    match node:
+        case ast.Call(ast.Attribute(_, "type"), [], []) | ast.Call(ast.Attribute(_, "typename"), [_], []):
+            return True
+    return False
 
 
 def _names_cuda(atom: Atom) -> bool:

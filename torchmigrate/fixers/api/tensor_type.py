@@ -152,6 +152,9 @@ def _grouped(context: RuleContext, node: ast.AST, text: str) -> str:
     return f"({text})"
 
 
+_COMPARED = "compared with a type string: ask for `.dtype` and `accel.is_accelerated(x)`"
+
+
 def _string(context: RuleContext, up: ast.AST | None, dtype: str) -> Iterator[Finding]:
     """Replace or report a type string. It is data where it is kept; `x.type(name)` is rewritten where it is used."""
     match up:
@@ -163,7 +166,9 @@ def _string(context: RuleContext, up: ast.AST | None, dtype: str) -> Iterator[Fi
                 up, _grouped(context, up, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}")
             )
         case ast.Compare():
-            yield context.note("compared with a type string: ask for `.dtype` and `accel.is_accelerated(x)`")
+            yield context.note(_COMPARED)
+        case ast.Tuple() | ast.List() | ast.Set() if isinstance(context.module.parent(up), ast.Compare):
+            yield context.note(_COMPARED)
         case ast.Return() | ast.keyword() | ast.arguments():
             yield context.note("a type string of CUDA: other devices have none, pass the dtype and the device instead")
 
