@@ -319,6 +319,7 @@ def test_a_move_is_broken_where_a_tool_would_break_it(tmp_path: Path) -> None:
     [
         (f"{LOAD}\nx = '{'y' * 130}'", WHOLE),  # the file has longer lines
         (f"x = '{'y' * 90}'\n{LOAD}", "model.load_state_dict(torch.load(\n"),
+        (f"x = 1  # {'y' * 130}\n{LOAD}", "model.load_state_dict(torch.load(\n"),  # no tool breaks a comment
         (f"{LOAD}  # noqa", f"{WHOLE}  # noqa"),  # a comment may be about its line
         ("x = f'{torch.load(" + "a_path_of_some_length" * 3 + ")}'", "map_location=accel.map_location())}'"),
         ("x.cuda()", "x.to(accel.device())"),
@@ -344,6 +345,14 @@ def test_which_lines_are_broken(rules: DispatchTable, text: str, kept: str) -> N
 def test_the_project_says_how_long_a_line_may_be(tmp_path: Path, name: str, settings: str, is_broken: bool) -> None:
     root = write_tree(tmp_path, {name: settings, "main.py": f"import torch\nmodel.cuda()\n{LOAD}\n{MORE}\n"})
     assert (WHOLE not in texts_after(root)["main.py"]) is is_broken
+
+
+def test_the_nearest_settings_say_how_long_a_line_may_be(tmp_path: Path) -> None:
+    text = f"import torch\nmodel.cuda()\n{LOAD}\n{MORE}\n"
+    files = {"pyproject.toml": "[tool.ruff]\nline-length = 140\n", "sub/tox.ini": "[flake8]\nmax-line-length = 110\n"}
+    after = texts_after(write_tree(tmp_path, {**files, "main.py": text, "sub/main.py": text}))
+    assert WHOLE in after["main.py"]
+    assert WHOLE not in after["sub/main.py"]
 
 
 def test_a_line_that_was_too_long_stays_whole(tmp_path: Path) -> None:

@@ -89,10 +89,11 @@ class ProjectContext:
         """Return whether a file of the project starts nccl, or the helper's backend; this reads all files."""
         return process_facts.project_starts_nccl(self.index)
 
-    @cached_property
-    def line_length(self) -> int | None:
-        """Return the line length that a formatter or linter is told for the project, or None."""
-        return packaging.line_length(str(self.root))
+    def line_length(self, path: Path) -> int | None:
+        """Return the line length that a formatter or linter is told for a file, in the nearest folder, or None."""
+        root = Path(self.root)
+        inside = [folder for folder in path.parents if folder.is_relative_to(root)] or [root]
+        return next((length for folder in inside if (length := packaging.line_length(str(folder)))), None)
 
     @cached_property
     def has_collectives(self) -> bool:

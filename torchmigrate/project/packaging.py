@@ -163,6 +163,7 @@ def parsed_cfg(text: str) -> configparser.ConfigParser:
     return parser
 
 
+@cache
 def line_length(folder: str) -> int | None:
     """Return the line length that black, ruff or flake8 is told for a folder; of black's and ruff's the shorter."""
     tool = _table(_toml(folder), "tool")

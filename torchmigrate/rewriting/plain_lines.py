@@ -517,10 +517,11 @@ def _length_before(module: SemanticModel, line: int, by_line: dict[int, list[Wri
 
 
 def _line_length(module: SemanticModel, by_line: dict[int, list[Written]]) -> int:
-    """Return the line length that a tool of the project is told, else what all lines of the file keep."""
-    if known := module.facts.line_length:
+    """Return the line length that a tool of the project is told, else what all lines without a comment keep."""
+    if known := module.facts.line_length(module.path):
         return known
-    lengths = [_length_before(module, line, by_line) for line in range(1, len(module.source.line_starts) + 1)]
+    lines = range(1, len(module.source.line_starts) + 1)
+    lengths = [_length_before(module, line, by_line) for line in lines if "#" not in _line(module, line)]
     kept = _LENGTHS if sum(map(bool, lengths)) >= _HABIT else _LENGTHS[-1:]
     return next((length for length in kept if max(lengths) <= length), _ANY_LENGTH)
 
@@ -539,7 +540,7 @@ def _broken(module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Ca
     ways = [_one_by_one(module, module.statement(plain[0]), indent)] if plain else []
     ranked = sorted(plain, key=rank)
     moves = [call for call in ranked if _is_only_word(call)]
-    if module.facts.line_length:  # a tool of the project would break the line there
+    if module.facts.line_length(module.path):  # a tool of the project would break the line there
         ranked = [*(call for call in ranked if call not in moves), *moves]
     else:
         called = {part for call in moves for part in ast.walk(call.func)}  # to break what is moved hides the move
