@@ -22,7 +22,7 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError, Rule, Ruleset
 from torchmigrate.source.text_file import TextFile, decode
 from torchmigrate.textcheck.matcher import _also_on_lines
-from torchmigrate.textcheck.rules import LIMIT
+from torchmigrate.textcheck.rules import LIMIT, MOST_FILES
 from torchmigrate.torch_api.libraries import CUDA_ONLY, PACKAGES, VARIABLES, of_library
 
 Cli = Callable[..., Ran]
@@ -588,3 +588,22 @@ def test_any_bytes_are_read(rules: DispatchTable, name: str, raw: bytes) -> None
 def test_long_lines_cost_little(name: str, unit: str, rules: DispatchTable) -> None:
     text = f"cuda nvidia CUDA nccl {unit * (4_000 // len(unit))}\n" * 5
     assert cpu_seconds(lambda: inspect(rules, name, text[:3_990] + "\n" + text)) < 2
+
+
+# ---- what many files share
+
+
+@pytest.mark.parametrize("count", [MOST_FILES, MOST_FILES + 1])
+def test_of_many_files_with_the_same_finding_the_first_tells_of_it(tmp_path: Path, count: int) -> None:
+    """Found in thuml/Time-Series-Library: 243 of its 249 findings were one variable in as many scripts."""
+    scripts = {f"scripts/run{n}.sh": "CUDA_VISIBLE_DEVICES=0 python a.py\n" * (n + 1) for n in range(count)}
+    results = planned(write_tree(tmp_path, {**scripts, "requirements.txt": BAD}), "check").items()
+    findings = {name: r.findings for name, r in results if isinstance(r, Unchanged)}
+    told = [name for name in scripts if findings[name][0].status is Status.OPEN]
+    assert findings["requirements.txt"][0].status is Status.OPEN
+    if count <= MOST_FILES:
+        assert told == [*scripts]
+    else:
+        assert told == ["scripts/run0.sh"]
+        assert findings["scripts/run0.sh"][0].message.endswith(f" (also in {count - 1} more files, -v)")
+        assert findings["scripts/run1.sh"][0].message.endswith(" (left alone: told of in scripts/run0.sh)")

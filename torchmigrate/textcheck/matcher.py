@@ -17,6 +17,7 @@ from torchmigrate.source.text_file import LONGEST, Line, TextFile, decode
 from torchmigrate.torch_api.libraries import VARIABLES, of_library
 
 _LISTED = 5
+ALSO = " (also on line"  # how the end of a message begins that names the other lines
 LARGEST = 1_000_000  # bytes to read of another file in the directory
 
 Occurrence = tuple[int, int, "re.Match[str] | None"]  # start and end in characters
@@ -141,11 +142,11 @@ def _also_on_lines(lines: Sequence[int]) -> str:
     if not lines:
         return ""
     if len(lines) == 1:
-        return f" (also on line {lines[0]})"
+        return f"{ALSO} {lines[0]})"
     shown = [str(line) for line in lines[:_LISTED]]
     rest = len(lines) - len(shown)
     last = f"{rest} more" if rest else shown.pop()
-    return f" (also on lines {', '.join(shown)} and {last})"
+    return f"{ALSO}s {', '.join(shown)} and {last})"
 
 
 def unused_suppressions(

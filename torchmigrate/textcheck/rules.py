@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchmigrate.base import file_io, limits
+from torchmigrate.base import file_io, limits, system
 from torchmigrate.base.globs import Names
 from torchmigrate.config.settings import Settings
-from torchmigrate.diagnostics.finding import SUPPRESSES, Failed, FileResult, Finding, Skipped, Unchanged
+from torchmigrate.diagnostics.finding import SUPPRESSES, Failed, FileResult, Finding, Skipped, Status, Unchanged
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.source.encoding import UTF16
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchmigrate.source.notebook import Cell, Notebook
 
 LIMIT = 1_000_000  # bytes of a file: a larger one is data
+MOST_FILES = 3  # with the same finding, each of which tells of it
 _SECONDS = 10.0  # of processor time per file: a user's regular expression may never end
 _SKIP_FILE = "# torchmigrate: skip-file"
 
@@ -71,7 +72,7 @@ class TextRules:
                 continue
             seen.add(str(item.path))
             results += [result] if result else []
-        return results, frozenset(seen)
+        return _told_once(results, settings), frozenset(seen)
 
     def _result(
         self, item: DiscoveredFile, settings: Settings, text: bytes | None
@@ -109,6 +110,38 @@ class TextRules:
         found = [f for rule in rules for f in matcher.findings_of_rule(rule, name, file, hidden)]
         found += matcher.unused_suppressions(file, hidden, self.known, {*self.active} - {*ignored})
         return Unchanged(path, tuple(sorted(found, key=lambda f: (f.start, f.end, f.rule)))) if found else None
+
+
+def _told_once(results: list[FileResult], settings: Settings) -> list[FileResult]:
+    """Leave a finding that many files share open in the first of them alone."""
+    places: dict[tuple[str, str], list[Path]] = {}
+    for result in results:
+        for finding in result.findings if isinstance(result, Unchanged) else ():
+            if finding.status is Status.OPEN:
+                places.setdefault(_kind(finding), []).append(result.path)
+    shared = {kind: files for kind, files in places.items() if len(files) > MOST_FILES}
+
+    def told(path: Path, finding: Finding) -> Finding:
+        files = shared.get(_kind(finding), ()) if finding.status is Status.OPEN else ()
+        if not files:
+            return finding
+        if path == files[0]:
+            return replace(finding, message=f"{finding.message} (also in {len(files) - 1} more files, -v)")
+        first = system.relative(files[0], settings.root)
+        message = f"{_kind(finding)[1]} (left alone: told of in {first})"
+        return replace(finding, status=Status.LEFT, message=message)
+
+    return [
+        replace(r, findings=tuple(told(r.path, f) for f in r.findings)) if isinstance(r, Unchanged) else r
+        for r in results
+    ]
+
+
+def _kind(finding: Finding) -> tuple[str, str]:
+    """Return what the same finding in another file has in common with this one: the rule, and the words."""
+    from torchmigrate.textcheck.matcher import ALSO
+
+    return finding.rule, finding.message.partition(ALSO)[0]
 
 
 def _first_bytes(path: Path) -> bytes:
