@@ -242,6 +242,12 @@ class ImportIndex:
         return next(((path, base) for path in files if path in self.files), None)
 
     @cached_property
+    def own_folders(self) -> frozenset[str]:
+        """Return the first names of modules in folders of the project that some file imports."""
+        uses = (use for found in self.importers.values() for use in found)
+        return frozenset(use.dotted[0] for use in uses if not use.relative and len(use.dotted) > 1)
+
+    @cached_property
     def tops(self) -> dict[str, str]:
         """Return the outermost packages that are imported by absolute names, each with the folder where names start.
 

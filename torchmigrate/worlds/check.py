@@ -207,7 +207,7 @@ class Check:
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
         for asked in (True, False) if relevance.has_options else (True,):
             before = {world: self._seen(self._old, world, group, relevance, asked, group.before) for world in worlds}
-            whole = known_of_original(before, group.programs)
+            whole = known_of_original(before, group.programs, owners.values())
             after = {world: self._seen(new, world, group, relevance, asked, runs) for world in worlds}
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from torchmigrate.source.edits import Edit
+from torchmigrate.source.edits import Edit, Span
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import HOST, takes
 from torchmigrate.worlds.observations import (
@@ -50,13 +50,20 @@ class Original:
     """What the original is, for all worlds.
 
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
-    for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process.
+    for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
+    `rewritten` the spans of the edits, by path.
     """
 
     cuda: Observations
     arms: frozenset[Place]
     ends: frozenset[Place]
     programs: Sequence[frozenset[str]]
+    rewritten: Mapping[str, Sequence[Span]]
+
+    def now(self, place: Place) -> Place:
+        """Return where what stood at a place ends now: with the edit that rewrote it as a part of something larger."""
+        path, offset = place
+        return path, next((end for start, end in self.rewritten.get(path, ()) if start < offset < end), offset)
 
     def together(self, path: str, other: str) -> bool:
         return path == other or any(path in files and other in files for files in self.programs)
@@ -333,7 +340,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     dead = {place[0] for place, seen in deaths if (DEATH, place) not in seen.assumed}
     doubtful = {place[0] for place, _ in deaths}
     for place, there in original.cuda.of(DEVICE):
-        before, now = old.get(DEVICE, place), new.get(DEVICE, place)
+        before, now = old.get(DEVICE, place), new.get(DEVICE, original.now(place))
         key = DEVICE, place
         if place in original.cuda.made or place[0] in (doubtful if key in original.cuda.assumed else dead):
             continue
@@ -389,8 +396,13 @@ def _lifted(world: World, old: Observations, new: Observations, original: Origin
             yield Fault(edits, world, place, f"this would no longer refuse {world.title}, and the program dies later")
 
 
-def known_of_original(seen: Mapping[World, Observations], programs: Sequence[frozenset[str]]) -> Original:
+def known_of_original(
+    seen: Mapping[World, Observations], programs: Sequence[frozenset[str]], edits: Iterable[tuple[str, Edit]]
+) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
+    rewritten: dict[str, list[Span]] = {}
+    for path, edit in edits:
+        rewritten.setdefault(path, []).append((edit.start, edit.end))
     there = {place for world, found in seen.items() if world.kind == "cuda" for place, _ in found.of(DEVICE)}
     here = {
         place
@@ -400,7 +412,7 @@ def known_of_original(seen: Mapping[World, Observations], programs: Sequence[fro
     }
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
-    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs)
+    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs, rewritten)
 
 
 def _types(value: Value) -> set[str]:

@@ -730,8 +730,8 @@ class Statements(Expressions):
             return one(Module(sub)) if sub is not None and found is UNKNOWN else found
         if sub is not None:
             return one(Module(sub))
-        if is_own:
-            return UNKNOWN  # what lies outside the group
+        if is_own or (node.module or "").partition(".")[0] in self.program.index.own_folders:
+            return UNKNOWN  # what lies outside the group, or is gone
         return one(Named(f"{node.module}.{name}")) if node.module and not node.level else UNKNOWN
 
     def _continue(self, node: ast.Continue, state: State, frame: Frame) -> State | None:

@@ -1,0 +1,2 @@
+def size(x):
+    return len(x)
