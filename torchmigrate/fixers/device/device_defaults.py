@@ -127,6 +127,28 @@ def parameter_default(
         yield _lazy(context, function, whole, name, device, typed)
 
 
+CLOSED = "its type, a `Literal`, allows no other: widen it, then ask for the device"
+
+
+def is_closed(module: SemanticModel, up: ast.AST | None, value: ast.AST) -> bool:
+    """Return whether the annotation of what gets a value allows a device of CUDA by name: `Literal["cuda", "cpu"]`."""
+    match up:
+        case ast.AnnAssign(annotation=annotation):
+            found: ast.expr | None = annotation
+        case ast.arguments():
+            found = _annotation(up, _parameter_of(up, value) or "")
+        case _:
+            return False
+    literals = (n for n in ast.walk(found) if isinstance(n, ast.Subscript)) if found is not None else ()
+    return any(
+        last_name(literal.value) == "Literal" and "cuda" in module.text(literal.slice).lower() for literal in literals
+    )
+
+
+def _annotation(arguments: ast.arguments, name: str) -> ast.expr | None:
+    return next((n.annotation for n in ast.walk(arguments) if isinstance(n, ast.arg) and n.arg == name), None)
+
+
 def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
     positional = [*arguments.posonlyargs, *arguments.args]
     pairs = [
@@ -167,8 +189,7 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
 
 def _optional(module: SemanticModel, function: Function, name: str) -> Iterator[Edit]:
     """Yield the edit that lets a parameter's annotation take None, where the file has a way to say so."""
-    annotated = (n for n in ast.walk(function.args) if isinstance(n, ast.arg) and n.arg == name)
-    annotation = next(annotated).annotation
+    annotation = _annotation(function.args, name)
     if annotation is None or not {"None", "Optional", "Any"}.isdisjoint(words_in(module, annotation)):
         return
     if any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(annotation)):

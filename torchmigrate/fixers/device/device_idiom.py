@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
 from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import words_in
@@ -42,6 +43,9 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
     if device is None or not is_idiom(context.module, node):
         return
     whole, typed = _context(context, node, is_string=parse(context.module, cuda) is not None)
+    if is_closed(context.module, context.module.parent(whole), whole):
+        yield context.note(f"{context.rule.message}; {CLOSED}")
+        return
     # the replaced code asked for CUDA at the same place, so importing the module asks no more than before
     found = context.replace(whole, device.as_device if typed else device.as_type)
     yield replace(found, fix=_without_parentheses(context.module, whole, found.fix)) if found.fix else found

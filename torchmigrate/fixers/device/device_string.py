@@ -239,6 +239,8 @@ def _for_device(
 ) -> Iterator[Finding]:
     module = context.module
     match up:
+        case _ if device_defaults.is_closed(module, up, outer):
+            yield context.note(f"{context.rule.message}; {device_defaults.CLOSED}")
         case ast.keyword(arg):
             call = module.parent(up)
             assert isinstance(call, (ast.Call, ast.ClassDef))
