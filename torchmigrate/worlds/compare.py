@@ -156,8 +156,7 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
 
 def _deaths(world: World, old: Observations, new: Observations, dying: Dying) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
-    past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
-    past += _other_branches(old, new)
+    past = [*_behind_deaths(old, new), *_other_branches(old, new)]
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
             if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
@@ -328,6 +327,11 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")
 
 
+def _behind_deaths(old: Observations, new: Observations) -> list[tuple[Place, int]]:
+    """Return where the original died, which the rewritten code gets past, with the end of what was not reached then."""
+    return [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
+
+
 def _two_ways(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
@@ -338,6 +342,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     deaths = [(place, seen) for place, seen in certain if (DEATH, place) not in seen.in_tests]
     is_death_of_a_test = len(deaths) < len(certain)
     dead = {place[0] for place, seen in deaths if (DEATH, place) not in seen.assumed}
+    past = _behind_deaths(old, new)  # what moves there did not run on the CPU
     doubtful = {place[0] for place, _ in deaths}
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, original.now(place))
@@ -349,7 +354,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         falls_back = _open(there) and before is not None and not _open(before)  # what a user asks for, or the CPU
         if ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
-                moved.append(place)
+                if before is not None or not any(_is_between(place, start, end) for start, end in past):
+                    moved.append(place)
             elif now is not None and (not _types(now) or (gone_past and before is None)):
                 continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
