@@ -101,6 +101,9 @@ def _keyword_before(edits: list[Edit], at: int) -> list[Edit]:
 
 
 def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
+    match node:
+        case ast.Call(ast.Attribute(attr="get_device") as asked, [], []):  # a tensor's, wherever it is
+            return [Edit(module.span(asked)[1] - len("get_device"), module.span(node)[1], "device")]
     device = parse_device(module, node)
     is_none = isinstance(node, ast.Constant) and node.value is None
     if device or is_none:
