@@ -342,7 +342,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     deaths = [(place, seen) for place, seen in certain if (DEATH, place) not in seen.in_tests]
     is_death_of_a_test = len(deaths) < len(certain)
     dead = {place[0] for place, seen in deaths if (DEATH, place) not in seen.assumed}
-    past = _behind_deaths(old, new)  # what moves there did not run on the CPU
+    # what moves behind a device that moves, and died before, did not run on the CPU
+    past = [(p, end) for p, end in _behind_deaths(old, new) if world.kind in _types(new.get(DEVICE, p) or NOTHING)]
     doubtful = {place[0] for place, _ in deaths}
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, original.now(place))
