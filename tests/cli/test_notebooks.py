@@ -103,6 +103,18 @@ def test_what_another_program_runs_is_told(here: Path, cli: Cli) -> None:
     assert ran.last == "No findings in 1 file. 2 left alone (-v)."
 
 
+HANDED = 'import ctranslate2\n\nctranslate2.Translator("model", device=device)'
+
+
+def test_what_holds_an_edit_is_named_by_its_cell(here: Path, cli: Cli) -> None:
+    chosen = 'import torch\n\ndevice = "cuda" if torch.cuda.is_available() else "cpu"'
+    write_tree(here, {"a.ipynb": notebook(chosen, HANDED), "b.py": f"{chosen}\n{HANDED}\n"})
+    ran = cli("check", "-v", ".")
+    assert "a.ipynb:cell 1:3:10: device/device-idiom: " in ran.err
+    assert "(left alone: cell 2, line 3: this device is handed to ctranslate2" in ran.err
+    assert "(left alone: line 6: this device is handed to ctranslate2" in ran.err
+
+
 # ---- comments of ours
 
 

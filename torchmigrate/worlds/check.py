@@ -15,7 +15,7 @@ from torchmigrate.syntax.scope import walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
 from torchmigrate.worlds.observations import DEVICE, Observations, Place
-from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, remembered, text_of
+from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, line_of, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, Setting, World
@@ -329,9 +329,8 @@ class Check:
         file = self._old.file(path)
         if file is None:
             return fault.words
-        line = file.text.count(b"\n", 0, offset) + 1
         where = "" if path == edited else f"{os.path.relpath(path, self.facts.index.root)}, "
-        return f"{where}line {line}: {fault.words}"
+        return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
 
 
 def _worlds(relevance: Relevance) -> list[World]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import bisect
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -293,6 +294,16 @@ def text_of(index: ImportIndex, path: str) -> bytes | None:
         return notebook.split(raw).source.utf8 if Path(path).suffix == ".ipynb" else encoding.decode(raw).utf8
     except (OSError, encoding.UnreadableSource, notebook.UnreadableNotebook):
         return None
+
+
+def line_of(index: ImportIndex, path: str, text: bytes, offset: int) -> str:
+    """Return a place in words, by its line; `text` is the file's, and that of all cells for a notebook."""
+    if Path(path).suffix == ".ipynb":
+        with contextlib.suppress(OSError, notebook.UnreadableNotebook):
+            cell, line = notebook.split(index.read(path)).cell_of(offset)
+            return f"cell {cell}, line {line}"
+    number = text.count(b"\n", 0, offset) + 1
+    return f"line {number}"
 
 
 class Locals:
