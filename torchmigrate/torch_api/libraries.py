@@ -52,8 +52,12 @@ def takes(library: str) -> frozenset[str] | None:
     """Return the devices that a library takes, by the name that is imported: `faiss`, `cv2.cuda.GpuMat`.
 
     They are those that it runs on, as torch calls them ("cuda" for faiss, which takes numbers), and its own names
-    ("gpu"). What is built on torch takes every device; None stands for a library that nothing is known of.
+    ("gpu"). What is built on torch takes every device; None stands for a library that nothing is known of. An argument
+    that takes numbers (`lightning.gpus`) takes CUDA's.
     """
+    owner, _, argument = library.rpartition(".")
+    if arguments(owner).get(argument) == "number":
+        return frozenset({"cuda"})
     name = _known(library, _TAKES)
     if name is not None:
         return _TAKES[name]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
     DEATH,
@@ -158,6 +158,9 @@ class External(ABC):
             return UNKNOWN
         if self._is_quiet(name):
             return UNKNOWN
+        for word, kind in arguments(name).items() if torchy else ():
+            if word in call.named:
+                self._tell(f"{top}.{word}", kind, call.named[word], call)
         found = [v for word, v in call.named.items() if word in _DEVICE_WORDS]
         if (
             last == "load"
@@ -175,6 +178,20 @@ class External(ABC):
         if found:
             self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
         return TENSOR if torchy else UNKNOWN
+
+    def _tell(self, name: str, kind: str, value: Value, call: Call) -> None:
+        """Note what a library that is built on torch, and does not know the device here, is told of devices."""
+        if not self.world.is_portable or self.world.kind in (takes(name) or ()):
+            return
+        told: dict[Atom, frozenset[int]] = {}
+        for atom, edits in value.atoms.items():
+            if isinstance(atom, Const) and (kind == "number" or device_of(atom) or atom.value in ("gpu", "auto")):
+                device = device_of(atom) if kind == "name" else None
+                is_gpu = kind == "name" and (atom.value == "gpu" or (device is not None and device.type != "cpu"))
+                known = Const("gpu", str) if is_gpu else atom  # each of them dies here
+                told[known] = told.get(known, NONE) | edits
+        if told:
+            self._note(FOREIGN, call, Value(told), name)
 
     def keeps(self, call: Call) -> None:
         """Note a device of CUDA that is handed to something that is not read, where there is no CUDA."""
@@ -360,11 +377,23 @@ class External(ABC):
                 return one(Items(tuple(items))) if name == "map" and len(items) <= values.WIDEST else UNKNOWN
             case "next" | "iter" | "max" | "min" if len(call.args) == 1:
                 return first if name == "iter" else self.element(first) or UNKNOWN
+            case "max" | "min" if not call.named:
+                return self._extreme(max if name == "max" else min, call.args)
             case "enumerate" if call.args:
                 return one(Items(tuple(one(Items((UNKNOWN, item))) for item, _ in self.elements(first))))
             case "property" | "staticmethod" | "classmethod" if call.args:
                 return first
         return UNKNOWN
+
+    def _extreme(self, choose: Callable[..., int], args: Sequence[Value]) -> Value:
+        """Return the largest or smallest of some numbers, for each way in which all are known."""
+        ways: list[tuple[tuple[int, ...], Edits]] = [((), NONE)]
+        for value in args:
+            known = [(a.value, e) for a, e in value.atoms.items() if isinstance(a, Const) and a.type is int]
+            if len(known) < len(value) or not known:
+                return UNKNOWN
+            ways = [((*given, number), e | own) for given, e in ways for number, own in known][: values.WIDEST]
+        return join(*(const(choose(numbers), edits) for numbers, edits in ways))
 
     def _range(self, args: Sequence[Value]) -> Value:
         """Return the numbers of a range, for each way in which its bounds are known; else it is unknown."""

@@ -16,7 +16,7 @@ from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.resolver import attribute_chain, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
 
@@ -25,6 +25,8 @@ _ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of
 # methods that give tensors and modules, whatever they are told
 _MOVES = {"to", "cuda", "cpu", "type", "detach", "clone", "float", "half", "item"}
 _ARRAYS = BUILT_ON_TORCH | {"numpy"}
+# arguments by which libraries that are built on torch are told a device by its name
+_TOLD = {word for library in BUILT_ON_TORCH for word, kind in arguments(library).items() if kind == "name"}
 _OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
 # methods that change a container in place
 ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
@@ -686,3 +688,5 @@ def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:
             case ast.alias(name, asname):
                 yield asname or name.rpartition(".")[2]
                 yield from name.split(".")
+            case ast.keyword(str() as word) if word in _TOLD:
+                yield word

@@ -91,6 +91,14 @@ def modules(world: World) -> dict[str, types.ModuleType]:
         def __init__(self, model: str = "", device: Any = "cpu", **options: Any) -> None:
             self.place = place(device)
 
+    class Trainer:
+        """A trainer as Lightning has it: `gpus` are CUDA's, and "gpu" is CUDA or MPS."""
+
+        def __init__(self, accelerator: str = "cpu", gpus: int | None = None) -> None:
+            wanted = "cuda" if gpus or (accelerator == "gpu" and world.kind != "mps") else accelerator
+            on_mps = world.kind == "mps" and wanted in ("gpu", "mps")
+            self.place = "mps" if on_mps else place(wanted)
+
     cuda = world.kind == "cuda"
     tests = types.SimpleNamespace(skipif=_skipif, parametrize=_parametrize)
     onnx_providers = ["CUDAExecutionProvider"] * cuda + ["CPUExecutionProvider"]
@@ -98,6 +106,7 @@ def modules(world: World) -> dict[str, types.ModuleType]:
         "ctranslate2": made("ctranslate2", place=place, Translator=Holder),
         "faster_whisper": made("faster_whisper", WhisperModel=Holder),
         "faiss": made("faiss", index=index),
+        "pytorch_lightning": made("pytorch_lightning", Trainer=Trainer),
         "acme_engine": made("acme_engine", Engine=Holder, run=place),
         "pytest": made("pytest", mark=tests, param=_param, skip=_skip, main=_run_tests),
         "onnxruntime": made(
