@@ -12,6 +12,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 
 _STARTS = {"Popen", "Process", "submit", "apply_async", "check_call"}
+_STARTS_GROUP = "torch.distributed.init_process_group"  # of at least one process
 _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
@@ -35,6 +36,9 @@ def divides_or_spawns(context: RuleContext) -> bool:
             return right is node
         case ast.keyword("nprocs"):
             return True
+        case ast.keyword("world_size"):
+            call = context.module.parent(up)
+            return isinstance(call, ast.Call) and context.module.resolve(call.func) == _STARTS_GROUP
         case ast.Assign([target], value) if value is node and (name := chain_of(target)):
             return _used_so(context, name)
     return False
