@@ -181,7 +181,7 @@ class External(ABC):
 
     def _tell(self, name: str, kind: str, value: Value, call: Call) -> None:
         """Note what a library that is built on torch, and does not know the device here, is told of devices."""
-        if not self.world.is_portable or self.world.kind in (takes(name) or ()):
+        if not self.ask(World.is_none_of, frozenset(takes(name) or ())):
             return
         told: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
