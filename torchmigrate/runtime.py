@@ -27,7 +27,7 @@ _is_compiling: Any = getattr(_compiler, "is_compiling", None) or getattr(torch._
 _version = tuple(int(part) for part in torch.__version__.split(".")[:2])
 OutOfMemoryError = getattr(torch.cuda, "OutOfMemoryError", RuntimeError)  # from torch 1.13 on
 _KINDS = ("cuda", "mps", "xpu", "npu", "mtia", "hpu")
-_device: Any = None
+_device: "torch.device | None" = None
 _types: Any = {}
 
 
@@ -37,15 +37,15 @@ def _here() -> torch.device:
     if _device is None:
         wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
         if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
-            api: Any = torch.accelerator  # to count leaves fork alone, but breaks a graph
-            there = api.is_available() if torch.compiler.is_compiling() else api.device_count()
-            wanted = api.current_accelerator().type if there else "cpu"
+            is_traced, api = torch.compiler.is_compiling(), torch.accelerator
+            there = api.is_available() if is_traced else api.device_count()  # to count leaves fork alone
+            wanted = str(api.current_accelerator()) if there else "cpu"
         homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
         found = (kind for kind, home in homes.items() if home and home.is_available())
         _device = torch.device(wanted or next(found, "cpu"))
         if int(index or 0) > 0:
             getattr(torch, wanted).set_device(int(index))
-    return _device  # type: ignore[no-any-return]
+    return _device
 
 
 def device_type() -> str:

@@ -17,6 +17,7 @@ LEFT = {
     "device/device-test": "def f(node):\n    return str(node.value()).startswith('cuda')\n",
     "device/device-idiom": "def f(net, use_cuda):\n    return net.module if use_cuda else net\n",
     "device/device-index": "d = torch.device(0) if torch.accelerator.is_available() else None  # not cuda\n",
+    "hazard/nvidia-library": "def f(net, fp16):\n    if fp16:\n        from apex import amp\n",
     "backends/sdp-kernel": "a = torch.nn.attention.sdpa_kernel\nb = torch.backends.cuda.sdp_kernel\n",
 }
 

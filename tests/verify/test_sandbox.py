@@ -431,10 +431,16 @@ def test_code_of_the_command_that_is_not_the_projects(tmp_path: Path) -> None:
     write_tree(tmp_path, {"drive.py": ""})
     of = SimpleNamespace(directory=project, anchor=project)
     said: list[str] = []
-    for words in (["python", "train.py"], ["bash", "../run.sh", "-c"], ["python", "../project/train.py", "../no.py"]):
+    for words in (
+        ["python", "train.py"],
+        ["bash", "../run.sh", "-c"],
+        ["python", "../project/train.py", "../no.py"],
+        ["python", "-W", "ignore", "train.py", "-c", "config.json"],
+        ["python", "-m", "train", "-c", "config.json"],
+    ):
         session._report_driver(words, of, said.append)  # type: ignore[arg-type]
     assert said == []
-    session._report_driver(["python", "../drive.py", "-c", "1"], of, said.append)  # type: ignore[arg-type]
+    session._report_driver(["python", "-c", "1", "../drive.py"], of, said.append)  # type: ignore[arg-type]
     assert said == [
         "note: the code after `-c` is not part of the project: it is not rewritten",
         "note: ../drive.py is outside the project: it is not rewritten",

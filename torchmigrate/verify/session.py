@@ -339,7 +339,8 @@ class _Runs:
 
 def _report_driver(words: Sequence[str], project: Project, say: Say) -> None:
     """Say which code of the command is no part of the project and runs as it is, and which paths lead nowhere."""
-    if "-c" in words[:-1]:
+    program = next((at for at, word in enumerate(words) if word == "-m" or word.endswith(".py")), len(words) - 1)
+    if "-c" in words[:program]:  # an option of the interpreter's: what follows the program is the program's own
         say("note: the code after `-c` is not part of the project: it is not rewritten")
     for word in words[1:]:
         path = Path(os.path.realpath(project.directory / word))

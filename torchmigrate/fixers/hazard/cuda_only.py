@@ -143,16 +143,20 @@ def _two_modules(context: RuleContext, node: ast.Import) -> Iterator[Finding]:
             )
 
 
+_GUARDED = "it is imported only where it is asked for, in a `try`, under a condition or in a function"
+
+
 def nvidia_library(context: RuleContext) -> Iterator[Finding]:
     node = context.node
     assert isinstance(node, (ast.Import, ast.ImportFrom))
-    if _guarded(context):
-        return
+    is_guarded = _guarded(context)
     for library in dict.fromkeys(_libraries(node)):
         if library in CUDA_ONLY and _first_import(context, library) is node and not _own(context, library):
-            yield context.note(
-                f"`{library}` needs NVIDIA's software: {CUDA_ONLY[library]}; import it where it is used, in a `try`"
-            )
+            what = f"`{library}` needs NVIDIA's software: {CUDA_ONLY[library]}"
+            if is_guarded:
+                yield replace(context.left(_GUARDED), message=f"{what} (left alone: {_GUARDED})")
+            else:
+                yield context.note(f"{what}; import it where it is used, in a `try`")
 
 
 def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
