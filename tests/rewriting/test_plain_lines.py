@@ -355,6 +355,11 @@ def test_the_nearest_settings_say_how_long_a_line_may_be(tmp_path: Path) -> None
     assert WHOLE not in after["sub/main.py"]
 
 
+def test_a_file_whose_lines_all_have_comments_is_rewritten(tmp_path: Path) -> None:
+    text = f"import torch  # torch\n{LOAD}  # {'y' * 60}"
+    assert "map_location" in texts_after(write_tree(tmp_path, {"main.py": text}))["main.py"]
+
+
 def test_a_line_that_was_too_long_stays_whole(tmp_path: Path) -> None:
     files = {".flake8": "[flake8]\nmax-line-length = 79\n", "main.py": f"import torch\nmodel.cuda()\n{LOAD}\n{MORE}\n"}
     assert WHOLE in texts_after(write_tree(tmp_path, files))["main.py"]

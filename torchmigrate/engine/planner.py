@@ -16,6 +16,7 @@ from torchmigrate.project.discovery import EVERYTHING, Selection
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Prefilter, Ruleset, prefilter
 from torchmigrate.source.encoding import HELPER_MARK
+from torchmigrate.syntax.scope import tree_of
 from torchmigrate.textcheck.rules import TextRules, text_rules
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def plan(
     `mode` is check, apply or survey (`worker.Job`). Facts come from all files of the project, results only from those
     in `only`. `given` is the result of `prepare`, if the caller has it already.
     """
+    tree_of.cache_clear()  # those of the run before: a server of an editor makes many
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]

@@ -523,7 +523,7 @@ def _line_length(module: SemanticModel, by_line: dict[int, list[Written]]) -> in
     lines = range(1, len(module.source.line_starts) + 1)
     lengths = [_length_before(module, line, by_line) for line in lines if "#" not in _line(module, line)]
     kept = _LENGTHS if sum(map(bool, lengths)) >= _HABIT else _LENGTHS[-1:]
-    return next((length for length in kept if max(lengths) <= length), _ANY_LENGTH)
+    return next((length for length in kept if max(lengths, default=0) <= length), _ANY_LENGTH)
 
 
 def _broken(module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Call]) -> list[Edit]:

@@ -114,12 +114,12 @@ class TextRules:
 
 def _told_once(results: list[FileResult], settings: Settings) -> list[FileResult]:
     """Leave a finding that many files share open in the first of them alone."""
-    places: dict[tuple[str, str], list[Path]] = {}
+    places: dict[tuple[str, str], dict[Path, None]] = {}
     for result in results:
         for finding in result.findings if isinstance(result, Unchanged) else ():
             if finding.status is Status.OPEN:
-                places.setdefault(_kind(finding), []).append(result.path)
-    shared = {kind: files for kind, files in places.items() if len(files) > MOST_FILES}
+                places.setdefault(_kind(finding), {})[result.path] = None
+    shared = {kind: [*files] for kind, files in places.items() if len(files) > MOST_FILES}
 
     def told(path: Path, finding: Finding) -> Finding:
         files = shared.get(_kind(finding), ()) if finding.status is Status.OPEN else ()
