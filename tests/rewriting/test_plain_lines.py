@@ -356,8 +356,8 @@ def test_the_nearest_settings_say_how_long_a_line_may_be(tmp_path: Path) -> None
 
 
 def test_a_file_whose_lines_all_have_comments_is_rewritten(tmp_path: Path) -> None:
-    text = f"import torch  # torch\n{LOAD}  # {'y' * 60}"
-    assert "map_location" in texts_after(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    text = f"import torch  # torch\nmodel = torch.nn.Linear(2, 2).cuda()  # {'y' * 60}"
+    assert ".to(accel.device())" in texts_after(write_tree(tmp_path, {"main.py": text}))["main.py"]
 
 
 def test_a_line_that_was_too_long_stays_whole(tmp_path: Path) -> None:
