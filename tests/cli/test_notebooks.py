@@ -258,7 +258,7 @@ def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_fi
     text = (here / "a.ipynb").read_text()
     *first, own = cells(text)
     assert first == before[:-1] and own.endswith("\n\n\ny = x.to(accel.device())")
-    assert own.startswith("import os\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n")
+    assert own.startswith("import os\n\nimport torch\n\n\nclass accel:\n")
     assert not (here / "accel.py").exists()
     assert cli("check").status == 0 and cli("apply").last.startswith("Nothing to rewrite")
     json.loads(text)
@@ -269,7 +269,8 @@ def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_fi
 def test_what_the_cell_imports_already_is_not_imported_again(tmp_path: Path) -> None:
     _, cell = after(tmp_path, f"# {BADGE}", "import os\nimport torch\n\n\ndef f(net):\n    net.cuda()")
     assert cell.count("import torch\n") == cell.count("import os\n") == cell.count("class accel:") == 1
-    assert "import torch\nfrom typing import Any\n\n\nclass accel:\n" in cell
+    assert "import torch\n\n\nclass accel:\n" in cell
+    assert "        return accel._device\n\n\ndef f(net):\n" in cell
 
 
 def test_with_runtime_inline_they_get_a_cell_of_their_own(here: Path, cli: Cli) -> None:
@@ -277,7 +278,7 @@ def test_with_runtime_inline_they_get_a_cell_of_their_own(here: Path, cli: Cli) 
     assert cli("apply", "--runtime", "inline").last.startswith("Rewrote 1 of ")
     first, own, move = cells((here / "a.ipynb").read_text())
     assert first == IMPORT and move == "y = x.to(accel.device())"
-    assert own.startswith("import os\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n")
+    assert own.startswith("import os\n\nimport torch\n\n\nclass accel:\n")
     assert not (here / "accel.py").exists()
 
 

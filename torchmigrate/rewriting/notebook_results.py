@@ -119,7 +119,8 @@ def _own_cell(module: SemanticModel, book: Notebook, outcome: Outcome, first_use
         return _Own(text, home.number if home is not cell else None if shell else cell.number - 1)
     # the notebook keeps its cells and their numbers
     if home is cell:
-        return _Own(_with_imports(code, _imported(module, cell.start, place)))
+        text = _with_imports(code, _imported(module, cell.start, place))
+        return _Own(text if text.startswith(("import ", "from ")) else f"\n\n{text}")
     head = next(at for node in module.tree.body if (at := module.span(node)[0]) >= cell.head)
     above = first_use if shell else min(head, first_use)
     return _Own(_with_imports(code, _imported(module, cell.start, above)), above=above)
@@ -157,6 +158,8 @@ def _added(
     if not missing:
         return
     added = _imports(module, book, missing, first_use)
+    if module.source.utf8[added.end :].startswith(b"\n\n"):  # the class needs no more lines below it than these
+        added = replace(added, text=f"{added.text.rstrip()}\n")
     yield added
     if place.path and (move := min(_moves(module, book), default=added.start)) < added.start:
         # not the import itself: torch may be installed in between, or be told of devices
