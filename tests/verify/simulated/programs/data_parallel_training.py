@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -270,3 +271,22 @@ def gloo_trains_on_cuda() -> None:
         return train(here(), {}, lambda net: net, nothing, lambda net, step: ())
 
     assert ranks(run, "gloo") == ranks(run, LIBRARY)
+
+
+@check(only=("cuda", "xpu", "npu"))
+def a_group_that_only_a_module_holds_ends_with_work_under_way() -> None:
+    """Gloo's threads need Python's lock to drop what a work has kept, and the module is dropped under that lock."""
+
+    def run(rank: int) -> None:
+        signal.alarm(60)  # ends a rank that hangs
+        torch._C._stash_obj_in_tls("kept", object())
+        for _ in range(5):
+            group = [dist.new_group([each]) for each in range(2)][rank]
+            net = DistributedDataParallel(nn.Linear(3, 2).to(here()), device_ids=[here()], process_group=group)
+            for _ in range(200):
+                dist.all_reduce(torch.ones(100_000, device=here()), group=group, async_op=True)
+            dist.destroy_process_group(group)
+            del group, net
+        signal.alarm(0)
+
+    ranks(run)

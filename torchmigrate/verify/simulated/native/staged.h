@@ -2,6 +2,7 @@
 #pragma once
 #include "communication.h"
 #include "works.h"
+#include <dlfcn.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace simulated {
@@ -33,6 +34,18 @@ inline Tensors buffers(Tensors all) {
   return all;
 }
 
+// Runs `work` without Python's lock, if this thread holds it. Found by name, as a build has no Python headers.
+template <class Work>
+void without_python_lock(Work work) {
+  static const auto held = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  static const auto release = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));
+  static const auto take = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "PyEval_RestoreThread"));
+  if (!held || !release || !take || !held()) return work();
+  auto* state = release();
+  work();
+  take(state);
+}
+
 struct StagedBackend final : Backend {
   intrusive_ptr<Backend> gloo;
   CommunicationLibrary library;
@@ -41,6 +54,8 @@ struct StagedBackend final : Backend {
 
   StagedBackend(intrusive_ptr<Backend> carrier, std::string name)
       : Backend(carrier->getRank(), carrier->getSize()), gloo(std::move(carrier)), library(std::move(name)), connected(library.is_gloo()) {}
+  // The last to drop it may be DistributedDataParallel, under Python's lock, which gloo's threads need before they end.
+  ~StagedBackend() override { without_python_lock([this] { gloo.reset(); }); }
 
   const std::string getBackendName() const override { return library.name; }
   intrusive_ptr<Options> getBackendOptions() override { return gloo->getBackendOptions(); }
