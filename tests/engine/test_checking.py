@@ -556,6 +556,41 @@ def test_what_refuses_is_found_in_large_projects_too(
     assert isinstance(planned(root)["test_it.py"], Unchanged if named == "is_npu_available" else Changed)
 
 
+BENCH = """import torch
+from specs import spec
+def run():
+    {before}
+        print(spec())
+if __name__ == "__main__":
+    run()
+"""
+SPECS = """import torch
+SPECS = {"H100": 1}
+def spec():
+    name = torch.cuda.get_device_name(0)
+    if name in SPECS:
+        return SPECS[name]
+    raise ValueError(name)
+"""
+
+
+@pytest.mark.parametrize("largest", [40, 1])
+@pytest.mark.parametrize(
+    ("before", "is_kept"),
+    [
+        ("with open(torch.cuda.get_device_name(0)):", False),
+        ("if torch.cuda.is_available():", True),  # this program ran on a Mac
+    ],
+)
+def test_what_stands_behind_a_death_may_refuse_in_a_function_of_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int, before: str, is_kept: bool
+) -> None:
+    monkeypatch.setattr(check, "LARGEST_GROUP", largest)
+    results = planned(write_tree(tmp_path, {"bench.py": BENCH.format(before=before), "specs.py": SPECS}))
+    assert isinstance(results["specs.py"], Changed)
+    assert isinstance(results["bench.py"], Unchanged if is_kept else Changed)
+
+
 TABLE = """import torch
 TABLE = {table}
 def size(x):

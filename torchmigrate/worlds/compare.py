@@ -328,8 +328,27 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
 
 
 def _behind_deaths(old: Observations, new: Observations) -> list[tuple[Place, int]]:
-    """Return where the original died, which the rewritten code gets past, with the end of what was not reached then."""
-    return [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
+    """Return where the original died, which the rewritten code gets past, with the end of what was not reached then.
+
+    Functions that the original did not enter, and that only such code calls, were not reached either.
+    """
+    past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
+    fresh = new.entries.keys() - old.entries.keys() if past else set()
+    behind: set[str] = set()
+    while fresh:
+        found = {key for key in fresh if all(_comes_from(c, past, behind) for c in new.entries[key].callers)}
+        if not found:
+            break
+        behind |= found
+        fresh -= found
+    return [*past, *(new.entries[key].span for key in sorted(behind))]
+
+
+def _comes_from(caller: tuple[str, Place] | None, past: list[tuple[Place, int]], behind: set[str]) -> bool:
+    """Return whether a call stands behind a death, or in a function that only calls behind deaths lead to."""
+    return caller is not None and (
+        caller[0] in behind or any(_is_between(caller[1], start, end) for start, end in past)
+    )
 
 
 def _two_ways(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, is_index, join
@@ -24,6 +26,17 @@ LEGACY = "legacy"  # `torch.Tensor(...)`, which follows a default of CUDA alone
 ASKED = "asked"  # a table without the device that is here, asked for the device of a tensor
 
 
+@dataclass(slots=True)
+class Entry:
+    """A function that was entered: where it begins and ends, and the callers, None where it was evaluated on its own.
+
+    A caller is a function's key and the place of the statement with the call.
+    """
+
+    span: tuple[Place, int]
+    callers: set[tuple[str, Place] | None] = field(default_factory=set)
+
+
 class Observations:
     """The places of one version in one world, by kind."""
 
@@ -41,6 +54,7 @@ class Observations:
         self.ends: dict[tuple[Place, bool], set[Place | None]] = {}  # by outcome of a test, where its branch dies
         self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
+        self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.is_assumption = False
@@ -93,6 +107,7 @@ class Observations:
             self.ends,
             self.beside,
             self.cut,
+            self.entries,
             self.used,
             self.named,
         ):

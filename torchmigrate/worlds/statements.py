@@ -11,7 +11,7 @@ from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, Place, devices
+from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, Entry, Place, devices
 from torchmigrate.worlds.program import (
     FUNCTIONS,
     NONE,
@@ -65,6 +65,7 @@ class Statements(Expressions):
         self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
         self.called: set[str] = set()  # functions that some call led to, in this round or the one before
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
+        self._at: tuple[ast.stmt, Frame] | None = None  # the statement that is evaluated
 
     def new_round(self) -> None:
         self.begun.clear()
@@ -101,6 +102,7 @@ class Statements(Expressions):
         if not is_root and info.key not in self.called:
             self.called.add(info.key)
             self.is_stale = self.is_stale or info.key in self.begun
+        self._note_call(info, is_root)
         before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
         self._bind(info, owner, args, named, state, is_root)
         path = self.reached.get(info.key, NONE) | state.path
@@ -120,15 +122,28 @@ class Statements(Expressions):
         self.begun.add(info.key)
         self.stack.append(info.key)
         was_called, self.seen.is_called = self.seen.is_called, not is_root or info.key in self.called
+        at = self._at
         try:
             result = self._run(info, path, is_root and state.in_doubt)
         finally:
             self.stack.pop()
             self.seen.is_called = was_called
+            self._at = at
         self.results[info.key] = result
         if result is None:
             raise Dead
         return result.of(through)
+
+    def _note_call(self, info: FunctionInfo, is_root: bool) -> None:
+        """Note that a function is entered, and by which function's statement."""
+        path, (start, end) = info.file.path, info.file.span(info.node)
+        span = (path, info.file.original(start)), info.file.original(end)
+        entry = self.seen.entries.setdefault(info.key, Entry(span))
+        if is_root or self._at is None:
+            entry.callers.add(None)
+        else:
+            statement, frame = self._at
+            entry.callers.add((frame.info.key, self.place(statement, frame)))
 
     def _bind(
         self,
@@ -323,6 +338,7 @@ class Statements(Expressions):
                     continue
                 state = self._around(statement, state, frame)
                 continue
+            self._at = statement, frame
             try:
                 state = self.statement(statement, state, frame)
             except Dead as end:
