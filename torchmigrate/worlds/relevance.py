@@ -674,13 +674,21 @@ def _words(node: Statement, own: Iterable[ast.AST], place: _Place) -> Iterator[s
     yield from _words_in(own, place)
 
 
+def _is_near(owner: ast.expr) -> bool:
+    """Return whether an owner is a name, the result of a function, or an attribute of `self`: `self.config`."""
+    match owner:
+        case ast.Name() | ast.Call(ast.Name()) | ast.Attribute(ast.Name("self")):
+            return True
+    return False
+
+
 def _words_in(nodes: Iterable[ast.AST], place: _Place) -> Iterator[str]:
     for node in nodes:
         match node:
             case ast.Name(name):
                 yield place.token(name)
             case ast.Attribute(value, name):
-                if name not in _OF_TENSORS or isinstance(getattr(value, "func", value), ast.Name):
+                if name not in _OF_TENSORS or _is_near(value):
                     yield name
             case ast.Constant(str() as text) if len(text) < 40:
                 yield text.partition(":")[0].lstrip("-").replace("-", "_").lower()

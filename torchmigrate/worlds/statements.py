@@ -511,6 +511,17 @@ class Statements(Expressions):
             if known is None:
                 known = self.evaluate(_loaded(target), after, frame)
             after.put(name, known.of(edits))
+            self._keep_for_others(target, known.of(edits), after, frame)
+
+    def _keep_for_others(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
+        """Note what an attribute or item of something that is not followed may be, for other functions that read it."""
+        owner = getattr(target, "value", None)
+        if owner is None or Unknown() not in self.evaluate(_loaded(owner), state, frame):
+            return
+        if isinstance(target, ast.Attribute):
+            self.put_attribute(Unknown(), target.attr, value)
+        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            self.write(("item", repr(target.slice.value)), value)
 
     def _while(self, node: ast.While, state: State, frame: Frame) -> State | None:
         after = self._turned(node, state, frame)
