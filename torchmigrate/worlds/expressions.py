@@ -552,7 +552,7 @@ class Expressions(External):
         value = value.of(state.path)
         self._drop(name, state)
         state.env[name] = value
-        if (isinstance(frame.info.node, ast.Module) and frame.owner is None) or name in frame.locals.shared:
+        if name in frame.locals.shared:
             self.write(("global", frame.file.path, name), value)
         elif frame.owner is not None:
             self.write(("class", frame.owner.key, name), value)

@@ -70,9 +70,20 @@ class Frame:
     depth: int = 0  # of loops
     deaths: dict[ast.stmt, Place] = field(default_factory=dict)  # the statements that end a block by dying, and where
     file: File = field(init=False)
+    is_global: bool = field(init=False)  # the variables here are the file's
 
     def __post_init__(self) -> None:
         self.file = self.info.file
+        self.is_global = self.owner is None and isinstance(self.info.node, ast.Module)
+
+
+@dataclass(slots=True)
+class Body:
+    """A file whose body is being evaluated: where that stands, and what functions have been shown of its variables."""
+
+    file: File
+    state: State
+    shown: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)

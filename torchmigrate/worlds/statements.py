@@ -26,7 +26,7 @@ from torchmigrate.worlds.program import (
     remembered,
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, MARKS, Relevance, leaves
-from torchmigrate.worlds.state import Call, Dead, Died, Frame, State, merged
+from torchmigrate.worlds.state import Body, Call, Dead, Died, Frame, State, merged
 from torchmigrate.worlds.truth import HALF, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -65,6 +65,7 @@ class Statements(Expressions):
         self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
         self.called: set[str] = set()  # functions that some call led to, in this round or the one before
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
+        self._bodies: list[Body] = []  # of files that are being evaluated, the innermost last
         self._at: tuple[ast.stmt, Frame] | None = None  # the statement that is evaluated
 
     def new_round(self) -> None:
@@ -103,6 +104,8 @@ class Statements(Expressions):
             self.called.add(info.key)
             self.is_stale = self.is_stale or info.key in self.begun
         self._note_call(info, is_root)
+        if not self.stack:
+            self._show_globals()
         before = {p: self.store.get(("parameter", info.key, p)) for p in info.parameters()}
         self._bind(info, owner, args, named, state, is_root)
         path = self.reached.get(info.key, NONE) | state.path
@@ -282,10 +285,23 @@ class Statements(Expressions):
         if key in self.begun or not self.relevance.has_read(file):
             return  # what lies outside the group is unknown
         self.begun.add(key)
+        self._show_globals()
         frame = Frame(file.body, file.locals_of(file.tree))
+        state = State({}, is_plain=True)
         stack, self.stack = self.stack, []
-        self.block(file.tree.body, State({}, is_plain=True), frame)
+        self._bodies.append(Body(file, state))
+        self.block(file.tree.body, state, frame)
+        self._show_globals()
+        self._bodies.pop()
         self.stack = stack
+
+    def _show_globals(self) -> None:
+        """Let functions see what the variables of the files that are being evaluated are now."""
+        for body in self._bodies:
+            for name, value in body.state.env.items():
+                if body.shown.get(name) is not value and "." not in name:
+                    body.shown[name] = value
+                    self.write(("global", body.file.path, name), value)
 
     # classes
 
@@ -339,6 +355,8 @@ class Statements(Expressions):
                 state = self._around(statement, state, frame)
                 continue
             self._at = statement, frame
+            if frame.is_global:
+                self._bodies[-1].state = state
             try:
                 state = self.statement(statement, state, frame)
             except Dead as end:
