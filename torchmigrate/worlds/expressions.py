@@ -151,6 +151,8 @@ class Expressions(External):
             return UNKNOWN
         if name == self.helper:
             return one(Named(HELPER))
+        if name == "torch":
+            return one(Named(name))  # a star import brings it, perhaps through files that are not read
         return one(Named(f"builtins.{name}")) if hasattr(builtins, name) else UNKNOWN
 
     def _attribute(self, node: ast.Attribute, state: State, frame: Frame) -> Value:
