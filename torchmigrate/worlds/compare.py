@@ -157,10 +157,15 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
 
 
 def _halved(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
-    """Yield half precision that only the edits lead to, in programs whose devices all stay as they are."""
+    """Yield half precision that only the edits lead to, where all devices stay what they are.
+
+    These are the devices of the same file, or, if it has none, those of its programs.
+    """
+    used = {place[0] for place, _ in new.of(DEVICE)}
     moved = {place[0] for (_, place), value in new.found.items() if world.kind in _types(value)}
     for place, _ in new.of(HALVED):
-        is_moved = any(original.together(place[0], path) for path in moved)
+        path = place[0]
+        is_moved = path in moved or (path not in used and any(original.together(path, other) for other in moved))
         if not is_moved and old.get(HALVED, place) is None and (edits := new.edits(HALVED, place)):
             yield Fault(edits, world, place, f"the CPU would compute in half precision on {world.title}")
 
