@@ -140,7 +140,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
     installed = _installed_above(index, directory)
-    if runs_itself(index, path):
+    if runs_itself(index, path) or index.is_named_beside(path):
         statement = _EITHER if installed or top in index.tops else "import {0}"
         return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper))
     if top in index.tops and not installed:
