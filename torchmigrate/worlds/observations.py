@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, is_index, join
@@ -73,15 +75,24 @@ class Observations:
         if words:
             self.told.setdefault(key, words)
 
-    def forget(self, key: Key) -> None:
+    def since(self, mark: int, kinds: tuple[str, ...]) -> list[Key]:
+        """Return the keys of these kinds that were found after the first `mark` ones, the last one first."""
+        found = islice(reversed(self.found), len(self.found) - mark)
+        return [key for key in found if key[0] in kinds]
+
+    def catch(self, key: Key) -> None:
         """Drop an observation that turned out to be caught."""
+        self.forget(key)
+        self.caught.add(key[1])
+
+    def forget(self, key: Key) -> None:
+        """Drop an observation."""
         del self.found[key], self.paths[key]
         self.certain.discard(key)
         self.assumed.discard(key)
         self.idle.discard(key)
         self.called.discard(key)
         self.in_tests.discard(key)
-        self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
