@@ -38,6 +38,22 @@ PLACES = {
         {"train.py": ("accel.py", "import accel"), "utils.py": ("accel.py", "import accel")},
         [(".", "train.py"), ("..", "project/train.py")],
     ),
+    "a package of scripts, whose modules others of these names hide": (
+        {
+            "config.py": "x = 1",
+            "main.py": "import config",
+            "old/__init__.py": "",
+            "old/config.py": "x = 1",
+            "old/train.py": "from config import x",
+            "old/tools.py": "x = 1",
+        },
+        {
+            "old/config.py": ("old/accel.py", "import accel"),
+            "old/train.py": ("old/accel.py", "import accel"),
+            "old/tools.py": ("old/accel.py", "from . import accel"),
+        },
+        [(".", "old/train.py"), (".", "-m old.tools")],
+    ),
     "an installable folder that is no package": (
         {**INSTALLABLE, "main.py": "from ns.model import f", "ns/model.py": "f = 1"},
         {"ns/model.py": ("ns/accel.py", "from ns import accel")},

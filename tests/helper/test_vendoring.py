@@ -407,6 +407,38 @@ def test_a_notebook_that_puts_a_folder_on_sys_path(how: str, is_shared: bool, tm
     assert ("def synchronize" in copies["accel.py"]) == is_shared
 
 
+SETUP = "from setuptools import setup\nsetup(name='net', packages=['net'])\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "first", "taken"),
+    [
+        ({"setup.py": SETUP}, "import torch\nfrom net import f\n", "net/accel.py"),
+        ({}, "import torch\nfrom net import f\n", "net/demo/accel.py"),
+        ({"setup.py": SETUP}, "import torch, numpy\n", "net/demo/accel.py"),
+        ({"setup.py": SETUP}, "import sys, torch\nsys.path.append('..')\nfrom net import f\n", "net/demo/accel.py"),
+        ({"setup.py": SETUP}, "!pip install net\nimport torch\nfrom net import f\n", "net/demo/accel.py"),
+    ],
+)
+def test_a_notebook_imports_the_helper_of_the_installed_package_that_it_imports(
+    files: dict[str, str], first: str, taken: str, tmp_path: Path
+) -> None:
+    book = {
+        "cells": [{"cell_type": "code", "source": cell} for cell in (first, "torch.cuda.synchronize()\n")],
+        "nbformat": 4,
+    }
+    package = {
+        "net/__init__.py": "from net.a import f\n",
+        "net/a.py": "f = 1\n",
+        "net/demo/demo.ipynb": json.dumps(book),
+    }
+    write_tree(tmp_path, {**files, **package})
+    done = {name: r.after.decode() for name, r in planned(tmp_path).items()}
+    assert {name for name in done if name.endswith("accel.py")} == {taken}
+    statement = "from net import accel" if taken == "net/accel.py" else "import accel"
+    assert f'"{statement}\\n"' in done["net/demo/demo.ipynb"] or f"\\n{statement}\\n" in done["net/demo/demo.ipynb"]
+
+
 @pytest.mark.parametrize("name", SHARED)
 def test_copies_that_may_be_found_in_each_other_s_place(name: str, tmp_path: Path) -> None:
     """They hold the same functions, and nothing is left to do after `apply`."""

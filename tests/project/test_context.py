@@ -231,6 +231,23 @@ def test_a_doubtful_reexport_is_not(common: str, tmp_path: Path) -> None:
     assert "use.py" not in texts_after(root)
 
 
+STARRED = {
+    "by the modules of a package": ({"__init__": "from kit.own import *\n", "own": "import torch\n"}, True),
+    "in a circle": ({"__init__": "from .own import *\n", "own": "from . import *\nimport torch\n"}, True),
+    "by a library behind it": ({"__init__": "from .own import *\n", "own": "from mylib import *\n"}, True),
+    "with a fallback": ({"__init__": "from .own import *\n", "own": "import torch\ntorch = y or torch\n"}, False),
+    "bound anew": ({"__init__": "from .own import *\ntorch = 1\n", "own": "import torch\n"}, False),
+    "by nobody": ({"__init__": "from .own import *\n", "own": "import numpy\n"}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("package", "is_torch"), STARRED.values(), ids=STARRED)
+def test_torch_that_star_imports_bring(package: dict[str, str], is_torch: bool, tmp_path: Path) -> None:
+    use = "from kit import *\nif torch.cuda.is_available():\n    torch.cuda.set_device(0)\n"
+    root = write_tree(tmp_path, {**{f"kit/{name}.py": text for name, text in package.items()}, "use.py": use})
+    assert ("accel.set_device(0)" in texts_after(root).get("use.py", "")) == is_torch
+
+
 def test_what_another_file_imports_stays_bound(tmp_path: Path) -> None:
     """`common` loses its last use of a name that `use` imports from there."""
     common = "from torch.cuda.amp import autocast\ndef f():\n    with autocast():\n        pass\n"

@@ -19,7 +19,7 @@ def meaning(text: str, reexport: Callable[..., str | None] | None = None) -> str
     """What the expression in `HERE(...)` resolves to."""
     found = module(text)
     if reexport:
-        found.resolver._reexport = reexport
+        found.resolver._reexport = found.resolver._star = reexport
     from torchmigrate.rewriting.visitor import Visitor, dispatch_table
     from torchmigrate.rules.model import Ruleset
 
@@ -135,6 +135,7 @@ TORCH = {
     "walrus of torch itself": "import torch\nwhile (c := torch.cuda):\n    HERE(c.x)",
     "global": "import torch\ndef f():\n    global c\n    c = torch.cuda\n    HERE(c.x)",
     "star import of torch": "from torch import *\nHERE(cuda.x)",
+    "star import of a library that brings torch": "from mylib import *\nHERE(torch.cuda.x)",
     "try with else": "try:\n    import torch\nexcept ImportError:\n    raise\nelse:\n    HERE(torch.cuda.x)",
     "with parentheses": "import torch\nHERE((torch . cuda).x)",
 }

@@ -140,7 +140,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
     installed = _installed_above(index, directory)
-    if runs_itself(index, path):
+    if runs_itself(index, path) or index.is_named_beside(path):
         statement = _EITHER if installed or top in index.tops else "import {0}"
         return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper))
     if top in index.tops and not installed:
@@ -334,12 +334,26 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     """Return the helper's place for a file. The path is "" if nothing is vendored."""
     if facts.settings.runtime == "package":
         return Placement("", _PACKAGE)
-    if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
-        return Placement(str(path.with_name(f"{facts.helper}.py")), f"import {facts.helper}")
+    if path.suffix == ".ipynb":
+        return _of_notebook(facts.index, str(path), facts.helper)
     place = vendored_place(facts.index, str(path), facts.helper)
     if facts.is_test(str(path)) and not _is_in_installed(facts.index, place) and (tested := _tested(facts, str(path))):
         return _absolute(facts.index, *tested, facts.helper)
     return place
+
+
+def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
+    """Return the place beside a notebook, where its kernel starts, or in an installed package that it imports.
+
+    A notebook that fetches a package may get one without the helper, and one that edits sys.path finds no package above
+    that; dots lead nowhere.
+    """
+    foreign = _package_used(index, path, index.imports.get(path, []), os.path.dirname(path))
+    raw = index.read_or_nothing(path)
+    is_changed = b"sys.path" in raw or any(words.encode() in raw for words in _FETCHES)
+    if foreign and not is_changed and _is_installed(*foreign):
+        return _absolute(index, *foreign, helper)
+    return beside(path, helper)
 
 
 def _is_in_installed(index: ImportIndex, place: Placement) -> bool:

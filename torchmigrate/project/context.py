@@ -18,7 +18,7 @@ from torchmigrate.project import discovery, helper_file, packaging, process_fact
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.compiled_operators import CompiledOperators
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
-from torchmigrate.project.import_graph import ImportIndex
+from torchmigrate.project.import_graph import Components, Import, ImportIndex
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
@@ -53,6 +53,7 @@ class ProjectContext:
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
+    _torch_names: dict[tuple[str, str], dict[str, str | None]] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def index(self) -> ImportIndex:
@@ -119,15 +120,78 @@ class ProjectContext:
     def reexport(self, path: Path, level: int, name: str, attribute: str) -> str | None:
         """Return the torch name of `from name import attribute` in `path`, else None.
 
-        `name` must be a module of the project that imports the attribute from torch and binds it to nothing else.
+        `name` must be a module of the project that imports the attribute from torch, or takes it with `import *` from
+        one that does, and binds it to nothing else.
         """
-        if not self.files:
-            return None
-        target = self.index.find(str(path), level, name, "")
-        if target is None:
-            return None
-        found = self._exported(Path(target)).get(attribute)
-        return found if found and self._is_certain(target, attribute, found) else None
+        target = self.index.find(str(path), level, name, "") if self.files else None
+        return self._torch_name(target, attribute) if target else None
+
+    def star_export(self, path: Path, level: int, name: str, attribute: str) -> str | None:
+        """Return the torch name of `attribute` after `from name import *` in `path`, else None.
+
+        `torch` is torch itself where a library may bring it, as the files of a library are not read.
+        """
+        if self.index.find(str(path), level, name, "") is None:
+            return attribute if attribute == "torch" else None
+        return self.reexport(path, level, name, attribute)
+
+    def _torch_name(self, target: str, attribute: str) -> str | None:
+        """Return the torch name that a module binds a name to, itself or by its star imports, or None."""
+        group = self._star_groups.get(target, [target])
+        key = group[0], attribute
+        if key not in self._torch_names:
+            self._torch_names[key] = self._named_in(group, attribute)
+        return self._torch_names[key].get(target)
+
+    @cached_property
+    def _star_groups(self) -> dict[str, list[str]]:
+        """Return the modules that are linked by star imports, directly or not, for each of them."""
+        links = Components()
+        for path in self.index.imports:
+            for taken in self._star_imported(path):
+                links.link(path, taken)
+        groups: dict[str, list[str]] = {}
+        for path in self.index.imports:
+            groups.setdefault(links.find(path), []).append(path)
+        return {path: group for group in groups.values() for path in group}
+
+    def _named_in(self, group: list[str], attribute: str) -> dict[str, str | None]:
+        """Return the torch name that each module of a group binds a name to; None where it is not certain."""
+        exports = [path for path in group if attribute in self._exported(Path(path))]
+        if not exports and (attribute != "torch" or len(group) == 1):
+            return {}
+        found: dict[str, str | None] = {}
+        takers: dict[str, list[str]] = {}
+        for path in group:
+            for taken in self._star_imported(path):
+                takers.setdefault(taken, []).append(path)
+            if (known := self._exported(Path(path)).get(attribute)) is not None:
+                found[path] = known if self._is_certain(path, attribute, known) else None
+            elif (scope := self._scope(path)) is None or attribute in scope.names:
+                found[path] = None
+            elif attribute == "torch" and self._takes_library(path):
+                found[path] = attribute
+        own, todo = {*found}, [*found]
+        while todo:
+            path = todo.pop()
+            for taker in takers.get(path, ()):
+                meaning = found[path] if found.get(taker, found[path]) == found[path] else None
+                if taker not in own and (taker not in found or found[taker] != meaning):
+                    found[taker] = meaning
+                    todo.append(taker)
+        return found
+
+    def _star_imported(self, path: str) -> list[str]:
+        """Return the files of the project whose names a file takes with `import *`."""
+        found = (self.index.find(path, i.level, i.module, "") for i in self._stars(path))
+        return [target for target in found if target]
+
+    def _takes_library(self, path: str) -> bool:
+        """Return whether a file takes the names of something with `import *` that is no file of the project."""
+        return any(self.index.find(path, i.level, i.module, "") is None for i in self._stars(path))
+
+    def _stars(self, path: str) -> Iterator[Import]:
+        return (item for item in self.index.imports.get(path, ()) if item.name == "*")
 
     def _exported(self, path: Path) -> Mapping[str, str]:
         """Return what a module imports from torch, by the name that it binds, read from its import lines alone."""
@@ -139,13 +203,17 @@ class ProjectContext:
 
     def _is_certain(self, target: str, name: str, qualified: str) -> bool:
         """Return whether a module binds the name to that object alone, without a fallback or another definition."""
-        if target not in self._scopes:
-            try:
-                self._scopes[target] = build_scopes(tree_of(target, self.index.read(target))).module
-            except (OSError, SyntaxError, ValueError, RecursionError):
-                self._scopes[target] = None
-        scope = self._scopes[target]
+        scope = self._scope(target)
         return scope is not None and Resolver().dotted(name, scope) == canonical(qualified)
+
+    def _scope(self, path: str) -> Scope | None:
+        """Return the names of a module, read once; None if it cannot be read."""
+        if path not in self._scopes:
+            try:
+                self._scopes[path] = build_scopes(tree_of(path, self.index.read(path))).module
+            except (OSError, SyntaxError, ValueError, RecursionError):
+                self._scopes[path] = None
+        return self._scopes[path]
 
     def is_test(self, path: str) -> bool:
         """Return whether a file holds tests, by its path in the project."""

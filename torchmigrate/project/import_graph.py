@@ -166,6 +166,16 @@ class ImportIndex:
                 found.link(use.importer, target)
         return found
 
+    @cached_property
+    def _named_plainly(self) -> frozenset[tuple[str, str]]:
+        """Return each folder with the modules that its files import by one name, wherever these are."""
+        found = ((path, item.module) for path, imports in self.imports.items() for item in imports if not item.level)
+        return frozenset((os.path.dirname(path), name) for path, name in found if name not in _INSTALLED)
+
+    def is_named_beside(self, path: str) -> bool:
+        """Return whether a file of the same folder imports a module of this one's name, which a script finds here."""
+        return (os.path.dirname(path), os.path.basename(path).removesuffix(".py")) in self._named_plainly
+
     def component(self, path: str) -> str:
         """Return what is the same for all files that are linked by imports, and so may run in one process."""
         return self._components.find(path)

@@ -40,7 +40,9 @@ class SemanticModel:
         self.gets_torch = gets_torch
         if gets_torch:
             self.scopes.module.bind("torch", Binding(ast.Import([ast.alias("torch")], lineno=1, col_offset=0), "torch"))
-        self.resolver = Resolver(lambda *local: facts.reexport(path, *local))
+        self.resolver = Resolver(
+            lambda *local: facts.reexport(path, *local), lambda *star: facts.star_export(path, *star)
+        )
         self.expression_scope: dict[ast.AST, Scope] = {}
         self._islands: dict[tuple[int, int], Expression | None] = {}
         self._nearest: dict[tuple[type[ast.AST], ...], dict[ast.AST, ast.AST | None]] = {}

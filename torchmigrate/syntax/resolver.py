@@ -15,11 +15,12 @@ class Resolver:
     """Resolves names to qualified names, for example `th.cuda.amp` to `torch.cuda.amp`.
 
     `reexport` receives the level, module and name of a from-import, and returns the torch name that the project's own
-    module re-exports under that name, or None.
+    module re-exports under that name, or None. `star` receives the same of a star import.
     """
 
-    def __init__(self, reexport: Reexport | None = None) -> None:
+    def __init__(self, reexport: Reexport | None = None, star: Reexport | None = None) -> None:
         self._reexport = reexport or (lambda level, module, name: None)
+        self._star = star or self._reexport
         # by id of the list of bindings, which the tuple keeps alive
         self._known: dict[int, tuple[Bindings, str | None]] = {}
         self._active: set[int] = set()
@@ -39,7 +40,7 @@ class Resolver:
     def _from_star_import(self, name: str, scope: Scope) -> str | None:
         """Return the meaning of a name that may come from a star import of the module."""
         for level, module in scope.root().stars if name not in OWN else ():
-            known = f"torch.{name}" if module == "torch" else self._reexport(level, module, name)
+            known = f"torch.{name}" if module == "torch" else self._star(level, module, name)
             if known:
                 return known
         return None

@@ -19,6 +19,7 @@ from torchmigrate.worlds.observations import (
     DEFAULT,
     DEVICE,
     FOREIGN,
+    HALVED,
     HANDED,
     KEPT,
     LEGACY,
@@ -101,6 +102,7 @@ def faults(
     if world.is_portable:
         yield from _own_devices(world, old, new)
         yield from _precision(world, old, new)
+        yield from _halved(world, old, new, original)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
         yield from _under_default(world, old, new, original)
@@ -152,6 +154,20 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
         if before is not None and on in value and on not in before and (edits := new.edits(PRECISION, place)):
             name = new.told.get((PRECISION, place), "")
             yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
+
+
+def _halved(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield half precision that only the edits lead to, where all devices stay what they are.
+
+    These are the devices of the same file, or, if it has none, those of its programs.
+    """
+    used = {place[0] for place, _ in new.of(DEVICE)}
+    moved = {place[0] for (_, place), value in new.found.items() if world.kind in _types(value)}
+    for place, _ in new.of(HALVED):
+        path = place[0]
+        is_moved = path in moved or (path not in used and any(original.together(path, other) for other in moved))
+        if not is_moved and old.get(HALVED, place) is None and (edits := new.edits(HALVED, place)):
+            yield Fault(edits, world, place, f"the CPU would compute in half precision on {world.title}")
 
 
 def _deaths(world: World, old: Observations, new: Observations, dying: Dying) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
-from torchmigrate.worlds.observations import ASKED, LOST, Place, device_of, devices
+from torchmigrate.worlds.observations import ASKED, HALVED, LOST, Place, device_of, devices
 from torchmigrate.worlds.program import (
     NONE,
     ClassInfo,
@@ -52,6 +52,7 @@ from torchmigrate.worlds.values import (
 )
 
 HELPER = "accel"
+_HALVES = ("torch.half", "torch.float16", "torch.bfloat16")
 MOST_WORK = 400_000  # expressions of one version in one world
 
 
@@ -151,6 +152,8 @@ class Expressions(External):
             return UNKNOWN
         if name == self.helper:
             return one(Named(HELPER))
+        if name == "torch":
+            return one(Named(name))  # a star import brings it, perhaps through files that are not read
         return one(Named(f"builtins.{name}")) if hasattr(builtins, name) else UNKNOWN
 
     def _attribute(self, node: ast.Attribute, state: State, frame: Frame) -> Value:
@@ -160,7 +163,10 @@ class Expressions(External):
         owner = self.evaluate(node.value, state, frame)
         if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
             return made
-        return join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
+        found = join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
+        if any(isinstance(atom, Named) and atom.name in _HALVES for atom in found):
+            self.seen.add(HALVED, self.place(node, frame), NOTHING, state.path)
+        return found
 
     def _told_device(self, node: ast.expr, state: State, frame: Frame) -> Value:
         """Return the device at which a call makes a tensor: `torch.zeros(2, device="cuda")`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.worlds.program import NONE, Edits
@@ -19,6 +20,7 @@ FOREIGN = "foreign"  # what another library is given
 HANDED = "handed"  # a device that is named as text or made, and handed to code of the project or to something unknown
 ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
+HALVED = "halved"  # a type of half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have
 DEFAULT = "default"  # the device of a tensor type that becomes the default
@@ -86,15 +88,24 @@ class Observations:
         if words:
             self.told.setdefault(key, words)
 
-    def forget(self, key: Key) -> None:
+    def since(self, mark: int, kinds: tuple[str, ...]) -> list[Key]:
+        """Return the keys of these kinds that were found after the first `mark` ones, the last one first."""
+        found = islice(reversed(self.found), len(self.found) - mark)
+        return [key for key in found if key[0] in kinds]
+
+    def catch(self, key: Key) -> None:
         """Drop an observation that turned out to be caught."""
+        self.forget(key)
+        self.caught.add(key[1])
+
+    def forget(self, key: Key) -> None:
+        """Drop an observation."""
         del self.found[key], self.paths[key]
         self.certain.discard(key)
         self.assumed.discard(key)
         self.idle.discard(key)
         self.called.discard(key)
         self.in_tests.discard(key)
-        self.caught.add(key[1])
 
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from torchmigrate.syntax.blocks import blocks_of
 from torchmigrate.syntax.scope import children, walk
@@ -644,17 +643,20 @@ class Statements(Expressions):
         return end
 
     def _try(self, node: ast.Try, state: State, frame: Frame) -> State | None:
-        """Run a body and its handlers. What dies in a body that has handlers is caught."""
+        """Run a body and its handlers. What dies in a body that has handlers is caught.
+
+        A handler to which nothing leads but a call that may raise refuses nothing: without it, the call's own exception
+        would end the program.
+        """
         mark = len(self.seen.found)
         end = self.block(node.body, state.copy(), frame)
-        new = islice(reversed(self.seen.found), len(self.seen.found) - mark)  # what was found before stays in front
-        caught = [key for key in new if key[0] in (DEATH, REFUSAL)] if node.handlers else []
+        caught = self.seen.since(mark, (DEATH, REFUSAL)) if node.handlers else []
         edits: Edits = NONE
         if node.handlers:  # whether the body dies depends on what was rewritten in it
             edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in walk(s)))
         for key in caught:
             edits |= self.seen.edits(*key)
-            self.seen.forget(key)
+            self.seen.catch(key)
         ways = [self.block(node.orelse, end, frame) if end is not None else None]
         start = merged([state, end]) if end is not None else state.copy()
         assert start is not None
@@ -664,7 +666,10 @@ class Statements(Expressions):
                 inner.path |= edits
                 if handler.name:
                     inner.env[handler.name] = UNKNOWN
+                mark = len(self.seen.found)
                 ways.append(self.block(handler.body, inner, frame))
+                for key in self.seen.since(mark, (REFUSAL,)) if not caught and end is not None else ():
+                    self.seen.forget(key)
         after = merged(ways)
         if after is not None and edits:
             for name, _ in _bound_in(node):

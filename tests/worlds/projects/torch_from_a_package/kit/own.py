@@ -1,0 +1,3 @@
+import torch
+
+ones = torch.ones
