@@ -149,9 +149,33 @@ def bracketed(text: bytes) -> bytes:
     """A helper with the header that the first of version 2 had: six digits for each definition, and no total."""
     names = ", ".join(helper_parts.public(text))
     digests = " ".join(digest[:6] for digest in helper_parts._digests(text).values())
-    first = helper_parts._header(f"# torchmigrate-runtime 2 [{digests}]\n", [names], {})
-    spdx = text[text.index(b"# SPDX") : text.index(b"# digest")]
-    return first[: first.index("\n# digest") + 1].encode() + spdx + text[text.index(b"import") :]
+    spdx = "# SPDX-License-Identifier: 0BSD\n"
+    first = helper_parts._header(f"# torchmigrate-runtime 2 [{digests}]\n{spdx}", [names], {})
+    return first[: first.index("\n# digest") + 1].encode() + spdx.encode() + text[text.index(b"import") :]
+
+
+def with_three_lines(text: bytes) -> bytes:
+    """A helper with the header of version 2 whose licence had a line of its own, above the digests."""
+    head, _, rest = text.partition(b"\n# digest ")
+    digest, _, below = rest.partition(b"; SPDX-License-Identifier: 0BSD\n")
+    return head + b"\n# SPDX-License-Identifier: 0BSD\n# digest " + digest + b"\n" + below
+
+
+def test_the_header_with_three_lines_is_known() -> None:
+    text = vendored(FEW)
+    old = with_three_lines(text)
+    assert old != text and is_untouched(old) and is_current(old) and helper_parts.edited(old) == []
+    own = old.replace(b"return None if", b"return 1 if")
+    assert helper_parts.edited(own) == ["map_location"]
+    new = helper_parts.updated(own, {"empty_cache": True}) or b""
+    assert new.count(b"SPDX") == 1 and helper_parts.edited(new) == ["map_location"]
+
+
+@pytest.mark.parametrize("uses", [FEW, everything()], ids=["few", "all"])
+def test_a_long_header_tells_which_function_was_edited(uses: dict[str, bool]) -> None:
+    """Digests that a line broke in two were once read as others, so that all functions counted as edited."""
+    own = vendored(uses).replace(b"return None if here", b"return 1 if here")
+    assert len(helper_parts.edited(own)) == 1
 
 
 def test_the_header_with_brackets_is_known() -> None:
@@ -169,8 +193,14 @@ def test_the_header_with_brackets_is_known() -> None:
 
 def test_the_header_is_short() -> None:
     lines = vendored(FEW).decode().splitlines()
-    assert [line.split()[1] for line in lines[:3]] == ["torchmigrate-runtime", "SPDX-License-Identifier:", "digest"]
-    assert max(map(len, lines[:3])) <= 100 and not lines[3].startswith("#")
+    assert [line.split()[1] for line in lines[:2]] == ["torchmigrate-runtime", "digest"]
+    assert max(map(len, lines[:2])) <= 88 and not lines[2].startswith("#")
+
+
+def test_the_licence_ends_a_line() -> None:
+    """As licence scanners read all to the line's end."""
+    for uses in (FEW, everything()):
+        assert b"SPDX-License-Identifier: 0BSD\n" in vendored(uses)
 
 
 def test_an_edit_that_short_digests_hide_keeps_all() -> None:
@@ -210,7 +240,7 @@ def mine(text: bytes) -> bytes:
 def test_statements_that_share_a_line_are_never_woven() -> None:
     """Each was once written with its whole line, so that a second run had the line twice, and the next four times."""
     lines = vendored(FEW).decode().splitlines(keepends=True)
-    edited = "".join([*lines[:3], "import os; print(os.name)\n", *lines[4:]]).encode()
+    edited = "".join([*lines[:2], "import os; print(os.name)\n", *lines[3:]]).encode()
     assert not is_untouched(edited)
     assert helper_parts.updated(edited, {"synchronize": True}) is None
     apart = edited.replace(b"import os; print", b"import os\nprint")

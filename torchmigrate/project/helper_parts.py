@@ -26,7 +26,7 @@ _HEADER = re.compile(
     rf"\A# torchmigrate-runtime \S+(?: \[|:)[^\n]*\n{_MORE}(?:# SPDX[^\n]*\n)?(?:# digest ([^\n]*\n{_MORE}))?"
 )
 _BRACKETED = re.compile(r"\A# torchmigrate-runtime \S+ \[([0-9a-f\s#]*)\]:")  # as version 2 was at first
-_WIDTH, _WIDEST = 88, 100
+_WIDTH = 88
 _DIGITS = string.digits + string.ascii_letters
 _CLASS_DOC = "The functions of torch.cuda that this file calls, for whatever accelerator is here, or none."
 _SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
@@ -303,11 +303,15 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _header(header: str, names: Iterable[str], digests: Mapping[str, str]) -> str:
-    first, _, rest = header.partition("\n")
+    """Return the header: the version and the functions; then the digests, and the licence where the line has room."""
+    first, licence = header.splitlines()
     title = textwrap.wrap(f"{first}: {', '.join(names)}", _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)
     short = "".join(map(_short, digests.values()))
-    digest = textwrap.wrap(f"# digest {_total(digests.values())}: {short}", _WIDEST, subsequent_indent="#   ")
-    return "\n".join([*title, rest.rstrip("\n"), *digest]) + "\n"
+    digest = textwrap.wrap(f"# digest {_total(digests.values())}: {short}", _WIDTH, subsequent_indent="#   ")
+    tag = licence.lstrip("# ")
+    if len(digest[-1]) + len(f"; {tag}") > _WIDTH:
+        return "\n".join([*title, *digest, f"#   {tag}"]) + "\n"
+    return "\n".join([*title, *digest]) + f"; {tag}\n"
 
 
 def _digests(text: str | bytes) -> dict[str, str]:
@@ -373,8 +377,9 @@ def _written(raw: bytes) -> _Written:
     if found := _BRACKETED.match(text):
         return _Written("", re.findall("[0-9a-f]{6}", found[1]))
     header = _HEADER.match(text)
-    total, _, shorts = (header[1] or "" if header else "").partition(":")
-    return _Written(total or "-", re.findall(f"[0-9a-zA-Z]{{{_SHORT_DIGEST}}}", "".join(shorts.split())))
+    total, _, shorts = (header[1] or "" if header else "").partition("SPDX")[0].partition(":")
+    digits = "".join(re.findall("[0-9a-zA-Z]+", shorts))
+    return _Written(total or "-", re.findall("." * _SHORT_DIGEST, digits))
 
 
 def edited(raw: bytes) -> list[str]:
