@@ -13,7 +13,16 @@ import pytest
 from conftest import ROOT
 
 from torchmigrate.project import helper_parts
-from torchmigrate.project.helper_parts import everything, held, is_current, is_same, is_untouched, used_by, vendored
+from torchmigrate.project.helper_parts import (
+    Form,
+    everything,
+    held,
+    is_current,
+    is_same,
+    is_untouched,
+    used_by,
+    vendored,
+)
 
 NAMES = list(everything())
 FEW = {"device": True, "is_available": True, "map_location": True}
@@ -126,7 +135,69 @@ USED = [
 
 @pytest.mark.parametrize(("code", "expected"), USED)
 def test_what_a_file_uses(code: str, expected: dict[str, bool]) -> None:
-    assert used_by(code.encode(), "accel") == expected
+    found = used_by(code.encode(), "accel")
+    assert {name: bool(form & Form.SHORT) for name, form in found.items()} == expected
+
+
+HEAD = "import accel\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_once"),
+    [
+        ("device = accel.device()", True),
+        ("if accel.is_available():\n    x = accel.device()\nwith open(f) as g:\n    y = accel.device(0)", True),
+        ("class Settings:\n    device = accel.device()", True),
+        ("try:\n    device = accel.device()\nexcept RuntimeError:\n    device = None", True),
+        ("def load(path):\n    return torch.load(path, map_location=accel.map_location())", True),  # rarely
+        ("def load(path):\n    return torch.load(path, map_location=accel.device())", False),
+        ("def make(device=accel.device()):\n    pass", False),
+        ("for x in xs:\n    x.to(accel.device())", False),
+        ("while xs:\n    x = xs.pop().to(accel.device())", False),
+        ("ys = [x.to(accel.device()) for x in xs]", False),
+        ("f = lambda x: x.to(accel.device())", False),
+        ("f = accel.device", False),
+        ("device = accel.device()\nfor x in xs:\n    x.to(accel.device())", False),
+        ("import accel as a\ngetattr(a, 'device')()", False),
+    ],
+)
+def test_what_a_file_asks_while_it_is_loaded(code: str, is_once: bool) -> None:
+    found = used_by((HEAD + code).encode(), "accel")
+    assert all(form & Form.ONCE for form in found.values()) is is_once
+    assert ("_device" in defined(vendored(found))) is not is_once
+
+
+def test_one_file_that_asks_again_and_again_makes_all_remember() -> None:
+    once, often = (used_by((HEAD + code).encode(), "accel") for code in ("accel.device()", "f(accel.device)"))
+    assert helper_parts.merged([once, often, {}]) == {"device": Form.ANY}
+    assert helper_parts.merged([once, {}]) == once == {"device": Form.SHORT | Form.ONCE}
+    alone = vendored(once)
+    assert is_current(alone) and held(alone) == once
+    for uses in ({"is_available": Form.SHORT | Form.ONCE}, {"is_available": Form.SHORT}):
+        new = helper_parts.updated(alone, uses) or b""
+        assert ("_device" in defined(new)) is not bool(uses["is_available"] & Form.ONCE)
+        assert helper_parts.updated(new, once) == new
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_sets_a_device_or_asks_for_it_later_remembers_it(name: str) -> None:
+    """TORCH_ACCEL_DEVICE=xpu:1 makes a device the current one at the first call: it must not do so again."""
+    text = vendored({name: Form.SHORT | Form.ONCE})
+    assert ("_here" not in helper_parts._closure({name}, helper_parts._whole()[1])) or ("_device" in defined(text)) is (
+        name not in helper_parts._ASKING
+    )
+
+
+def test_a_device_that_is_asked_for_once_is_found_in_a_few_lines() -> None:
+    text = vendored({"device": Form.SHORT | Form.ONCE, "is_available": Form.ONCE}).decode()
+    assert len(text.splitlines()) <= 23 and "_KINDS" not in text
+    both = vendored({"map_location": Form.SHORT | Form.ONCE, "device": Form.SHORT | Form.ONCE}).decode()
+    assert both.count('"xpu"') == 1, "two functions share the constant"
+
+
+def test_a_class_of_functions_has_one_blank_line_below_its_header() -> None:
+    text = helper_parts.as_class({"device": Form.SHORT | Form.ONCE}, "accel")
+    assert "0BSD\n\n    @staticmethod\n" in text
 
 
 def test_a_star_import_may_use_whatever_is_named() -> None:
