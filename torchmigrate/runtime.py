@@ -48,6 +48,20 @@ def _here() -> torch.device:
     return _device
 
 
+# in a copy that is asked only while scripts are loaded, this is _here
+def _found() -> torch.device:
+    """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
+    wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
+    if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on; to count leaves fork alone
+        wanted = str(torch.accelerator.current_accelerator()) if torch.accelerator.device_count() else "cpu"
+    if int(index or 0) > 0:
+        getattr(torch, wanted).set_device(int(index))
+    for kind in _KINDS:
+        home = getattr(torch.backends if kind == "mps" else torch, kind, None)
+        wanted = wanted or (kind if home and home.is_available() else "")
+    return torch.device(wanted or "cpu")
+
+
 def device_type() -> str:
     """Return the accelerator's type ("cuda", "mps", "xpu"...), or "cpu"."""
     return _here().type

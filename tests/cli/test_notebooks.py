@@ -295,9 +295,8 @@ def test_the_functions_in_a_cell_are_updated_and_an_edited_one_stays(here: Path,
     cli("apply", "--runtime", "inline")
     book = json.loads((here / "a.ipynb").read_text())
     book["cells"][-1]["source"] = ["accel.manual_seed(0)\n", "torch.cuda.synchronize()"]
-    own = "".join(book["cells"][-2]["source"]).replace(
-        "return accel._device", "print('mine')\n        return accel._device"
-    )
+    last = "return torch.device(wanted"
+    own = "".join(book["cells"][-2]["source"]).replace(last, f"print('mine')\n        {last}")
     book["cells"][-2]["source"] = own.splitlines(keepends=True)
     (here / "a.ipynb").write_text(json.dumps(book))
     assert "a.ipynb:cell 4" in cli("check", "--output-format", "concise").out

@@ -125,6 +125,52 @@ PLACES = {
         {"tests/late.py": ("tests/accel.py", "import accel"), "tests/may.py": ("tests/accel.py", "import accel")},
         [(".", "tests/late.py"), ("tests", "may.py")],
     ),
+    "a script that ends, or goes on, without the package": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/a.py": "f = 1",
+            "examples/ends/run.py": "try:\n    from pkg.a import f\nexcept ImportError:\n    raise ImportError('none')",
+            "examples/exits/run.py": "import sys\ntry:\n    import pkg.a\nexcept ImportError:\n    sys.exit('no pkg')",
+            "examples/goes/run.py": "try:\n    from pkg.a import f\nexcept ImportError:\n    print('no pkg')",
+        },
+        {
+            "examples/ends/run.py": ("pkg/accel.py", "from pkg import accel"),
+            "examples/exits/run.py": ("pkg/accel.py", "from pkg import accel"),
+            "examples/goes/run.py": ("examples/goes/accel.py", "import accel"),
+        },
+        [("examples/goes", "run.py")],
+    ),
+    "a script that imports what is compiled into the package, or into another folder": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/a.py": "f = 1",
+            "tools/setup.cfg": "[flake8]\n",
+            "tools/ops/__init__.py": "",
+            "benchmarks/run.py": "from pkg._compiled.ops import f",
+            "benchmarks/other.py": "from ops._compiled import f",
+        },
+        {
+            "benchmarks/run.py": ("pkg/accel.py", "from pkg import accel"),
+            "benchmarks/other.py": ("benchmarks/accel.py", "import accel"),
+        },
+        [],
+    ),
+    "a package beside the installed one, which imports both": (
+        {
+            "setup.py": "import setuptools\n"
+            "setuptools.setup(name='x', packages=setuptools.find_packages(exclude=['tasks']))\n",
+            "a/__init__.py": "",
+            "a/b.py": "f = 1",
+            "tasks/__init__.py": "",
+            "tasks/t.py": "from tasks.u import g\nfrom a.b import f",
+            "tasks/u.py": "g = 1",
+            "main.py": "from tasks.t import f",
+        },
+        {"tasks/t.py": ("a/accel.py", "from a import accel"), "tasks/u.py": ("accel.py", "import accel")},
+        [(".", "main.py")],
+    ),
     "a script alone": ({"train.py": ""}, {"train.py": ("accel.py", "import accel")}, [(".", "train.py")]),
     "examples, each on its own": (
         {"mnist/main.py": "", "vae/main.py": "import ops", "vae/ops.py": ""},
@@ -667,3 +713,26 @@ def test_tests_take_the_helper_of_the_package_that_they_import_at_their_heads(
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
     assert f"\n{helper}\n" in changed["conftest.py"]
+
+
+SKIPPING = "import torch\ntry:\n    from pkg.ops import f\nexcept ImportError as error:\n    {}\n"
+CODE = "def test():\n    torch.cuda.empty_cache()\nif __name__ == '__main__':\n    test()\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "handler", "helper"),
+    [
+        ("pkg/tests/ops/test_ops.py", "missing = error", "from pkg import accel"),
+        ("pkg/tests/ops/test_ops.py", "from ops import f", "import accel"),  # it runs without the package, too
+        ("tests/ops/test_ops.py", "missing = error", "import accel"),  # as it is no part of the package
+    ],
+)
+def test_a_test_of_a_package_that_skips_itself_without_its_parts_takes_the_package_s_helper(
+    tmp_path: Path, path: str, handler: str, helper: str
+) -> None:
+    """Found in apex, where each folder of tests had a copy of its own."""
+    package = {"pkg/__init__.py": "", "pkg/ops.py": "from pkg._compiled import f\n"}
+    write_tree(tmp_path, {**INSTALLABLE, **package, path: SKIPPING.format(handler) + CODE})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
+    assert f"\n{helper}\n" in changed["test_ops.py"]

@@ -243,7 +243,7 @@ def signed(text: str) -> str:
     """A helper whose header has the digests of its text, as another version of torchmigrate would have written it."""
     lines = text.splitlines(keepends=True)
     at = next(number for number, line in enumerate(lines) if line.startswith("# digest"))
-    header = helper_parts._header("".join(lines[:2]), (), helper_parts._digests(text))
+    header = helper_parts._header(helper_parts._whole()[0], (), helper_parts._digests(text))
     return "".join([*lines[:at], header.splitlines(keepends=True)[-1], *lines[at + 1 :]])
 
 

@@ -13,7 +13,16 @@ import pytest
 from conftest import ROOT
 
 from torchmigrate.project import helper_parts
-from torchmigrate.project.helper_parts import everything, held, is_current, is_same, is_untouched, used_by, vendored
+from torchmigrate.project.helper_parts import (
+    Form,
+    everything,
+    held,
+    is_current,
+    is_same,
+    is_untouched,
+    used_by,
+    vendored,
+)
 
 NAMES = list(everything())
 FEW = {"device": True, "is_available": True, "map_location": True}
@@ -126,7 +135,69 @@ USED = [
 
 @pytest.mark.parametrize(("code", "expected"), USED)
 def test_what_a_file_uses(code: str, expected: dict[str, bool]) -> None:
-    assert used_by(code.encode(), "accel") == expected
+    found = used_by(code.encode(), "accel")
+    assert {name: bool(form & Form.SHORT) for name, form in found.items()} == expected
+
+
+HEAD = "import accel\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_once"),
+    [
+        ("device = accel.device()", True),
+        ("if accel.is_available():\n    x = accel.device()\nwith open(f) as g:\n    y = accel.device(0)", True),
+        ("class Settings:\n    device = accel.device()", True),
+        ("try:\n    device = accel.device()\nexcept RuntimeError:\n    device = None", True),
+        ("def load(path):\n    return torch.load(path, map_location=accel.map_location())", True),  # rarely
+        ("def load(path):\n    return torch.load(path, map_location=accel.device())", False),
+        ("def make(device=accel.device()):\n    pass", False),
+        ("for x in xs:\n    x.to(accel.device())", False),
+        ("while xs:\n    x = xs.pop().to(accel.device())", False),
+        ("ys = [x.to(accel.device()) for x in xs]", False),
+        ("f = lambda x: x.to(accel.device())", False),
+        ("f = accel.device", False),
+        ("device = accel.device()\nfor x in xs:\n    x.to(accel.device())", False),
+        ("import accel as a\ngetattr(a, 'device')()", False),
+    ],
+)
+def test_what_a_file_asks_while_it_is_loaded(code: str, is_once: bool) -> None:
+    found = used_by((HEAD + code).encode(), "accel")
+    assert all(form & Form.ONCE for form in found.values()) is is_once
+    assert ("_device" in defined(vendored(found))) is not is_once
+
+
+def test_one_file_that_asks_again_and_again_makes_all_remember() -> None:
+    once, often = (used_by((HEAD + code).encode(), "accel") for code in ("accel.device()", "f(accel.device)"))
+    assert helper_parts.merged([once, often, {}]) == {"device": Form.ANY}
+    assert helper_parts.merged([once, {}]) == once == {"device": Form.SHORT | Form.ONCE}
+    alone = vendored(once)
+    assert is_current(alone) and held(alone) == once
+    for uses in ({"is_available": Form.SHORT | Form.ONCE}, {"is_available": Form.SHORT}):
+        new = helper_parts.updated(alone, uses) or b""
+        assert ("_device" in defined(new)) is not bool(uses["is_available"] & Form.ONCE)
+        assert helper_parts.updated(new, once) == new
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_sets_a_device_or_asks_for_it_later_remembers_it(name: str) -> None:
+    """TORCH_ACCEL_DEVICE=xpu:1 makes a device the current one at the first call: it must not do so again."""
+    text = vendored({name: Form.SHORT | Form.ONCE})
+    assert ("_here" not in helper_parts._closure({name}, helper_parts._whole()[1])) or ("_device" in defined(text)) is (
+        name not in helper_parts._ASKING
+    )
+
+
+def test_a_device_that_is_asked_for_once_is_found_in_a_few_lines() -> None:
+    text = vendored({"device": Form.SHORT | Form.ONCE, "is_available": Form.ONCE}).decode()
+    assert len(text.splitlines()) <= 23 and "_KINDS" not in text
+    both = vendored({"map_location": Form.SHORT | Form.ONCE, "device": Form.SHORT | Form.ONCE}).decode()
+    assert both.count('"xpu"') == 1, "two functions share the constant"
+
+
+def test_a_class_of_functions_has_one_blank_line_below_its_header() -> None:
+    text = helper_parts.as_class({"device": Form.SHORT | Form.ONCE}, "accel")
+    assert "0BSD\n\n    @staticmethod\n" in text
 
 
 def test_a_star_import_may_use_whatever_is_named() -> None:
@@ -149,9 +220,33 @@ def bracketed(text: bytes) -> bytes:
     """A helper with the header that the first of version 2 had: six digits for each definition, and no total."""
     names = ", ".join(helper_parts.public(text))
     digests = " ".join(digest[:6] for digest in helper_parts._digests(text).values())
-    first = helper_parts._header(f"# torchmigrate-runtime 2 [{digests}]\n", [names], {})
-    spdx = text[text.index(b"# SPDX") : text.index(b"# digest")]
-    return first[: first.index("\n# digest") + 1].encode() + spdx + text[text.index(b"import") :]
+    spdx = "# SPDX-License-Identifier: 0BSD\n"
+    first = helper_parts._header(f"# torchmigrate-runtime 2 [{digests}]\n{spdx}", [names], {})
+    return first[: first.index("\n# digest") + 1].encode() + spdx.encode() + text[text.index(b"import") :]
+
+
+def with_three_lines(text: bytes) -> bytes:
+    """A helper with the header of version 2 whose licence had a line of its own, above the digests."""
+    head, _, rest = text.partition(b"\n# digest ")
+    digest, _, below = rest.partition(b"; SPDX-License-Identifier: 0BSD\n")
+    return head + b"\n# SPDX-License-Identifier: 0BSD\n# digest " + digest + b"\n" + below
+
+
+def test_the_header_with_three_lines_is_known() -> None:
+    text = vendored(FEW)
+    old = with_three_lines(text)
+    assert old != text and is_untouched(old) and is_current(old) and helper_parts.edited(old) == []
+    own = old.replace(b"return None if", b"return 1 if")
+    assert helper_parts.edited(own) == ["map_location"]
+    new = helper_parts.updated(own, {"empty_cache": True}) or b""
+    assert new.count(b"SPDX") == 1 and helper_parts.edited(new) == ["map_location"]
+
+
+@pytest.mark.parametrize("uses", [FEW, everything()], ids=["few", "all"])
+def test_a_long_header_tells_which_function_was_edited(uses: dict[str, bool]) -> None:
+    """Digests that a line broke in two were once read as others, so that all functions counted as edited."""
+    own = vendored(uses).replace(b"return None if here", b"return 1 if here")
+    assert len(helper_parts.edited(own)) == 1
 
 
 def test_the_header_with_brackets_is_known() -> None:
@@ -169,8 +264,14 @@ def test_the_header_with_brackets_is_known() -> None:
 
 def test_the_header_is_short() -> None:
     lines = vendored(FEW).decode().splitlines()
-    assert [line.split()[1] for line in lines[:3]] == ["torchmigrate-runtime", "SPDX-License-Identifier:", "digest"]
-    assert max(map(len, lines[:3])) <= 100 and not lines[3].startswith("#")
+    assert [line.split()[1] for line in lines[:2]] == ["torchmigrate-runtime", "digest"]
+    assert max(map(len, lines[:2])) <= 88 and not lines[2].startswith("#")
+
+
+def test_the_licence_ends_a_line() -> None:
+    """As licence scanners read all to the line's end."""
+    for uses in (FEW, everything()):
+        assert b"SPDX-License-Identifier: 0BSD\n" in vendored(uses)
 
 
 def test_an_edit_that_short_digests_hide_keeps_all() -> None:
@@ -210,7 +311,7 @@ def mine(text: bytes) -> bytes:
 def test_statements_that_share_a_line_are_never_woven() -> None:
     """Each was once written with its whole line, so that a second run had the line twice, and the next four times."""
     lines = vendored(FEW).decode().splitlines(keepends=True)
-    edited = "".join([*lines[:3], "import os; print(os.name)\n", *lines[4:]]).encode()
+    edited = "".join([*lines[:2], "import os; print(os.name)\n", *lines[3:]]).encode()
     assert not is_untouched(edited)
     assert helper_parts.updated(edited, {"synchronize": True}) is None
     apart = edited.replace(b"import os; print", b"import os\nprint")

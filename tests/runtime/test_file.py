@@ -6,12 +6,14 @@ import ast
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import warm_torch
 
 from torchmigrate import runtime
+from torchmigrate.project.helper_parts import Form, vendored
 
 SOURCE = Path(runtime.__file__)
 
@@ -144,3 +146,58 @@ def test_a_cuda_build_without_a_gpu_is_a_cpu(monkeypatch):
     monkeypatch.setattr(runtime, "_device", None)
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
     assert runtime.device() == torch.device("cuda")
+
+
+# ---- the copy of a script, which finds the device anew at each call
+
+ONCE = dict.fromkeys(("device", "device_type", "is_available"), Form.SHORT | Form.ONCE)
+
+
+@pytest.fixture
+def script_helper(monkeypatch):
+    monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
+    module = types.ModuleType("accel")
+    exec(compile(vendored(ONCE), "accel.py", "exec"), vars(module))
+    assert not hasattr(module, "_device")
+    return module
+
+
+@pytest.mark.parametrize("accelerator", [True, False])
+@pytest.mark.parametrize("there", ["mps", "xpu", ""])
+def test_a_script_s_copy_finds_what_the_whole_finds(monkeypatch, script_helper, accelerator, there):
+    import torch
+
+    for kind, home in (("mps", torch.backends.mps), ("xpu", torch.xpu)):
+        monkeypatch.setattr(home, "is_available", lambda kind=kind: kind == there)
+    if accelerator:
+        found = torch.device(there) if there else None
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: found)
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: int(bool(there)))
+    else:  # before torch 2.6
+        monkeypatch.delattr(torch, "accelerator")
+    assert script_helper.device() == runtime.device() == torch.device(there or "cpu")
+    assert script_helper.device_type() == (there or "cpu") and script_helper.is_available() is bool(there)
+
+
+def test_a_script_s_copy_takes_a_cuda_build_without_a_gpu_for_a_cpu(monkeypatch, script_helper):
+    import torch
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    assert script_helper.device() == torch.device("cpu")
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    assert script_helper.device() == torch.device("cuda")
+
+
+def test_the_environment_picks_the_device_of_a_script_s_copy(monkeypatch, script_helper):
+    import torch
+
+    said = []
+    monkeypatch.setattr(torch.xpu, "set_device", said.append)
+    for wish in ("xpu:1", "xpu", "cpu"):
+        monkeypatch.setenv("TORCH_ACCEL_DEVICE", wish)
+        assert script_helper.device() == torch.device(wish.partition(":")[0])
+    assert said == [1]
+
+
+def test_a_script_s_copy_knows_all_devices_that_the_whole_knows():
+    assert vendored(ONCE).count(ast.unparse(ast.parse(repr(runtime._KINDS))).replace("'", '"').encode()) == 1

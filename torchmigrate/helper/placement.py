@@ -19,6 +19,7 @@ from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
+from torchmigrate.syntax.blocks import ends_program
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import tree_of, walk
 
@@ -102,8 +103,11 @@ def _is_installed(root: str, dotted: tuple[str, ...]) -> bool:
     return installed_package(root, dotted) is not None
 
 
-def _certain_imports(index: ImportIndex, path: str) -> list[Import]:
-    """Return the imports that are made whenever a file is loaded: none in functions, none that may fail."""
+def _certain_imports(index: ImportIndex, path: str, skips: bool = False) -> list[Import]:
+    """Return the imports that are made whenever a file is loaded: none in functions, none without which it goes on.
+
+    `skips` says that a file which only takes note of a failed import, and imports nothing instead, does nothing then.
+    """
     found = index.imports.get(path, [])
     try:
         tree = tree_of(path, index.read(path))
@@ -120,12 +124,19 @@ def _certain_imports(index: ImportIndex, path: str) -> list[Import]:
             case ast.ImportFrom(module, _, level):
                 names.add((level, module or ""))
             case ast.Try() as block:
-                caught = any(_catches_import_error(handler) for handler in block.handlers)
+                caught = any(_goes_on_without(handler, skips) for handler in block.handlers)
                 stack += [*([] if caught else block.body), *block.orelse, *block.finalbody]
                 stack += [statement for handler in block.handlers for statement in handler.body]
             case node:
                 stack += ast.iter_child_nodes(node)
     return [item for item in found if (item.level, item.module) in names]
+
+
+def _goes_on_without(handler: ast.ExceptHandler, skips: bool) -> bool:
+    """Return whether a file does its work though the import that failed is one that the handler catches."""
+    if not _catches_import_error(handler) or ends_program(handler.body):
+        return False
+    return not skips or any(isinstance(n, (ast.Import, ast.ImportFrom)) for s in handler.body for n in ast.walk(s))
 
 
 def _catches_import_error(handler: ast.ExceptHandler) -> bool:
@@ -286,28 +297,45 @@ def _absolute(index: ImportIndex, root: str, dotted: tuple[str, ...], helper: st
 def _package_used(
     index: ImportIndex, path: str, own: list[Import], directory: str
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return (root, name) of a package that a file imports and that is above it or installable; its own goes first."""
-    found: tuple[str, tuple[str, ...]] | None = None
+    """Return (root, name) of a package that a file imports and that is above it or installable; its own goes first.
+
+    Another one that is installed goes before its own that is not.
+    """
+    own_one: tuple[str, tuple[str, ...]] | None = None
+    others: list[tuple[str, tuple[str, ...]]] = []
     for item in own:
         parts, located = _located(index, path, item)
         if located is None:
             continue
         root = located[1]
-        above = system.is_inside(directory, root) and index.is_package(system.joined(root, parts[0]))
-        if above or _is_installed(root, parts):
-            own_top = system.joined(root, parts[0])
-            if directory == own_top or system.is_inside(directory, own_top):
+        own_top = system.joined(root, parts[0])
+        is_installed = _is_installed(root, parts)
+        if directory == own_top or system.is_inside(directory, own_top):
+            if is_installed:
                 return root, parts
-            found = found or (root, parts)
-    return found
+            own_one = own_one or ((root, parts) if index.is_package(own_top) else None)
+        elif is_installed or (system.is_inside(directory, root) and index.is_package(own_top)):
+            others.append((root, parts))
+    if own_one:
+        return next((each for each in others if _is_installed(*each)), own_one)
+    return others[0] if others else None
 
 
 def _located(index: ImportIndex, path: str, item: Import) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-    """Return the parts of the module that an absolute import names, and its file and root, or None for another one."""
+    """Return the parts of the module that an absolute import names, and its file and root, or None for another one.
+
+    Of a module that is not here, as it is compiled or generated, it is the installed package of the project above it.
+    """
     parts = tuple(p for p in item.module.split(".") if p)
     if item.level or not parts:
         return parts, None
-    return parts, index.locate(path, 0, parts) or index.locate(path, 0, (*parts, item.name))
+    if found := index.locate(path, 0, parts) or index.locate(path, 0, (*parts, item.name)):
+        return parts, found
+    for count in range(len(parts) - 1, 0, -1):
+        found = index.locate(path, 0, parts[:count])
+        if found and os.path.basename(found[0]) == "__init__.py" and _is_installed(found[1], parts[:count]):
+            return parts[:count], found
+    return parts, None
 
 
 def _root_used(
@@ -365,11 +393,16 @@ _SIBLINGS = 8  # files that show what the tests of a folder import
 
 
 def _tested(facts: ProjectContext, path: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the root and the name of an installed package that most other tests of a folder import at their heads.
+    """Return the root and the name of an installed package that a test imports, or most others of its folder.
 
-    Where these run, a test can import the package's helper: it needs no copy of its own.
+    The test is of this package and skips itself where that fails, or the others import it at their heads. Where these
+    run, a test can import the package's helper: it needs no copy of its own.
     """
     index, folder = facts.index, os.path.dirname(path)
+    for item in _certain_imports(index, path, skips=True):
+        parts, own = _located(index, path, item)
+        if own and _is_installed(own[1], parts) and system.is_inside(path, system.joined(own[1], parts[0])):
+            return own[1], parts
     files = (file for file in sorted(index.files) if os.path.dirname(file) == folder and file.endswith(".py"))
     others = [file for file in files if file != path and os.path.basename(file) != "__init__.py"][:_SIBLINGS]
     found = Counter(top for file in others for top in _tops_used(index, file))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import hashlib
 import io
@@ -12,7 +13,7 @@ import symtable
 import textwrap
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 
@@ -26,9 +27,11 @@ _HEADER = re.compile(
     rf"\A# torchmigrate-runtime \S+(?: \[|:)[^\n]*\n{_MORE}(?:# SPDX[^\n]*\n)?(?:# digest ([^\n]*\n{_MORE}))?"
 )
 _BRACKETED = re.compile(r"\A# torchmigrate-runtime \S+ \[([0-9a-f\s#]*)\]:")  # as version 2 was at first
-_WIDTH, _WIDEST = 88, 100
+_WIDTH = 88
 _DIGITS = string.digits + string.ascii_letters
 _CLASS_DOC = "The functions of torch.cuda that this file calls, for whatever accelerator is here, or none."
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
 # what a function is for calls with few arguments: a part of it, which takes its name where nothing needs the rest
 _SHORT = {
@@ -39,7 +42,21 @@ _SHORT = {
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
 }
-Uses = Mapping[str, bool]  # functions of the helper, each with whether it is only called, and its short form takes that
+_ONCE = {"_here": "_found"}  # what finds the device anew at each call, for scripts that call while they are loaded
+# functions that may find it anew: they neither set the current device, nor ask for the device later
+_ASKING = {"device", "device_type", "is_available", "device_count", "map_location", "manual_seed", "manual_seed_all"}
+_RARE = {"map_location", "manual_seed", "manual_seed_all"}  # wherever they are called, it is seldom
+
+
+class Form(enum.IntFlag):
+    """How a project calls a function of the helper."""
+
+    ANY = 0
+    SHORT = 1  # it is only called, with arguments that its short form takes
+    ONCE = 2  # it is only called while files are loaded: in no function and in no loop
+
+
+Uses = Mapping[str, int]  # functions of the helper, each with the Form that all its calls have
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +156,15 @@ def unix_lines(raw: bytes) -> bytes:
 
 def everything() -> Uses:
     """Return all functions of the helper, for any call."""
-    return {name: False for name in _whole()[1] if not name.startswith("_")}
+    return {name: Form.ANY for name in _whole()[1] if not name.startswith("_")}
 
 
-def merged(several: Iterable[Uses]) -> dict[str, bool]:
-    """Return the functions of all, each with whether its short form is enough for all."""
-    out: dict[str, bool] = {}
+def merged(several: Iterable[Uses]) -> dict[str, int]:
+    """Return the functions of all, each with the form that is enough for all."""
+    out: dict[str, int] = {}
     for uses in several:
-        for name, is_short in uses.items():
-            out[name] = out.get(name, True) and is_short
+        for name, form in uses.items():
+            out[name] = out.get(name, form) & form
     return out
 
 
@@ -170,14 +187,39 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     parts = _whole()[1]
     extra = {*also} & {*parts}
     names = {name for name in uses if name in parts and not name.startswith("_")}
-    short = {name: _SHORT[name] for name in names if uses[name] and _SHORT.get(name, name) not in {name, *extra}}
+    if names <= _ASKING and not extra and all(uses[name] & Form.ONCE for name in names):
+        parts = {**parts, **{name: _as(name, parts[once]) for name, once in _ONCE.items()}}
+    is_short = {name for name in names if uses[name] & Form.SHORT}
+    short = {name: _SHORT[name] for name in is_short if _SHORT.get(name, name) not in {name, *extra}}
     needed = _closure((names - {*short}) | {*short.values()} | extra, parts)
     renamed = {old: new for new, old in short.items() if new not in needed}
     for old, new in [*renamed.items()]:
         if any(parts[name].clashes(old, new) for name in needed):
             del renamed[old]
             needed |= _closure({new}, parts)
-    return sorted(names, key=[*parts].index), [part for part in parts.values() if part.name in needed], renamed
+    return sorted(names, key=[*parts].index), _inlined([parts[name] for name in parts if name in needed]), renamed
+
+
+def _as(name: str, part: _Part) -> _Part:
+    """Return a part under another name."""
+    return replace(part, name=name, text=_renamed(part.text, {part.name: name}))
+
+
+def _inlined(parts: list[_Part]) -> list[_Part]:
+    """Return the parts with each private tuple in the place of its only use, where the line has room for it."""
+    for constant in [part for part in parts if part.is_value and part.name.startswith("_")]:
+        (node,) = ast.parse(constant.text).body
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        users = [part for part in parts if constant.name in part.needs]
+        if not isinstance(value, ast.Tuple) or len(users) != 1:
+            continue
+        (user,), literal = users, ast.get_source_segment(constant.text, value) or ""
+        text = _renamed(user.text, {constant.name: literal})
+        changed = [line for line in text.splitlines() if line not in user.text.splitlines()]
+        if len(changed) == text.count(literal) == 1 and len(changed[0]) <= _WIDTH:
+            inlined = replace(user, text=text, needs=user.needs - {constant.name})
+            parts = [inlined if part is user else part for part in parts if part is not constant]
+    return parts
 
 
 def as_class(uses: Uses, owner: str, was: str = "") -> str:
@@ -201,6 +243,7 @@ def _members(uses: Uses, also: Iterable[str], owner: str) -> bytes:
     for part in parts:
         text += ("" if after_value and part.is_value else "\n") + _member(_renamed(part.text, renamed), owner, own)
         after_value = part.is_value
+    text = text.lstrip("\n")
     return (_header(_whole()[0], names, _digests(text)) + "\n" + text).encode()
 
 
@@ -303,11 +346,15 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _header(header: str, names: Iterable[str], digests: Mapping[str, str]) -> str:
-    first, _, rest = header.partition("\n")
+    """Return the header: the version and the functions; then the digests, and the licence where the line has room."""
+    first, licence = header.splitlines()
     title = textwrap.wrap(f"{first}: {', '.join(names)}", _WIDTH, subsequent_indent="#   ", break_on_hyphens=False)
     short = "".join(map(_short, digests.values()))
-    digest = textwrap.wrap(f"# digest {_total(digests.values())}: {short}", _WIDEST, subsequent_indent="#   ")
-    return "\n".join([*title, rest.rstrip("\n"), *digest]) + "\n"
+    digest = textwrap.wrap(f"# digest {_total(digests.values())}: {short}", _WIDTH, subsequent_indent="#   ")
+    tag = licence.lstrip("# ")
+    if len(digest[-1]) + len(f"; {tag}") > _WIDTH:
+        return "\n".join([*title, *digest, f"#   {tag}"]) + "\n"
+    return "\n".join([*title, *digest]) + f"; {tag}\n"
 
 
 def _digests(text: str | bytes) -> dict[str, str]:
@@ -373,8 +420,9 @@ def _written(raw: bytes) -> _Written:
     if found := _BRACKETED.match(text):
         return _Written("", re.findall("[0-9a-f]{6}", found[1]))
     header = _HEADER.match(text)
-    total, _, shorts = (header[1] or "" if header else "").partition(":")
-    return _Written(total or "-", re.findall(f"[0-9a-zA-Z]{{{_SHORT_DIGEST}}}", "".join(shorts.split())))
+    total, _, shorts = (header[1] or "" if header else "").partition("SPDX")[0].partition(":")
+    digits = "".join(re.findall("[0-9a-zA-Z]+", shorts))
+    return _Written(total or "-", re.findall("." * _SHORT_DIGEST, digits))
 
 
 def edited(raw: bytes) -> list[str]:
@@ -501,7 +549,9 @@ def held(raw: bytes) -> Uses:
         return {}
     body = _body(raw)
     short = {d.name for d in body if isinstance(d, ast.FunctionDef) and _has_short_form(d)}
-    return {name: name in short for name in _defined(body) if not name.startswith("_")}
+    once = Form.ANY if "_device" in _defined(body) else Form.ONCE
+    forms = {name: once | (Form.SHORT if name in short else Form.ANY) for name in _defined(body)}
+    return {name: form for name, form in forms.items() if not name.startswith("_")}
 
 
 @functools.cache
@@ -534,7 +584,7 @@ def used_by(code: bytes, helper: str) -> Uses:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return everything() if helper.encode() in code else {}
-    known, found = everything(), dict[str, bool]()
+    known, found = everything(), dict[str, int]()
     aliases, direct = {helper}, dict[str, str]()
     nodes = [*walk(tree)]
     for node in nodes:
@@ -546,6 +596,7 @@ def used_by(code: bytes, helper: str) -> Uses:
                 if module.rpartition(".")[2] == helper:
                     direct |= {a.asname or a.name: a.name for a in names}
     calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
+    loaded = {id(n) for n in _run_once(tree)}
     owners: set[int] = set()
     for node in nodes:
         name = ""
@@ -555,8 +606,8 @@ def used_by(code: bytes, helper: str) -> Uses:
         elif isinstance(node, ast.Name) and node.id in direct:
             name = direct[node.id]
         if name in known:
-            call = calls.get(id(node))
-            found[name] = found.get(name, True) and call is not None and _fits(call, name)
+            form = _form(calls.get(id(node)), name, id(node) in loaded)
+            found[name] = found.get(name, form) & form
     is_passed = "*" in direct or any(
         last_name(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
     )
@@ -565,7 +616,25 @@ def used_by(code: bytes, helper: str) -> Uses:
     }
     words |= {n.id for n in nodes if isinstance(n, ast.Name)} if "*" in direct else set()
     dotted = {word.partition(".")[2] for word in words if "." in word}
-    return found | {name: False for name in known if name in dotted or (is_passed and name in words)}
+    return found | {name: Form.ANY for name in known if name in dotted or (is_passed and name in words)}
+
+
+def _form(call: ast.Call | None, name: str, is_once: bool) -> Form:
+    """Return the form of a function that is enough for a call, or for a use that is no call."""
+    if call is None:
+        return Form.ANY
+    short = Form.SHORT if _fits(call, name) else Form.ANY
+    return short | Form.ONCE if is_once or name in _RARE else short
+
+
+def _run_once(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that run at most once, when a file is loaded: those outside functions and loops."""
+    stack: list[ast.AST] = [tree]
+    while stack:
+        for node in ast.iter_child_nodes(stack.pop()):
+            if not isinstance(node, (*_FUNCTIONS, *_LOOPS)):
+                yield node
+                stack.append(node)
 
 
 def is_called(code: bytes, helper: str) -> bool:
