@@ -44,6 +44,8 @@ def parse(module: SemanticModel, node: ast.AST) -> Device | None:
             return Device(_text_in_fstring(module, node, value))
         case ast.BinOp(ast.Constant("cuda:"), ast.Add(), ast.Call(ast.Name("str"), [index], [])):
             return Device(module.text(index))
+        case ast.BinOp(ast.Constant("cuda:"), ast.Add(), ast.Constant(str(digits))) if digits.isdecimal():
+            return Device(digits)
         case ast.BinOp(ast.Constant("cuda:"), ast.Add(), index):
             return Device(f"int({module.text(index)})")
         case ast.BinOp(ast.Constant("cuda:%d" | "cuda:%s" | "cuda:%i"), ast.Mod(), ast.Tuple([index])):
