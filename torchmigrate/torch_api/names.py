@@ -19,6 +19,9 @@ _LONG = tuple(prefix for prefix, _ in CANONICAL)
 # names under which people import torch's modules
 ALIASES: Mapping[str, str] = _DATA["aliases"]
 
+# where functions take a device that is given by position
+DEVICE_ARGUMENT: Mapping[str, int] = _DATA["device-argument"]
+
 
 def canonical(name: str) -> str:
     if not name.startswith(_LONG):

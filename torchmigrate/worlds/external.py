@@ -12,6 +12,7 @@ from typing import NoReturn
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
+from torchmigrate.torch_api.names import DEVICE_ARGUMENT
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
     DEATH,
@@ -56,6 +57,7 @@ from torchmigrate.worlds.values import (
 METHOD = "torch.Tensor."  # before the name of a method of a tensor or module that is handed on without being called
 MOVING = ("to", "cuda", "cpu", "to_empty")
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
+_KEEPING = ("autocast", "load", "set_default_device")  # they take a device that is not there
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
 
@@ -162,6 +164,8 @@ class External(ABC):
             if word in call.named:
                 self._tell(f"{top}.{word}", kind, call.named[word], call)
         found = [v for word, v in call.named.items() if word in _DEVICE_WORDS]
+        if (at := DEVICE_ARGUMENT.get(name)) is not None and at < len(call.args):
+            found.append(call.args[at])
         if (
             last == "load"
             and torchy
@@ -176,7 +180,7 @@ class External(ABC):
         ):
             self._note(KEPT, call, one(Device("cuda")), "a file that may have been saved on CUDA")
         if found:
-            self.position(join(*found), call, moves=torchy and last not in ("autocast", "load"))
+            self.position(join(*found), call, moves=torchy and last not in _KEEPING)
         return TENSOR if torchy else UNKNOWN
 
     def _tell(self, name: str, kind: str, value: Value, call: Call) -> None:

@@ -21,6 +21,7 @@ from torchmigrate.semantic.spelling import helper_function, spelled
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import Function
 from torchmigrate.torch_api.libraries import FOREIGN
+from torchmigrate.torch_api.names import DEVICE_ARGUMENT
 
 _OWN_RULES = re.compile(
     r"torch\.(amp\.|cuda\.|library\.|autograd\.profiler|autocast$)|.*(autocast|GradScaler|custom_[fb]wd|\.register_kernel)$"
@@ -75,7 +76,6 @@ def replaced(
     return context.replace(node, template, safety, f"{context.rule.message}; {why}" if why else "")
 
 
-_TYPED = {("torch.load", 1), ("torch.jit.load", 1), ("torch.set_default_device", 0), ("torch.Generator", 0)}
 _MESHES = ("init_device_mesh", "DeviceMesh")  # a device type, a `str`
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
@@ -119,7 +119,7 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
     moves = isinstance(call.func, ast.Attribute) and last in ("to", "to_empty")
     if callee == "torch.device":
         yield from _torch_device(context, whole, outer, device, call)
-    elif (moves and position == 0) or (callee, position) in _TYPED:
+    elif (moves and position == 0) or DEVICE_ARGUMENT.get(callee) == position:
         yield replaced(context, whole, device, typed=True)
     elif _parameter_is_device(context, call, position) or (last in _MESHES and position == 0):
         yield replaced(context, whole, device, typed=False)
