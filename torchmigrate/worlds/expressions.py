@@ -161,6 +161,8 @@ class Expressions(External):
         if chain is not None and (found := state.env.get(chain)) is not None:
             return found
         owner = self.evaluate(node.value, state, frame)
+        if node.attr == "device" and frame.file.is_of_a_tensor(node):
+            return TENSOR
         if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
             return made
         found = join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))

@@ -192,6 +192,14 @@ class File:
         at = bisect.bisect_right(self._begins, span[0]) - 1
         return at if at >= 0 and span[0] < span[1] <= self._ends[at] else None
 
+    def is_of_a_tensor(self, node: ast.Attribute) -> bool:
+        """Return whether an edit wrote `x.device` in place of a choice that asked x where it is: x is a tensor."""
+        if node not in self._written:
+            return False
+        at = self._writer(span := self.span(node))
+        text = self.text[slice(*span)].decode()
+        return at is not None and self.edits[at].text in (text, f"{text}.type")
+
     def _within(self, span: Span) -> tuple[int, int]:
         """Return the first of the edits within a span, and the one after the last."""
         return bisect.bisect_left(self._begins, span[0]), bisect.bisect_right(self._ends, span[1])

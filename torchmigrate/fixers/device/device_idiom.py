@@ -1,4 +1,7 @@
-"""`X if torch.cuda.is_available() else Y`, where X names CUDA and Y the CPU: the whole idiom is replaced."""
+"""`X if torch.cuda.is_available() else Y`, where X names CUDA and Y the CPU: the whole idiom is replaced.
+
+So is `X if tensor.is_cuda else Y`: it becomes the tensor's device.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.torch_api.backends import having
 
 _FLAGS = ("cuda", "use_cuda", "no_cuda")
@@ -47,7 +50,11 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
         yield context.note(f"{context.rule.message}; {CLOSED}")
         return
     # the replaced code asked for CUDA at the same place, so importing the module asks no more than before
-    found = context.replace(whole, device.as_device if typed else device.as_type)
+    template = device.as_device if typed else device.as_type
+    if (tensor := _tensor(node)) is not None:
+        is_device = typed or _is_told_torch(context.module, whole)
+        template = f"{context.module.text(tensor)}.device" + ("" if is_device else ".type")
+    found = context.replace(whole, template)
     yield replace(found, fix=_without_parentheses(context.module, whole, found.fix)) if found.fix else found
 
 
@@ -71,8 +78,12 @@ def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
 
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
     """Whether a whole idiom may be replaced: it is no part of a portable device selection, and holds no comment."""
-    arms = _arms(module, node) if isinstance(node, ast.IfExp) else None
-    if arms is None or parse_device(module, arms[0]) is None or not is_cpu(module, arms[1]):
+    if not isinstance(node, ast.IfExp) or (arms := _arms(module, node)) is None:
+        return False
+    device = parse_device(module, arms[0])
+    if device is None or not is_cpu(module, arms[1]):
+        return False
+    if (tensor := _tensor(node)) is not None and (device.index is not None or not _is_plain(tensor)):
         return False
     above = module.enclosing(node, ast.IfExp)
     return not module.holds_comment(node) and not any(_names_other(module, up.test) for up in above)
@@ -86,9 +97,28 @@ def _arms(module: SemanticModel, node: ast.IfExp) -> tuple[ast.expr, ast.expr] |
     """Return (value with CUDA, value without) if the test asks for CUDA and nothing else; else None."""
     negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
     asked = _asked(node.test)
-    if isinstance(asked, ast.Call) and module.resolve(asked.func) == "torch.cuda.is_available" and not asked.args:
-        return (node.orelse, node.body) if negated else (node.body, node.orelse)
-    return None
+    called = asked.func if isinstance(asked, ast.Call) and not asked.args else None
+    if _tensor(node) is None and not (called and module.resolve(called) == "torch.cuda.is_available"):
+        return None
+    return (node.orelse, node.body) if negated else (node.body, node.orelse)
+
+
+def _tensor(node: ast.IfExp) -> ast.expr | None:
+    """Return x of a choice by `x.is_cuda`."""
+    asked = _asked(node.test)
+    return asked.value if isinstance(asked, ast.Attribute) and asked.attr == "is_cuda" else None
+
+
+def _is_told_torch(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a value is the `device` of a function of torch's, which takes a `torch.device` as well as a `str`."""
+    keyword = module.parent(node)
+    call = module.parent(keyword) if isinstance(keyword, ast.keyword) and keyword.arg == "device" else None
+    return isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.")
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether an expression is a variable, or an attribute of one: it may be asked for its device instead."""
+    return chain_of(node) is not None
 
 
 def _asked(test: ast.expr) -> ast.expr:
