@@ -295,6 +295,8 @@ class External(ABC):
             return self.ask(World.call, full)
         if name == "device" or (name == "map_location" and call.args):
             return self._helper_device(call)
+        if name == "map_location" and not call.named:
+            return const(None) if self.ask(World.is_cuda) else one(Device(self.ask(World.kind_or, "cpu")))
         if name == "set_default_tensor_type":
             made = one(Device(self.ask(World.kind_or, "cpu"))).of(call.frame.file.edits_of(call.node.func))
             self._note(DEFAULT, call, made)
