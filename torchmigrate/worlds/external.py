@@ -21,6 +21,7 @@ from torchmigrate.worlds.observations import (
     HANDED,
     KEPT,
     LEGACY,
+    MAPPED,
     REFUSAL,
     Observations,
     Place,
@@ -168,6 +169,8 @@ class External(ABC):
             and (saved := call.named.get("map_location", NOTHING).only([Const(None, type(None))]))
         ):
             found.append(one(Unknown(), saved.edits))  # where it was when it was saved
+        if name == "torch.load" and found:
+            self._note(MAPPED, call, NOTHING)
         if (
             name == "torch.load"
             and "map_location" not in call.named
