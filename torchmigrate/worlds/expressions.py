@@ -672,7 +672,7 @@ class Expressions(External):
         if not taken:
             return None
         kept = Value({atom: edits for atom, edits, _, _ in taken})
-        path = state.path.union(*(own for _, _, _, own in taken))
+        path = state.path | _leading_here([own | (edits if truth is None else NONE) for _, edits, truth, own in taken])
         in_doubt = state.in_doubt or any(truth is not wanted for _, _, truth, _ in answers)
         return State({**state.env, name: kept}, path, in_doubt=in_doubt)
 
@@ -1029,3 +1029,8 @@ def _is_place(node: ast.AST) -> bool:
         case ast.Call(ast.Name("str"), [inner], []):
             return _is_place(inner)
     return False
+
+
+def _leading_here(ways: Sequence[Edits]) -> Edits:
+    """Return the edits that let a branch be reached, given those of each value that leads there; one may need none."""
+    return NONE.union(*ways) if all(ways) else NONE
