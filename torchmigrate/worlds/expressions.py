@@ -164,7 +164,8 @@ class Expressions(External):
         if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
             return made
         found = join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
-        if any(isinstance(atom, Named) and atom.name in _HALVES for atom in found):
+        is_half = any(isinstance(atom, Named) and atom.name in _HALVES for atom in found)
+        if is_half and not frame.file.edits_of(node):
             self.seen.add(HALVED, self.place(node, frame), NOTHING, state.path)
         return found
 
