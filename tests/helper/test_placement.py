@@ -38,6 +38,23 @@ PLACES = {
         {"train.py": ("accel.py", "import accel"), "utils.py": ("accel.py", "import accel")},
         [(".", "train.py"), ("..", "project/train.py")],
     ),
+    "packages that a build script picks by how their names begin": (
+        {
+            "setup.py": "from setuptools import find_packages, setup\n"
+            "setup(name='x', packages=[p for p in find_packages() if p.startswith('pkg')])\n",
+            "pkg/__init__.py": "",
+            "pkg/models/__init__.py": "from .net import f",
+            "pkg/models/net.py": "from pkg.models.base import f",
+            "pkg/models/base.py": "f = 1",
+            "main.py": "from pkg.models.net import f",
+        },
+        {
+            "pkg/models/net.py": ("pkg/accel.py", "from pkg import accel"),
+            "pkg/models/base.py": ("pkg/accel.py", "from pkg import accel"),
+            "main.py": ("pkg/accel.py", "from pkg import accel"),
+        },
+        [(".", "main.py"), (".", "-m pkg.models.net")],
+    ),
     "a package of scripts, whose modules others of these names hide": (
         {
             "config.py": "x = 1",
@@ -694,6 +711,24 @@ def test_packages_that_a_build_backend_is_told(settings: str, installed: list[st
     root = write_tree(tmp_path, {"pyproject.toml": settings, **files})
     found = {name: installed_package(f"{root}/src", (name, "module")) for name in "abc"}
     assert found == {name: f"{root}/src/{name}" if name in installed else None for name in "abc"}
+
+
+@pytest.mark.parametrize(
+    ("picked", "installed"),
+    [
+        ("[p for p in find_packages() if p.startswith('a')]", ["a", "ab"]),
+        ("[p for p in find_packages() if not p.startswith('a')]", ["b"]),
+        ("[p for p in find_packages() if p.startswith('a') and p]", ["a", "ab", "b"]),  # it is not read
+        ("[p for p in ['a', 'b'] if p.startswith('b')]", ["b"]),
+        ("['a', *[p for p in find_packages()]]", ["a", "ab", "b"]),
+    ],
+)
+def test_packages_that_a_build_script_picks(picked: str, installed: list[str], tmp_path: Path) -> None:
+    files = {f"{name}/{file}": "" for name in ("a", "ab", "b") for file in ("__init__.py", "module/__init__.py")}
+    script = f"from setuptools import find_packages, setup\nsetup(name='x', packages={picked})\n"
+    root = write_tree(tmp_path, {"setup.py": script, **files})
+    found = {name: installed_package(str(root), (name, "module")) for name in ("a", "ab", "b")}
+    assert found == {name: f"{root}/{name}" if name in installed else None for name in found}
 
 
 CONFTEST = "import pytest\nimport torch\n@pytest.fixture\ndef freed():\n    torch.cuda.empty_cache()\n"

@@ -206,3 +206,29 @@ def test_what_is_cast_on_the_way_changes(migrated: Migrated) -> None:
     head = f"import numpy as np\nimport torch\ndef f():\n    d = 'cuda' if {ASK} else 'cpu'\n"
     for cast in (".float().to(d)", ".to(d, torch.float32)", ".to(d, dtype=torch.float32)"):
         assert "torch.cuda" not in migrated(f"{head}    return torch.from_numpy(np.zeros(3)){cast}\n")
+
+
+DEFAULTS = [
+    "set_default_dtype(torch.float64)",
+    "set_default_dtype(kind)",
+    "set_default_tensor_type('torch.DoubleTensor')",
+]
+CHOSEN = {
+    "a device": f"d = 'cuda' if {ASK} else 'cpu'\nx = torch.zeros(3, device=d)\n",
+    "a branch of a function": f"def f(x):\n    if {ASK}:\n        x = x.cuda()\n    return x\n",
+}
+
+
+@pytest.mark.parametrize("body", CHOSEN.values(), ids=CHOSEN)
+@pytest.mark.parametrize("default", DEFAULTS)
+def test_where_float64_is_the_default_dtype_a_guard_stays(default: str, body: str, migrated: Migrated) -> None:
+    text = f"import torch\nkind = torch.double\ntorch.{default}\n{body}"
+    assert migrated(text) == text
+    assert "torch.cuda" not in migrated(
+        text.replace("float64", "float32").replace("double", "float").replace("Double", "Float")
+    )
+
+
+def test_a_default_dtype_of_another_function_keeps_no_guard(migrated: Migrated) -> None:
+    other = "def g():\n    torch.set_default_dtype(torch.float64)\n"
+    assert "torch.cuda" not in migrated(f"import torch\n{other}{CHOSEN['a branch of a function']}")

@@ -10,14 +10,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io, system
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import chain_of, last_name
 
 # folders that are usually not installed
 ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
@@ -320,20 +320,46 @@ def _constant(node: ast.expr | None, values: Mapping[str, ast.expr]) -> object:
         return None
 
 
+_DEEPEST = 3  # names for names, and parts of parts
+
+
 def _packages(
     folder: str, source: str, value: ast.expr | None, values: Mapping[str, ast.expr], deep: int = 0
 ) -> _Selection | None:
-    """Return what the value of `packages=` says: a list, a call of find_packages(), a name for one, or a sum."""
+    """Return what the value of `packages=` says: a list, a call of find_packages(), or a name, sum or part of these."""
     place = os.path.normpath(os.path.join(folder, source))
-    if isinstance(value, ast.Name) and deep < 3:
+    if isinstance(value, ast.Name) and deep < _DEEPEST:
         return _packages(folder, source, values.get(value.id), values, deep + 1)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         left, right = (_packages(folder, source, side, values, deep + 1) for side in (value.left, value.right))
         return _union(left, right)
     if isinstance(value, ast.Call) and last_name(value.func) in ("find_packages", "find_namespace_packages"):
         return _of_find(folder, value, values)
+    if isinstance(value, ast.ListComp) and len(value.generators) == 1 and deep < _DEEPEST:
+        found = _packages(folder, source, value.generators[0].iter, values, deep + 1)
+        return _part(found, value.elt, value.generators[0]) if found is not None else None
     listed = _constant(value, values)
     return _Selection(place, frozenset(_strings(listed))) if isinstance(listed, (list, tuple)) else None
+
+
+def _part(found: _Selection, kept: ast.expr, picks: ast.comprehension) -> _Selection | None:
+    """Return what is left of packages that a comprehension keeps, or drops, by how their names begin."""
+    name = chain_of(picks.target)
+    if name is None or chain_of(kept) != name:
+        return None
+    for test in picks.ifs:
+        drops = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+        match test.operand if isinstance(test, ast.UnaryOp) and drops else test:
+            case ast.Call(ast.Attribute(asked, "startswith"), [ast.Constant(str(start))], []) if chain_of(
+                asked
+            ) == name and (drops or found.include in ((), ("*",))):
+                names = frozenset(package for package in found.names if package.startswith(start) is not drops)
+                pattern = (f"{start}*",) if found.include else ()
+                include, exclude = (found.include, pattern) if drops else (pattern, ())
+                found = replace(found, names=names, include=include, exclude=(*found.exclude, *exclude))
+            case _:
+                return None
+    return found
 
 
 def _of_find(folder: str, call: ast.Call, values: Mapping[str, ast.expr]) -> _Selection | None:

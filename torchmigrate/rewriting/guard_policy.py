@@ -18,7 +18,7 @@ from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, c
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
-from torchmigrate.semantic.values import doubles_moved
+from torchmigrate.semantic.values import double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
@@ -27,6 +27,7 @@ from torchmigrate.torch_api.names import NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
+_DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
 _IDLE = "it guards nothing that would change"
 
 
@@ -347,8 +348,8 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (at := _double(module, region)) is not None:
-            region.reason, region.body_stays = _DOUBLE.format(module.source.position(at)[0]), region.skips
+        elif not region.reason and (reason := _double(module, region)):
+            region.reason, region.body_stays = reason, region.skips
     portable = {r.home for r in regions if r.reason == PORTABLE}
     for region in regions:
         if region.refusal and not region.reason and region.home in portable:
@@ -357,10 +358,17 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     return [_settle(f, blocked) for f in findings]
 
 
-def _double(module: SemanticModel, region: GuardRegion) -> int | None:
-    """Return the offset where float64 goes to a device that a guard chooses; without CUDA it stayed on the CPU."""
-    moved = doubles_moved(module)
-    return region.first_reached(moved, beside=True) if moved and _asks_for_cuda(module, region) else None
+def _double(module: SemanticModel, region: GuardRegion) -> str:
+    """Return why float64 keeps a guard that chooses a device, or "": without CUDA it stayed on the CPU."""
+    moved, defaults = doubles_moved(module), double_defaults(module)
+    if not (moved or defaults) or not _asks_for_cuda(module, region):
+        return ""
+    at = region.first_reached(moved, beside=True)
+    words = _DOUBLE
+    if at is None:
+        at = region.first_reached({region.home: [*defaults.get(region.home, ()), *defaults.get(None, ())]}, beside=True)
+        words = _DOUBLES
+    return words.format(module.source.position(at)[0]) if at is not None else ""
 
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:

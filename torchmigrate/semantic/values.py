@@ -298,6 +298,32 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
     return found
 
 
+_SETS_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
+_DOUBLE_TYPES = ("torch.float64", "torch.double", "torch.DoubleTensor")
+
+
+@query
+def double_defaults(module: SemanticModel) -> dict[Function | None, list[int]]:
+    """Return where each function makes float64 the default dtype."""
+    found: dict[Function | None, list[int]] = {}
+    if b"set_default_" not in module.source.utf8:
+        return found
+    for statement in module.scopes.statements:
+        match statement:
+            case ast.Expr(ast.Call(func, [kind])) if module.resolve(func, module.scope(statement)) in _SETS_DEFAULT:
+                values = [(kind, statement)]
+                if isinstance(kind, ast.Name):
+                    values = [*(given_before(module, kind.id, statement) or ())]
+                if values and all(_is_double_type(module, value, at) for value, at in values):
+                    found.setdefault(module.function(statement), []).append(module.span(statement)[0])
+    return found
+
+
+def _is_double_type(module: SemanticModel, node: ast.AST, statement: ast.stmt) -> bool:
+    named = node.value if isinstance(node, ast.Constant) else module.resolve(node, module.scope(statement))
+    return named in _DOUBLE_TYPES
+
+
 def _is_cast(module: SemanticModel, node: ast.expr) -> bool:
     return (module.resolve(node, module.scope(node)) or "").startswith(_CASTS)
 

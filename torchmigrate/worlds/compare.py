@@ -24,6 +24,7 @@ from torchmigrate.worlds.observations import (
     KEPT,
     LEGACY,
     LOST,
+    MAPPED,
     PRECISION,
     REFUSAL,
     Key,
@@ -103,6 +104,7 @@ def faults(
         yield from _own_devices(world, old, new)
         yield from _precision(world, old, new)
         yield from _halved(world, old, new, original)
+        yield from _mapped(world, old, new, original)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
         yield from _under_default(world, old, new, original)
@@ -162,12 +164,32 @@ def _halved(world: World, old: Observations, new: Observations, original: Origin
     These are the devices of the same file, or, if it has none, those of its programs.
     """
     used = {place[0] for place, _ in new.of(DEVICE)}
-    moved = {place[0] for (_, place), value in new.found.items() if world.kind in _types(value)}
+    moved = _moved(world, new)
     for place, _ in new.of(HALVED):
         path = place[0]
         is_moved = path in moved or (path not in used and any(original.together(path, other) for other in moved))
         if not is_moved and old.get(HALVED, place) is None and (edits := new.edits(HALVED, place)):
             yield Fault(edits, world, place, f"the CPU would compute in half precision on {world.title}")
+
+
+def _mapped(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield files that would be loaded to the accelerator, not to the CPU, in programs that use it for nothing else."""
+    moved = _moved(world, new)
+    for place, _ in new.of(MAPPED):
+        before, value = old.get(DEVICE, place), new.get(DEVICE, place)
+        if before is None or value is None or world.kind in _types(before) or world.kind not in _types(value):
+            continue
+        is_moved = any(original.together(place[0], path) for path in moved)
+        if "cpu" in _types(before) and not is_moved and (edits := new.edits(DEVICE, place)):
+            yield Fault(
+                edits, world, place, f"this file would be loaded to {world.title}, where nothing else is seen to be"
+            )
+
+
+def _moved(world: World, seen: Observations) -> set[str]:
+    """Return the files in which something gets the world's accelerator, beside what is loaded to it."""
+    loads = {place for place, _ in seen.of(MAPPED)}
+    return {place[0] for (_, place), value in seen.found.items() if place not in loads and world.kind in _types(value)}
 
 
 def _deaths(world: World, old: Observations, new: Observations, dying: Dying) -> Iterator[Fault]:

@@ -166,7 +166,8 @@ class Expressions(External):
         if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
             return made
         found = join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
-        if any(isinstance(atom, Named) and atom.name in _HALVES for atom in found):
+        is_half = any(isinstance(atom, Named) and atom.name in _HALVES for atom in found)
+        if is_half and not frame.file.edits_of(node):
             self.seen.add(HALVED, self.place(node, frame), NOTHING, state.path)
         return found
 
@@ -674,7 +675,7 @@ class Expressions(External):
         if not taken:
             return None
         kept = Value({atom: edits for atom, edits, _, _ in taken})
-        path = state.path.union(*(own for _, _, _, own in taken))
+        path = state.path | _leading_here([own | (edits if truth is None else NONE) for _, edits, truth, own in taken])
         in_doubt = state.in_doubt or any(truth is not wanted for _, _, truth, _ in answers)
         return State({**state.env, name: kept}, path, in_doubt=in_doubt)
 
@@ -1031,3 +1032,8 @@ def _is_place(node: ast.AST) -> bool:
         case ast.Call(ast.Name("str"), [inner], []):
             return _is_place(inner)
     return False
+
+
+def _leading_here(ways: Sequence[Edits]) -> Edits:
+    """Return the edits that let a branch be reached, given those of each value that leads there; one may need none."""
+    return NONE.union(*ways) if all(ways) else NONE

@@ -22,6 +22,7 @@ from torchmigrate.worlds.observations import (
     HANDED,
     KEPT,
     LEGACY,
+    MAPPED,
     REFUSAL,
     Observations,
     Place,
@@ -172,6 +173,8 @@ class External(ABC):
             and (saved := call.named.get("map_location", NOTHING).only([Const(None, type(None))]))
         ):
             found.append(one(Unknown(), saved.edits))  # where it was when it was saved
+        if name == "torch.load" and found:
+            self._note(MAPPED, call, NOTHING)
         if (
             name == "torch.load"
             and "map_location" not in call.named
@@ -299,6 +302,8 @@ class External(ABC):
             return self.ask(World.call, full)
         if name == "device" or (name == "map_location" and call.args):
             return self._helper_device(call)
+        if name == "map_location" and not call.named:
+            return const(None) if self.ask(World.is_cuda) else one(Device(self.ask(World.kind_or, "cpu")))
         if name == "set_default_tensor_type":
             made = one(Device(self.ask(World.kind_or, "cpu"))).of(call.frame.file.edits_of(call.node.func))
             self._note(DEFAULT, call, made)

@@ -20,6 +20,7 @@ FOREIGN = "foreign"  # what another library is given
 HANDED = "handed"  # a device that is named as text or made, and handed to code of the project or to something unknown
 ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
+MAPPED = "mapped"  # a file that torch loads to a device that it is told
 HALVED = "halved"  # a type of half precision
 BRANCH = "branch"  # how a test comes out
 LOST = "lost"  # a key that a table does not have

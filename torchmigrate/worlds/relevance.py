@@ -21,7 +21,17 @@ from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
 
 # words that are about devices wherever they stand
-_ABOUT = {"cuda", "accel", "accelerator", "nccl", "is_cuda", "nvidia", *types_of("accelerator"), *types_of("ladder")}
+_ABOUT = {
+    "cuda",
+    "cudnn",
+    "accel",
+    "accelerator",
+    "nccl",
+    "is_cuda",
+    "nvidia",
+    *types_of("accelerator"),
+    *types_of("ladder"),
+}
 # methods that give tensors and modules, whatever they are told
 _MOVES = {"to", "cuda", "cpu", "type", "detach", "clone", "float", "half", "item"}
 _ARRAYS = BUILT_ON_TORCH | {"numpy"}

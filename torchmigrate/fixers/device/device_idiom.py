@@ -14,8 +14,9 @@ from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
 from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
+from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import words_in
+from torchmigrate.semantic.references import reads_of, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.torch_api.backends import having
@@ -138,12 +139,22 @@ def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
 
 def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
     """Yield the finding for `None if torch.cuda.is_available() else "cpu"`: MPS cannot load by None."""
-    up = context.module.parent(node)
-    call = context.module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
-    loads = isinstance(call, ast.Call) and context.module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
+    module, up = context.module, context.module.parent(node)
+    loads = _loads_by(module, node)
+    if isinstance(up, ast.Assign) and isinstance(target := up.targets[0], ast.Name) and len(up.targets) == 1:
+        know_parents(module)
+        reads = reads_of(module, target.id, module.scope(up))
+        loads = bool(reads) and all(_loads_by(module, read.node) for read in reads)
     safety = Safety.SAFE if loads else Safety.UNSAFE
     why = "" if loads else f"{context.rule.message}; this may be used for something else than `map_location`"
     yield context.replace(node, "accel.map_location()", safety, why)
+
+
+def _loads_by(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether a value is the `map_location` of `torch.load`."""
+    up = module.parent(node)
+    call = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
+    return isinstance(call, ast.Call) and module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
 
 
 def _context(context: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
