@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import Import, ImportIndex, Use
+from torchmigrate.project.import_graph import SEARCH_PATHS, Import, ImportIndex, Use
 from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
@@ -52,12 +52,14 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     uses = index.importers.get(path, [])
     own = _certain_imports(index, path)
     in_package = index.is_package(directory)
+    foreign = _package_used(index, path, own, directory)
+    if foreign and _is_installed(*foreign) and not _installed_above(index, directory):
+        return _absolute(index, *foreign, helper)
     if in_package and _is_relative(index, directory, own, uses):
         return _relative(index, directory, own, helper)
     absolute = [
         u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
     ]
-    foreign = _package_used(index, path, own, directory)
     if foreign and (not absolute or (_is_installed(*foreign) and not _is_installed(*_named(absolute)))):
         return _absolute(index, *foreign, helper)
     if absolute:
@@ -363,11 +365,25 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     if facts.settings.runtime == "package":
         return Placement("", _PACKAGE)
     if path.suffix == ".ipynb":  # a kernel starts in its notebook's folder; dots lead nowhere there
+        if used := _package_of_notebook(facts.index, str(path)):
+            return _absolute(facts.index, *used, facts.helper)
         return Placement(str(path.with_name(f"{facts.helper}.py")), f"import {facts.helper}")
     place = vendored_place(facts.index, str(path), facts.helper)
     if facts.is_test(str(path)) and not _is_in_installed(facts.index, place) and (tested := _tested(facts, str(path))):
         return _absolute(facts.index, *tested, facts.helper)
     return place
+
+
+def _package_of_notebook(index: ImportIndex, path: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the root and the name of an installed package of the project that a notebook imports as it is here.
+
+    None if the notebook fetches something, which may be the package as others have it, or looks for it elsewhere.
+    """
+    raw = index.read_or_nothing(path)
+    if any(word in raw for word in (*SEARCH_PATHS, *(word.encode() for word in _FETCHES))):
+        return None
+    used = _package_used(index, path, index.imports.get(path, []), os.path.dirname(path))
+    return used if used and _is_installed(*used) else None
 
 
 def _is_in_installed(index: ImportIndex, place: Placement) -> bool:
