@@ -69,21 +69,18 @@ def device_type() -> str:
 
 def device(index_or_device: Any = None) -> torch.device:
     """Return the accelerator with that index, or the current one for None; "cpu" stays."""
-    here, index = _here(), index_or_device
-    if isinstance(index, str) and not index.isdigit():
-        index = torch.device(index)
-    if isinstance(index, torch.device):
-        if index.type != "cuda":
-            return index
-        index = index.index
-    if index is None or here.type == "cpu":
-        return here
-    index = int(index)
-    kind = here.type
-    if index > 0 and kind != "cuda" and (kind == "mps" or getattr(torch, kind).device_count() < 2):
+    kind, index = _here().type, index_or_device
+    if isinstance(index, torch.device) or (isinstance(index, str) and not index.isdigit()):
+        named = torch.device(index)
+        if named.type != "cuda":
+            return named
+        index = named.index
+    if index is None or kind == "cpu":
+        return _here()
+    if int(index) > 0 and kind != "cuda" and (kind == "mps" or getattr(torch, kind).device_count() < 2):
         warnings.warn(f"accel: device {index} was asked for, but there is only {kind}:0", stacklevel=2)
         index = 0
-    return torch.device(kind, index)
+    return torch.device(kind, int(index))
 
 
 def _native(name: str) -> Any:
@@ -241,9 +238,8 @@ def pin(tensor: Any) -> Any:
 
 def _from_anywhere() -> Any:
     """Return a map_location: what another accelerator saved comes to this one; None on CUDA."""
-    here = _here().type
-    others = [kind for kind in _KINDS if kind != here]
-    saved = [*others, *(f"{kind}:{index}" for kind in others for index in range(64))]
+    here, indices = _here().type, ["", *(f":{index}" for index in range(64))]
+    saved = [kind + index for kind in _KINDS if kind != here for index in indices]
     return None if here == "cuda" else dict.fromkeys(saved, here)
 
 

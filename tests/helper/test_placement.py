@@ -183,9 +183,11 @@ PLACES = {
             "tasks/__init__.py": "",
             "tasks/t.py": "from tasks.u import g\nfrom a.b import f",
             "tasks/u.py": "g = 1",
-            "main.py": "from tasks.t import f",
+            "tasks/v.py": "from .u import g\nfrom a.b import f",
+            "main.py": "from tasks.t import f\nimport tasks.v",
         },
-        {"tasks/t.py": ("a/accel.py", "from a import accel"), "tasks/u.py": ("accel.py", "import accel")},
+        dict.fromkeys(("tasks/t.py", "tasks/v.py"), ("a/accel.py", "from a import accel"))
+        | {"tasks/u.py": ("accel.py", "import accel")},
         [(".", "main.py")],
     ),
     "a script alone": ({"train.py": ""}, {"train.py": ("accel.py", "import accel")}, [(".", "train.py")]),
@@ -771,3 +773,22 @@ def test_a_test_of_a_package_that_skips_itself_without_its_parts_takes_the_packa
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
     assert f"\n{helper}\n" in changed["test_ops.py"]
+
+
+@pytest.mark.parametrize(
+    ("first", "helper"),
+    [
+        ("from pkg.net import f", "from pkg import accel"),
+        ("!pip install pkg\nfrom pkg.net import f", "import accel"),  # what others have has no helper
+        ("import sys\nsys.path.append('..')\nfrom pkg.net import f", "import accel"),
+        ("from other.net import f", "import accel"),
+    ],
+)
+def test_a_notebook_that_imports_the_package_takes_its_helper(tmp_path: Path, first: str, helper: str) -> None:
+    """Found in minGPT, which got a copy beside a notebook, too."""
+    package = {"pkg/__init__.py": "", "pkg/net.py": "f = 1\n", "scripts/other/net.py": "f = 1\n"}
+    lines = (*first.split("\n"), "import torch", "x = torch.ones(2).cuda()")
+    write_tree(tmp_path, {**INSTALLABLE, **package, "scripts/a.ipynb": notebook(*lines)})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
+    assert f'"{helper}\\n"' in changed["a.ipynb"] and "accel.py" in changed

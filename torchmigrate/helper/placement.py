@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import Import, ImportIndex, Use
+from torchmigrate.project.import_graph import SEARCH_PATHS, Import, ImportIndex, Use
 from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
@@ -52,12 +52,14 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     uses = index.importers.get(path, [])
     own = _certain_imports(index, path)
     in_package = index.is_package(directory)
+    foreign = _package_used(index, path, own, directory)
+    if foreign and _is_installed(*foreign) and not _installed_above(index, directory):
+        return _absolute(index, *foreign, helper)
     if in_package and _is_relative(index, directory, own, uses):
         return _relative(index, directory, own, helper)
     absolute = [
         u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
     ]
-    foreign = _package_used(index, path, own, directory)
     if foreign and (not absolute or (_is_installed(*foreign) and not _is_installed(*_named(absolute)))):
         return _absolute(index, *foreign, helper)
     if absolute:
@@ -373,14 +375,14 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
 def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
     """Return the place beside a notebook, where its kernel starts, or in an installed package that it imports.
 
-    A notebook that fetches a package may get one without the helper, and one that edits sys.path finds no package above
-    that; dots lead nowhere.
+    A notebook that fetches a package may get one without the helper, and one that changes where modules are looked for
+    may find another; dots lead nowhere.
     """
-    foreign = _package_used(index, path, index.imports.get(path, []), os.path.dirname(path))
+    used = _package_used(index, path, index.imports.get(path, []), os.path.dirname(path))
     raw = index.read_or_nothing(path)
-    is_changed = b"sys.path" in raw or any(words.encode() in raw for words in _FETCHES)
-    if foreign and not is_changed and _is_installed(*foreign):
-        return _absolute(index, *foreign, helper)
+    is_here = not any(word in raw for word in (*SEARCH_PATHS, *(word.encode() for word in _FETCHES)))
+    if used and is_here and _is_installed(*used):
+        return _absolute(index, *used, helper)
     return beside(path, helper)
 
 

@@ -43,9 +43,12 @@ _SHORT = {
     "is_bf16_supported": "_has_bf16",
 }
 _ONCE = {"_here": "_found"}  # what finds the device anew at each call, for scripts that call while they are loaded
-# functions that may find it anew: they neither set the current device, nor ask for the device later
-_ASKING = {"device", "device_type", "is_available", "device_count", "map_location", "manual_seed", "manual_seed_all"}
-_RARE = {"map_location", "manual_seed", "manual_seed_all"}  # wherever they are called, it is seldom
+# functions that may find it anew: they set no current device, and ask later no more often than a module runs
+_ASKING = {
+    *("device", "device_type", "is_available", "is_nvidia", "device_count", "map_location", "data_parallel"),
+    *("manual_seed", "manual_seed_all", "dist_backend", "set_default_tensor_type", "get_device_name", "pin_memory"),
+}
+_RARE = {"map_location", "manual_seed", "manual_seed_all", "dist_backend"}  # wherever they are called, it is seldom
 
 
 class Form(enum.IntFlag):
