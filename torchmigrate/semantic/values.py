@@ -222,9 +222,12 @@ def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
     """Whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data.
 
-    A number of a tensor is one: no tensor can be made of a single number. Of names, so many are followed.
+    A number of a tensor is one: no tensor can be made of a single number. Of names, so many are followed. A parameter is
+    what its default or its annotation says.
     """
     match node:
+        case ast.Constant(bool()):
+            return False
         case ast.Constant(int()):
             return True
         case ast.Call(ast.Name("len")) | ast.Call(ast.Attribute(_, "size"), _, []):
@@ -238,9 +241,25 @@ def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
             return of_numbers and is_size(module, left, deep) and is_size(module, right, deep)
         case ast.Name(name):
             found = module.scope(node).find(name) if deep else None
-            values = [binding.value for binding in found[1]] if found else []
-            return bool(values) and all(v is not None and is_size(module, v, deep - 1) for v in values)
+            if found is None:
+                return False
+            scope, bindings = found
+            return bool(bindings) and all(
+                _is_told_int(binding.node)
+                or ((value := binding.value or _default(scope.node, binding.node)) is not None)
+                and is_size(module, value, deep - 1)
+                for binding in bindings
+            )
     return False
+
+
+def _is_told_int(parameter: ast.AST) -> bool:
+    """Whether a parameter is annotated as a number."""
+    return (
+        isinstance(parameter, ast.arg)
+        and isinstance(parameter.annotation, ast.Name)
+        and parameter.annotation.id == "int"
+    )
 
 
 # attributes of tensors that a PackedSequence lacks, which has `is_cuda` and no `device`
