@@ -543,6 +543,9 @@ def test_a_run_that_fails_where_the_original_does_too() -> None:
     kind, reason = said(found, replace(base(), elsewhere={"mps": own}))
     assert (kind, reason.partition("; ")[2]) == ("FAIL", "the original fails there, too")
     assert "original" not in said(found)[1]
+    other = outcome(way=MPS, project="original", exit=1, tail=("KeyError: 3",))
+    reason = said(found, replace(base(), elsewhere={"mps": other}))[1]
+    assert reason.endswith("; the original fails there, too, of something else: KeyError: 3")
     passed = said(outcome(way=MPS), replace(base(), elsewhere={"mps": own}))
     assert passed == ("PASS", "1 number within 0.001 of original on cuda")
 

@@ -222,8 +222,8 @@ def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
     """Whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data.
 
-    A number of a tensor is one: no tensor can be made of a single number. Of names, so many are followed. A parameter is
-    what its default or its annotation says.
+    A number of a tensor is one: no tensor can be made of a single number. Of names, so many are followed; a parameter
+    is what its default or its annotation says.
     """
     match node:
         case ast.Constant(bool()):
@@ -244,12 +244,9 @@ def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
             if found is None:
                 return False
             scope, bindings = found
-            return bool(bindings) and all(
-                _is_told_int(binding.node)
-                or ((value := binding.value or _default(scope.node, binding.node)) is not None)
-                and is_size(module, value, deep - 1)
-                for binding in bindings
-            )
+            untold = [binding for binding in bindings if not _is_told_int(binding.node)]
+            values = [binding.value or _default(scope.node, binding.node) for binding in untold]
+            return bool(bindings) and all(v is not None and is_size(module, v, deep - 1) for v in values)
     return False
 
 

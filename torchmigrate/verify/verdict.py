@@ -202,8 +202,11 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     """Judge a run by the original's on the same backend, if that came to its end."""
     wanted = base.first.exit if base.first and base.stands else 0
     if before.exit != wanted or before.exception:
-        fails = verdict.kind is Kind.FAIL
-        return replace(verdict, reason=f"{verdict.reason}; the original fails there, too") if fails else verdict
+        if verdict.kind is not Kind.FAIL:
+            return verdict
+        ours, theirs = outcome.error or "", before.error or ""
+        other = f", of something else: {theirs}" if theirs and shape(ours) != shape(theirs) else ""
+        return replace(verdict, reason=f"{verdict.reason}; the original fails there, too{other}")
     if said := _renamed(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, said, outcome)
     backend = outcome.run.way.backend
