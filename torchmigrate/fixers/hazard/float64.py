@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torchmigrate.diagnostics.finding import Finding
+from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import Scope
 from torchmigrate.torch_api.names import DTYPE_WORDS
@@ -88,7 +89,19 @@ def double(context: RuleContext) -> Iterator[Finding]:
     if not moved(context.module, context.call) and not on_cpu(
         context.module, context.ref.value, context.module.scope(context.ref)
     ):
-        yield context.note()
+        yield _after_the_cpu(context, context.ref) or context.note()
+
+
+def _after_the_cpu(context: RuleContext, double: ast.Attribute) -> Finding | None:
+    """Return the fix of `x.double().cpu()`, which is `x.cpu().double()` on every device, or None."""
+    module = context.module
+    to_cpu = module.parent(context.call) if context.call else None
+    match to_cpu, module.parent(to_cpu) if to_cpu else None:
+        case ast.Attribute(attr="cpu"), ast.Call(func, [], []) if func is to_cpu:
+            ends = [(module.span(node)[1], len(node.attr)) for node in (double, func)]
+            edits = [Edit(end - size, end, name) for (end, size), name in zip(ends, ("cpu", "double"), strict=True)]
+            return context.fix(edits, Safety.SAFE, "MPS has no float64, and this makes it before it moves to the CPU")
+    return None
 
 
 def on_cpu(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
