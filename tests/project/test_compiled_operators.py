@@ -10,7 +10,8 @@ from conftest import texts_after, write_tree
 FILES = {
     "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n",
     "pkg/__init__.py": "",
-    "pkg/layers/__init__.py": "from .nms import nms_rotated, plain, either\nfrom .align import Align\n",
+    "pkg/layers/__init__.py": "from .nms import nms_rotated, plain, either\nfrom .align import Align\n"
+    "from .mask import mask\nfrom .found import found\n",
     "pkg/layers/nms.py": """import torch
 def nms_rotated(boxes):
     return torch.ops.pkg.nms_rotated(boxes)
@@ -32,6 +33,28 @@ class Align(torch.nn.Module):
     def forward(self, x):
         return align(x)
 """,
+}
+FILES |= {
+    "pkg/loader.py": """import importlib
+def load(name, functions):
+    return importlib.import_module("pkg." + name)
+""",
+    "pkg/layers/mask.py": """import torch
+from .. import loader
+ext = loader.load("_ext", ["mask"])
+class _Mask(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return ext.mask(x)
+def mask(x):
+    return _Mask.apply(x)
+""",
+    "pkg/layers/found.py": """from .. import loader
+plugin = loader.load("plugin", ["found"])
+def found(x):
+    return plugin.found(x)
+""",
+    "pkg/plugin.py": "def found(x):\n    return x\n",
 }
 HEAD = "import unittest\nimport torch\nfrom pkg.layers import NAME\nclass Test(unittest.TestCase):\n"
 BODIES = {
@@ -71,14 +94,14 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-@pytest.mark.parametrize("name", ["nms_rotated", "Align"])
+@pytest.mark.parametrize("name", ["nms_rotated", "Align", "mask"])
 def test_what_calls_a_compiled_operator_stays(name: str, body: str, tmp_path: Path) -> None:
     text = (HEAD + body).replace("NAME", name)
     assert _after(tmp_path, {**FILES, "test_it.py": text}) == text
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-@pytest.mark.parametrize("name", ["plain", "either"])
+@pytest.mark.parametrize("name", ["plain", "either", "found"])
 def test_what_calls_torchs_own_or_chooses_by_the_tensor_changes(name: str, body: str, tmp_path: Path) -> None:
     assert "is_available()" in (after := _after(tmp_path, {**FILES, "test_it.py": (HEAD + body).replace("NAME", name)}))
     assert "torch.cuda" not in after

@@ -29,6 +29,8 @@ STAYS = {
     "what only NVIDIA has": f"if {ASK}:\n    {ONLY}\n",
     "what only NVIDIA has, beside what could move": f"if {ASK}:\n    {MOVE}\n    {ONLY}\n",
     "a library of NVIDIA's": f"import pynvml\nif {ASK}:\n    {MOVE}\n    pynvml.nvmlInit()\n",
+    "beside a flag of another accelerator": f"if {ASK} or IS_XPU_AVAILABLE:\n    {MOVE}\n",
+    "beside a tensor of another accelerator": "assert x.is_cuda or x.is_musa\n",
     "deep inside": f"if {ASK}:\n    for i in y:\n        with z:\n            {MOVE}\n            {ONLY}\n",
     "in the condition": f"if {ASK} and torch.cuda.cudart().x >= 8:\n    {MOVE}\n",
     "in a conditional expression": f"x = f(torch.cuda.cudart()) if {ASK} else x.cuda\n".replace(
@@ -79,6 +81,7 @@ CHANGES = {
     "if with an else": f"if {ASK}:\n    {MOVE}\nelse:\n    x = x.cpu()\n",
     "not": f"if not {ASK}:\n    x = x.cpu()\nelse:\n    {MOVE}\n",
     "and": f"if y and {ASK}:\n    {MOVE}\n",
+    "beside a flag that ends in an accelerator's letters": f"if {ASK} and timestamps_only:\n    {MOVE}\n",
     "nested": f"if {ASK}:\n    if y:\n        for i in z:\n            {MOVE}\n",
     "conditional expression": f"x = x.cuda() if {ASK} else x\n",
     "elif": f"if y:\n    pass\nelif {ASK}:\n    {MOVE}\n",

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
-from torchmigrate.project.import_graph import EXTENSION
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.project.import_graph import EXTENSION, module_stem
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import Binding, children, walk
 from torchmigrate.torch_api.libraries import OPERATORS
 
@@ -52,7 +52,7 @@ class CompiledOperators:
                 continue
             seen.add((here.path, read))
             found = here.scope.find(read)
-            if any(self._is_compiled(here.path, binding) for binding in (found[1] if found else ())):
+            if any(self._is_compiled(here, binding) for binding in (found[1] if found else ())):
                 return True
             for node, home in self._meant(here, read):
                 if node not in known and len(known) < _MANY:
@@ -81,11 +81,13 @@ class CompiledOperators:
             if isinstance(meaning, Definition):
                 yield meaning.node, meaning.place
 
-    def _is_compiled(self, path: str, binding: Binding) -> bool:
+    def _is_compiled(self, place: Place, binding: Binding) -> bool:
         """Return whether a name is that of a compiled module: one that is loaded, or no file of its package."""
+        path = place.path
         if isinstance(binding.value, ast.Call):
             given = {k.arg for k in binding.value.keywords}
-            return last_name(binding.value.func) in _LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
+            is_built = last_name(binding.value.func) in _LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
+            return is_built or self._is_imported_by(place, binding.value)
         if binding.local is None:
             return False
         level, module, name = binding.local
@@ -98,6 +100,27 @@ class CompiledOperators:
         if scopes is None or scopes.module.stars or name in scopes.module.names:
             return False
         return self._index.locate(path, level, (*parts, name)) is None
+
+    def _is_imported_by(self, place: Place, call: ast.Call) -> bool:
+        """Return whether a function of the project imports the module that it is told, and that no file is called."""
+        chain = chain_of(call.func)
+        match call.args:
+            case [ast.Constant(str(name)), *_] if chain:
+                if any(module_stem(file).endswith(f"/{name}") for file in self._index.files):
+                    return False
+                found = (m.node for m in self._hierarchy.meanings(place, chain) if isinstance(m, Definition))
+                return any(_imports_what_it_is_told(node) for definition in found for node in walk(definition))
+        return False
+
+
+def _imports_what_it_is_told(node: ast.AST) -> bool:
+    """Whether a node is `importlib.import_module("package." + name)`."""
+    return (
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "import_module"
+        and bool(node.args)
+        and not isinstance(node.args[0], ast.Constant)
+    )
 
 
 def _reached(node: ast.AST) -> Iterator[ast.AST]:

@@ -119,6 +119,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 break
             case ast.Assert() if up.test is node:
                 region.refusal = True
+                region.reason = PORTABLE if mentions_others(module, up.test) else region.reason
                 region.statement = module.span(up)
                 region.covered += _after(module, up)
                 break
@@ -270,10 +271,10 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
 
 
 PORTABLE = "a ladder that is portable already"
-_LADDER, _REPORTED = "|".join(types_of("ladder")), "|".join(having("reported"))
+_LADDER, _NAMED = "|".join(types_of("ladder")), "|".join(having("idiom"))
 _OTHER = re.compile(  # a word that is about another accelerator
     rf"^({_LADDER}|accelerator|(?i:macos|darwin))$"
-    rf"|is_({_REPORTED}|rocm|hip)|_({_REPORTED}|hip)$|({_REPORTED})_\w"
+    rf"|is_(rocm|hip)|_hip$|(?i:is_({_NAMED})|_({_NAMED})$|(?<![a-z])({_NAMED})_\w)"
 )
 
 

@@ -29,7 +29,7 @@ _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_u
 # and words without which two GPUs that have process groups of their own cannot differ from each other
 _APART = {*(world.kind for world in WORLDS if world.is_portable and world.only_with), *COLLECTIVES}
 _WORDS = {"others": _OTHERS, "builds": _BUILDS, "apart": _APART}
-_ABOUT = (b"nccl", b"cpu", b"torch.device", *(name.encode() for name in types_of("accelerator")))
+_ABOUT = (b"nccl", b"cpu", b"torch.device", b"nn.parallel", *(name.encode() for name in types_of("accelerator")))
 _TOO_DEEP = "code here is nested too deeply to be checked in six worlds"
 # by path, the spans of the original text whose edits must not be made, with the reasons
 Held = dict[str, dict[Span, str]]

@@ -32,7 +32,7 @@ from torchmigrate.worlds.observations import (
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.relevance import ADDS, MARKS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
-from torchmigrate.worlds.truth import CALLS, LAZY, QUIET, Setting, World
+from torchmigrate.worlds.truth import CALLS, LAZY, OF_CUDA, QUIET, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     PLACED,
@@ -118,6 +118,8 @@ class External(ABC):
             return self._device(name, call)
         if home == "torch.cuda" or name.startswith("torch.cuda."):
             return self._cuda(name, call)
+        if name in OF_CUDA and not self.ask(World.is_cuda):
+            self.die(name, call)
         if home == "torch.accelerator" and last not in ("empty_cache",) and not self.ask(World.has_accelerator):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):

@@ -19,6 +19,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
+from torchmigrate.worlds.truth import WORDS_OF_CUDA
 
 # words that are about devices wherever they stand
 _ABOUT = {
@@ -29,6 +30,7 @@ _ABOUT = {
     "nccl",
     "is_cuda",
     "nvidia",
+    *WORDS_OF_CUDA,
     *types_of("accelerator"),
     *types_of("ladder"),
 }

@@ -13,6 +13,8 @@ from torchmigrate.worlds.values import UNKNOWN, Const, Value
 
 _DATA = facts("worlds")
 LAZY = frozenset(_DATA["lazy"]["names"])
+OF_CUDA = frozenset(_DATA["cuda"]["names"])
+WORDS_OF_CUDA = frozenset(_DATA["cuda"]["words"])
 HALF = frozenset(_DATA["half"]["words"])
 QUIET = frozenset(_DATA["quiet"]["names"])
 CALLS = frozenset(_DATA["calls"])

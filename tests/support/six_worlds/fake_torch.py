@@ -793,7 +793,17 @@ class Modules:
             DataParallel=DataParallel,
         )
         self.add("torch.nn.functional", relu=lambda x: x, mse_loss=lambda a, b: a._with(b))
-        self.add("torch.nn.parallel", DataParallel=nn.DataParallel)
+        only = None if self.world.kind == "cuda" else functools.partial(self._raise, "cuda")
+        self.add(
+            "torch.nn.parallel",
+            DataParallel=nn.DataParallel,
+            replicate=only or (lambda module, places: [module for _ in places]),
+            gather=only or (lambda found, place: found[0]),
+        )
+        self.add(
+            "torch.nn.parallel.scatter_gather",
+            scatter_kwargs=only or (lambda given, named, places: ([given for _ in places], [named for _ in places])),
+        )
         assert tensor is self.tensor
 
     def _distributed(self) -> None:

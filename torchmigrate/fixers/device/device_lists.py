@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
@@ -37,7 +38,7 @@ _DEFAULT = (
     "a parameter's default lists CUDA: give it None, and list `{accel}.device_type()` inside the function, which asks "
     "for the device late"
 )
-_OTHERS = {*having("string"), "auto"}
+_OTHERS = {*having("idiom"), "auto"}
 _BUILT = "a device string built in a way that is not understood"
 
 
@@ -45,8 +46,10 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
     """Yield the finding for an item of a list. A choice among devices, with "cpu" beside it, needs a test around it."""
     module = context.module
     items, taker = _list_around(module, up)
-    if _names_others(module, up):
+    if _names_others(module, module.parent(up) or up if is_parameter(module, up) else up):
         yield context.left("the list names other accelerators, too")
+    elif is_parameter(module, up) and _is_marked_for_cuda(module, up):
+        yield context.left("its mark asks for CUDA by a name, and is not followed")
     elif isinstance(taker, ast.keyword) and taker.arg == "choices":
         yield _choice(context, whole, items, module.parent(taker))
     elif isinstance(taker, ast.Compare):
@@ -63,8 +66,22 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
 
 @query
 def _names_others(module: SemanticModel, items: ast.AST) -> bool:
-    """Whether an item of a list is another accelerator's name."""
-    return any(getattr(item, "value", None) in _OTHERS for item in getattr(items, "elts", ()))
+    """Whether an item of a list is another accelerator's name, perhaps by `pytest.param`."""
+    listed = getattr(items, "elts", ())
+    named = [item.args[0] if is_parameter(module, item) and item.args else item for item in listed]
+    return any(getattr(item, "value", None) in _OTHERS for item in named)
+
+
+def _is_marked_for_cuda(module: SemanticModel, parameter: ast.AST) -> bool:
+    """Whether a mark of `pytest.param` asks for CUDA by a name that this file does not bind to torch's answer."""
+    marks = [k.value for k in getattr(parameter, "keywords", ()) if k.arg == "marks"]
+    names = (n for mark in marks for n in ast.walk(mark) if isinstance(n, ast.Name) and "cuda" in n.id.lower())
+    return not asks(module, parameter) and any(map(partial(_is_imported, module), names))
+
+
+def _is_imported(module: SemanticModel, name: ast.Name) -> bool:
+    found = module.scope(name).find(name.id)
+    return found is not None and any(isinstance(binding.node, (ast.Import, ast.ImportFrom)) for binding in found[1])
 
 
 @query

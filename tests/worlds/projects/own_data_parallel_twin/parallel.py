@@ -1,0 +1,17 @@
+import torch
+
+
+class Parallel(torch.nn.Module):
+    def __init__(self, module, device_ids=None):
+        super().__init__()
+        self.module = module
+        if not torch.cuda.is_available():
+            self.device_ids = []
+            return
+        self.device_ids = device_ids or list(range(torch.cuda.device_count()))
+        self.module.cuda(self.device_ids[0])
+
+    def forward(self, x):
+        if not self.device_ids:
+            return self.module(x)
+        return self.module(x.cuda())
