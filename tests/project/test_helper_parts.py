@@ -392,3 +392,30 @@ def test_an_edited_short_form_keeps_what_it_needs() -> None:
 
 def test_what_is_no_python_is_not_updated() -> None:
     assert helper_parts.updated(vendored(FEW) + b"((", FEW) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters"),
+    [
+        ("accel.device(0)", "index"),
+        ("accel.device(0)\nf(accel.device())", "index"),
+        ("accel.device(1)", "index_or_device"),
+        ("accel.device(i)", "index_or_device"),
+        ("accel.device(False)", "index_or_device"),
+        ("accel.device('cuda:0')", "index_or_device"),
+        ("accel.device(index_or_device=0)", "index_or_device"),
+        ("accel.device(0)\nf(accel.device)", "index_or_device"),
+        ("accel.device(0)\naccel.generator(i)", "index_or_device"),  # which hands on what it gets
+        ("accel.device()", ""),
+        ("accel.device()\naccel.set_device(1)", "index"),  # whose parameter hides `device`
+        ("accel.device(i)\naccel.set_device(1)", "index_or_device"),
+    ],
+)
+def test_the_first_device_needs_no_longer_form(code: str, parameters: str) -> None:
+    found = used_by((HEAD + code).encode(), "accel")
+    text = vendored(found)
+    (device,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == "device")
+    assert ",".join(each.arg for each in device.args.args) == parameters
+    assert is_current(text) and helper_parts.updated(text, found) == text
+    longer = helper_parts.updated(text, {"device": Form.ANY}) or b""
+    assert b"def device(index_or_device" in longer and is_current(longer)

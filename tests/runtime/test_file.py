@@ -221,3 +221,17 @@ def test_a_copy_that_is_asked_again_and_again_looks_once(monkeypatch):
 def test_a_plain_copy_knows_all_devices_that_the_whole_knows():
     kinds = repr(runtime._KINDS).replace("'", '"').encode()
     assert vendored({"device": ~Form.ANY}).count(kinds) == 1
+
+
+def test_a_copy_that_knows_the_first_device_alone(monkeypatch):
+    import torch
+
+    uses = {"device": Form.FIRST, "device_type": Form.ANY}
+    copy = types.ModuleType("accel")
+    exec(compile(vendored(uses), "accel.py", "exec"), vars(copy))
+    assert copy.device(0) == copy.device() == torch.device("cpu")
+    for kind in ("xpu", "mps", "cuda"):
+        monkeypatch.setattr(copy, "_device", torch.device(kind))
+        monkeypatch.setattr(runtime, "_device", torch.device(kind))
+        assert copy.device() == runtime.device() == torch.device(kind)
+        assert copy.device(0) == runtime.device(0) == torch.device(kind, 0)

@@ -12,7 +12,7 @@ import string
 import symtable
 import textwrap
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
@@ -59,6 +59,7 @@ class Form(enum.IntFlag):
     SHORT = 1  # it is only called, with arguments that its short form takes
     ONCE = 2  # it is only called while files are loaded: in no function and in no loop
     EAGER = 4  # nobody compiles what calls it
+    FIRST = 8  # it is only called with nothing, or with 0: for the current device, or the first
 
 
 Uses = Mapping[str, int]  # functions of the helper, each with the Form that all its calls have
@@ -195,10 +196,14 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     form = functools.reduce(int.__and__, (uses[name] for name in names), int(~Form.ANY)) if names else Form.ANY
     is_once = bool(form & Form.ONCE) and names <= _ASKING
     if (is_once or form & Form.EAGER) and "_device" not in extra:
-        parts = {**parts, "_here": _found(parts["_found"], is_once)}
+        found = _as("_here", parts["_found"])
+        parts = {**parts, "_here": found if is_once else _remembering(found)}
     is_short = {name for name in names if uses[name] & Form.SHORT}
     short = {name: _SHORT[name] for name in is_short if _SHORT.get(name, name) not in {name, *extra}}
-    needed = _closure((names - {*short}) | {*short.values()} | extra, parts)
+    whole = (names - {*short}) | {*short.values()} | extra
+    if uses.get("device", 0) & Form.FIRST and "device" not in _closure(whole - {"device"}, parts):
+        parts = {**parts, "device": _as("device", parts["_first"])}
+    needed = _closure(whole, parts)
     renamed = {old: new for new, old in short.items() if new not in needed}
     for old, new in [*renamed.items()]:
         if any(parts[name].clashes(old, new) for name in needed):
@@ -207,12 +212,14 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     return sorted(names, key=[*parts].index), _inlined([parts[name] for name in parts if name in needed]), renamed
 
 
-def _found(part: _Part, is_once: bool) -> _Part:
-    """Return what finds the device anew at each call, or at the first: dynamo would warn of such a cache."""
-    text = _renamed(part.text, {part.name: "_here"})
-    if is_once:
-        return replace(part, name="_here", text=text)
-    return replace(part, name="_here", text=f"{_CACHED}\n{text}", needs=part.needs | {"functools"})
+def _as(name: str, part: _Part) -> _Part:
+    """Return a part under another name."""
+    return replace(part, name=name, text=_renamed(part.text, {part.name: name}))
+
+
+def _remembering(part: _Part) -> _Part:
+    """Return a part that remembers what it found; dynamo would warn of that."""
+    return replace(part, text=f"{_CACHED}\n{part.text}", needs=part.needs | {"functools"})
 
 
 def _inlined(parts: list[_Part]) -> list[_Part]:
@@ -562,7 +569,11 @@ def held(raw: bytes) -> Uses:
     found = (
         Form.ANY if "_device" in _defined(body) else Form.EAGER if _CACHED.encode() in raw else Form.EAGER | Form.ONCE
     )
-    forms = {name: found | (Form.SHORT if name in short else Form.ANY) for name in _defined(body)}
+    first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
+    forms = {
+        name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
+        for name in _defined(body)
+    }
     return {name: form for name, form in forms.items() if not name.startswith("_")}
 
 
@@ -571,6 +582,13 @@ def _short_form(name: str) -> ast.arguments | None:
     """Return the parameters of a function's short form, None if it has none."""
     (node,) = ast.parse(_whole()[1][_SHORT[name]].text).body if name in _SHORT else [None]
     return node.args if isinstance(node, ast.FunctionDef) else None
+
+
+def _takes_first(node: ast.FunctionDef, short: Collection[str]) -> bool:
+    """Return whether a `device` takes no index but the first device's."""
+    (first,) = ast.parse(_whole()[1]["_first"].text).body
+    assert isinstance(first, ast.FunctionDef)
+    return node.name in short or ast.unparse(node.args) == ast.unparse(first.args)
 
 
 def _has_short_form(node: ast.FunctionDef) -> bool:
@@ -636,8 +654,10 @@ def _form(call: ast.Call | None, name: str, is_once: bool) -> Form:
     """Return the form of a function that is enough for a call, or for a use that is no call."""
     if call is None:
         return Form.ANY
-    short = Form.SHORT if _fits(call, name) else Form.ANY
-    return short | Form.ONCE if is_once or name in _RARE else short
+    form = Form.SHORT if _fits(call, name) else Form.ANY
+    if not call.keywords and all(isinstance(a, ast.Constant) and repr(a.value) == "0" for a in call.args):
+        form |= Form.FIRST
+    return form | Form.ONCE if is_once or name in _RARE else form
 
 
 def _run_once(tree: ast.AST) -> Iterator[ast.AST]:
