@@ -67,6 +67,13 @@ def device_type() -> str:
     return _here().type
 
 
+# in a copy that is asked for the current device and the first one alone, this is `device`
+def _first(index: "int | None" = None) -> torch.device:
+    """Return the current accelerator, or for 0 the first one; on the CPU the CPU."""
+    here = _here()
+    return here if index is None or here.type == "cpu" else torch.device(here.type, index)
+
+
 def device(index_or_device: Any = None) -> torch.device:
     """Return the accelerator with that index, or the current one for None; "cpu" stays."""
     kind, index = _here().type, index_or_device
@@ -173,8 +180,7 @@ def is_accelerated(thing: Any) -> bool:
     if kind == "cpu" or isinstance(thing, int):
         return kind != "cpu" and bool(thing >= 0)
     if isinstance(thing, (str, torch.device)):
-        text = str(thing)
-        return any(text.split(":")[0] == k or f".{k}." in text for k in (kind, "cuda"))
+        return any(str(thing).split(":")[0] == k or f".{k}." in str(thing) for k in (kind, "cuda"))
     place = getattr(thing, "device", None) or getattr(getattr(thing, "data", 0), "device", 0)
     return torch.device(place).type == kind if place else bool(getattr(thing, "is_cuda", 0))
 
@@ -198,8 +204,7 @@ def output_device(index: Any) -> Any:
 def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
     """Return a module's inputs where its parameters are."""
     place = next((each.device for each in wrapped.parameters()), _here())
-    move = torch.utils._pytree.tree_map_only
-    return move(torch.Tensor, lambda tensor: tensor.to(place), inputs)
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), inputs)
 
 
 def _parallel(module: Any, *, dim: int = 0) -> Any:

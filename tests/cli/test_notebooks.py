@@ -267,10 +267,18 @@ def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_fi
 
 
 def test_what_the_cell_imports_already_is_not_imported_again(tmp_path: Path) -> None:
-    _, cell = after(tmp_path, f"# {BADGE}", "import os\nimport torch\n\n\ndef f(net):\n    net.cuda()")
-    assert cell.count("import torch\n") == cell.count("import os\n") == cell.count("class accel:") == 1
+    _, cell = after(
+        tmp_path, f"# {BADGE}", "import functools\nimport os\nimport torch\n\n\ndef f(net):\n    net.cuda()"
+    )
+    assert (
+        cell.count("import functools\n")
+        == cell.count("import torch\n")
+        == cell.count("import os\n")
+        == cell.count("class accel:")
+        == 1
+    )
     assert "import torch\n\n\nclass accel:\n" in cell
-    assert "        return accel._device\n\n\ndef f(net):\n" in cell
+    assert '        return torch.device(wanted or "cpu")\n\n\ndef f(net):\n' in cell
 
 
 def test_with_runtime_inline_they_get_a_cell_of_their_own(here: Path, cli: Cli) -> None:

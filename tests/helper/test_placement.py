@@ -174,6 +174,26 @@ PLACES = {
         },
         [],
     ),
+    "packages beside a setup.py that builds extensions in place, found in jwyang/faster-rcnn.pytorch": (
+        {
+            "run.py": "import paths\nfrom model.utils.net import f",
+            "paths.py": "import sys\nsys.path.insert(0, 'lib')",
+            "lib/setup.py": "from setuptools import setup\nsetup(name='x', ext_modules=[])\n",
+            "lib/data/__init__.py": "",
+            "lib/model/__init__.py": "",
+            "lib/model/utils/__init__.py": "",
+            "lib/model/utils/net.py": "from model.roi.layers import f",
+            "lib/model/roi/__init__.py": "",
+            "lib/model/roi/layers.py": "from ..roi import ops\nf = 1",
+            "lib/model/roi/ops.py": "",
+        },
+        {
+            "run.py": ("lib/model/accel.py", "from model import accel"),
+            "lib/model/utils/net.py": ("lib/model/accel.py", "from model import accel"),
+            "lib/model/roi/layers.py": ("lib/model/accel.py", "from .. import accel"),
+        },
+        [(".", "run.py")],
+    ),
     "a package beside the installed one, which imports both": (
         {
             "setup.py": "import setuptools\n"

@@ -140,7 +140,8 @@ def test_a_single_file_script_holds_the_functions_itself(tmp_path: Path) -> None
     write_tree(tmp_path, {"run.py": SCRIPT, "a.py": "import torch, b\ntorch.cuda.synchronize()\n", "b.py": FLAGS})
     results = inlined(tmp_path)
     text = (tmp_path / "run.py").read_text()
-    head = '"""A script."""\nimport os\nimport sys\nfrom typing import Any\n\nimport torch\n\n\nclass accel:\n    """'
+    imports = "import functools\nimport os\nimport sys\nfrom typing import Any\n\nimport torch\n"
+    head = f'"""A script."""\n{imports}\n\nclass accel:\n    """'
     assert text.startswith(head) and "import accel" not in text and text.count("\n\n\ndef main():\n    accel.sync") == 1
     assert {*results} == {"run.py", "a.py", "b.py", "accel.py"}, "those that import each other share a copy"
     lines = text.splitlines()
@@ -306,7 +307,7 @@ def test_the_command_shows_and_updates_copies_alone(tmp_path: Path, monkeypatch:
     edited = (
         (root / "tools/accel.py")
         .read_text()
-        .replace("_device = torch.device(", "# mine\n        _device = 1 and torch.device(")
+        .replace("return torch.device(wanted", "# mine\n    return 1 and torch.device(wanted")
     )
     (root / "tools/accel.py").write_text(edited)
     (root / "pkg/b.py").write_text("from . import accel\n" + "accel.device_count()\n")
@@ -543,3 +544,34 @@ def test_a_name_behind_a_relative_import_finds_the_same_copy(tmp_path: Path) -> 
     )
     write_plan(tmp_path)
     assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+
+
+MOVES = "import torch\n\n\ndef move(x):\n    return x.cuda()\n"
+SETUP = "from setuptools import setup\nsetup(name='x', packages=['pkg'])\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "copy", "is_aware"),
+    [
+        ({"run.py": MOVES}, "accel.py", False),
+        ({"run.py": MOVES + "move = torch.compile(move)\n"}, "accel.py", True),
+        ({"run.py": "import torch\nimport lib\nf = torch.compile(lib.move)\n", "lib.py": MOVES}, "accel.py", True),
+        ({"a/run.py": MOVES, "b/run.py": "import torch\nf = torch.compile(abs)\n"}, "a/accel.py", False),
+        ({"run.py": "import re\nre.compile('a')\n" + MOVES}, "accel.py", False),
+        ({"setup.py": SETUP, "pkg/__init__.py": "", "pkg/lib.py": MOVES}, "pkg/accel.py", True),
+    ],
+    ids=["nobody", "itself", "who imports it", "another program", "regular expressions", "who installs it"],
+)
+def test_a_helper_knows_of_torch_compile_where_one_may_compile_its_callers(
+    tmp_path: Path, files: dict[str, str], copy: str, is_aware: bool
+) -> None:
+    text = write_plan(write_tree(tmp_path, files))[copy].decode()
+    assert ("is_compiling" in text, "lru_cache" in text) == (is_aware, not is_aware)
+
+
+def test_a_program_that_begins_to_compile_gets_a_helper_that_knows(tmp_path: Path) -> None:
+    write_plan(write_tree(tmp_path, {"run.py": MOVES}))
+    assert "lru_cache" in (tmp_path / "accel.py").read_text() and checked(tmp_path) == {}
+    (tmp_path / "run.py").write_text((tmp_path / "run.py").read_text() + "move = torch.compile(move)\n")
+    assert [*checked(tmp_path)] == ["accel.py"]
+    assert "is_compiling" in write_plan(tmp_path)["accel.py"].decode() and checked(tmp_path) == {}

@@ -76,7 +76,11 @@ def test_the_order_does_not_hang_on_the_calls() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("uses", [{"device": True}, FEW, everything()], ids=["one", "few", "all"])
+@pytest.mark.parametrize(
+    "uses",
+    [{"device": True}, FEW, everything(), dict.fromkeys(FEW, ~Form.ANY), dict.fromkeys(everything(), Form.EAGER)],
+    ids=["one", "few", "all", "once", "eager"],
+)
 def test_linters_and_type_checkers_accept_it(uses: helper_parts.Uses, tmp_path: Path) -> None:
     (tmp_path / "accel.py").write_bytes(vendored(uses))
     for command in (
@@ -164,19 +168,43 @@ HEAD = "import accel\n"
 def test_what_a_file_asks_while_it_is_loaded(code: str, is_once: bool) -> None:
     found = used_by((HEAD + code).encode(), "accel")
     assert all(form & Form.ONCE for form in found.values()) is is_once
-    assert ("_device" in defined(vendored(found))) is not is_once
+    text = vendored(found)
+    assert (b"lru_cache" in text) is not is_once and "_device" not in defined(text)
 
 
 def test_one_file_that_asks_again_and_again_makes_all_remember() -> None:
     once, often = (used_by((HEAD + code).encode(), "accel") for code in ("accel.device()", "f(accel.device)"))
-    assert helper_parts.merged([once, often, {}]) == {"device": Form.ANY}
-    assert helper_parts.merged([once, {}]) == once == {"device": Form.SHORT | Form.ONCE}
+    assert helper_parts.merged([once, often, {}]) == {"device": Form.EAGER}
+    assert helper_parts.merged([once, {}]) == once == {"device": ~Form.ANY}
     alone = vendored(once)
     assert is_current(alone) and held(alone) == once
-    for uses in ({"is_available": Form.SHORT | Form.ONCE}, {"is_available": Form.SHORT}):
-        new = helper_parts.updated(alone, uses) or b""
-        assert ("_device" in defined(new)) is not bool(uses["is_available"] & Form.ONCE)
-        assert helper_parts.updated(new, once) == new
+    for form in (~Form.ANY, Form.EAGER, Form.ANY):
+        new = helper_parts.updated(alone, {"is_available": form}) or b""
+        assert ("_device" in defined(new)) is (form == Form.ANY)
+        assert (b"lru_cache" in new) is (form == Form.EAGER)
+        assert is_current(new) and helper_parts.updated(new, once) == new
+
+
+@pytest.mark.parametrize(
+    ("code", "is_eager"),
+    [
+        ("import re\nre.compile('a')\nexec(compile(text, 'x', 'exec'))", True),
+        ("net = torch.compile(net)", False),
+        ("@torch.compile\ndef f(): pass", False),
+        ("from torch import compile", False),
+        ("net.compile()", False),
+        ("import torch._dynamo", False),
+        ("torch.export.export(net, args)", False),
+        ("torch.onnx.export(net, args, dynamo=True)", False),
+        ("args = TrainingArguments(torch_compile=True)", False),
+        ("print 'torch.compile'", False),
+    ],
+)
+def test_a_file_that_compiles_nothing(code: str, is_eager: bool) -> None:
+    found = used_by(f"import accel\n{code}\nf(accel.device)".encode(), "accel")
+    assert bool(found["device"] & Form.EAGER) is is_eager
+    assert (b"is_compiling" in vendored(found)) is not is_eager
+    assert helper_parts.merged([found], is_compiled=True)["device"] == Form.ANY
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -364,3 +392,30 @@ def test_an_edited_short_form_keeps_what_it_needs() -> None:
 
 def test_what_is_no_python_is_not_updated() -> None:
     assert helper_parts.updated(vendored(FEW) + b"((", FEW) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters"),
+    [
+        ("accel.device(0)", "index"),
+        ("accel.device(0)\nf(accel.device())", "index"),
+        ("accel.device(1)", "index_or_device"),
+        ("accel.device(i)", "index_or_device"),
+        ("accel.device(False)", "index_or_device"),
+        ("accel.device('cuda:0')", "index_or_device"),
+        ("accel.device(index_or_device=0)", "index_or_device"),
+        ("accel.device(0)\nf(accel.device)", "index_or_device"),
+        ("accel.device(0)\naccel.generator(i)", "index_or_device"),  # which hands on what it gets
+        ("accel.device()", ""),
+        ("accel.device()\naccel.set_device(1)", "index"),  # whose parameter hides `device`
+        ("accel.device(i)\naccel.set_device(1)", "index_or_device"),
+    ],
+)
+def test_the_first_device_needs_no_longer_form(code: str, parameters: str) -> None:
+    found = used_by((HEAD + code).encode(), "accel")
+    text = vendored(found)
+    (device,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == "device")
+    assert ",".join(each.arg for each in device.args.args) == parameters
+    assert is_current(text) and helper_parts.updated(text, found) == text
+    longer = helper_parts.updated(text, {"device": Form.ANY}) or b""
+    assert b"def device(index_or_device" in longer and is_current(longer)

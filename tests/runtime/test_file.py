@@ -148,23 +148,29 @@ def test_a_cuda_build_without_a_gpu_is_a_cpu(monkeypatch):
     assert runtime.device() == torch.device("cuda")
 
 
-# ---- the copy of a script, which finds the device anew at each call
+# ---- the copies of programs that compile nothing: they find the device anew at each call, or remember it by a cache
 
-ONCE = dict.fromkeys(("device", "device_type", "is_available"), Form.SHORT | Form.ONCE)
+NAMES = ("device", "device_type", "is_available")
+COPIES = {"once": ~Form.ANY, "eager": Form.SHORT | Form.EAGER}
 
 
-@pytest.fixture
-def script_helper(monkeypatch):
+@pytest.fixture(params=COPIES)
+def fresh_copy(request, monkeypatch):
+    """Make a copy that knows no device yet, as a new process does."""
     monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
-    module = types.ModuleType("accel")
-    exec(compile(vendored(ONCE), "accel.py", "exec"), vars(module))
-    assert not hasattr(module, "_device")
-    return module
+
+    def make():
+        module = types.ModuleType("accel")
+        exec(compile(vendored(dict.fromkeys(NAMES, COPIES[request.param])), "accel.py", "exec"), vars(module))
+        assert not hasattr(module, "_device") and hasattr(module, "functools") is (request.param == "eager")
+        return module
+
+    return make
 
 
 @pytest.mark.parametrize("accelerator", [True, False])
 @pytest.mark.parametrize("there", ["mps", "xpu", ""])
-def test_a_script_s_copy_finds_what_the_whole_finds(monkeypatch, script_helper, accelerator, there):
+def test_a_plain_copy_finds_what_the_whole_finds(monkeypatch, fresh_copy, accelerator, there):
     import torch
 
     for kind, home in (("mps", torch.backends.mps), ("xpu", torch.xpu)):
@@ -175,29 +181,57 @@ def test_a_script_s_copy_finds_what_the_whole_finds(monkeypatch, script_helper, 
         monkeypatch.setattr(torch.accelerator, "device_count", lambda: int(bool(there)))
     else:  # before torch 2.6
         monkeypatch.delattr(torch, "accelerator")
-    assert script_helper.device() == runtime.device() == torch.device(there or "cpu")
-    assert script_helper.device_type() == (there or "cpu") and script_helper.is_available() is bool(there)
+    copy = fresh_copy()
+    assert copy.device() == runtime.device() == torch.device(there or "cpu")
+    assert copy.device_type() == (there or "cpu") and copy.is_available() is bool(there)
 
 
-def test_a_script_s_copy_takes_a_cuda_build_without_a_gpu_for_a_cpu(monkeypatch, script_helper):
+def test_a_plain_copy_takes_a_cuda_build_without_a_gpu_for_a_cpu(monkeypatch, fresh_copy):
     import torch
 
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
-    assert script_helper.device() == torch.device("cpu")
+    assert fresh_copy().device() == torch.device("cpu")
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    assert script_helper.device() == torch.device("cuda")
+    assert fresh_copy().device() == torch.device("cuda")
 
 
-def test_the_environment_picks_the_device_of_a_script_s_copy(monkeypatch, script_helper):
+def test_the_environment_picks_the_device_of_a_plain_copy(monkeypatch, fresh_copy):
     import torch
 
     said = []
     monkeypatch.setattr(torch.xpu, "set_device", said.append)
     for wish in ("xpu:1", "xpu", "cpu"):
         monkeypatch.setenv("TORCH_ACCEL_DEVICE", wish)
-        assert script_helper.device() == torch.device(wish.partition(":")[0])
+        assert fresh_copy().device() == torch.device(wish.partition(":")[0])
     assert said == [1]
 
 
-def test_a_script_s_copy_knows_all_devices_that_the_whole_knows():
-    assert vendored(ONCE).count(ast.unparse(ast.parse(repr(runtime._KINDS))).replace("'", '"').encode()) == 1
+def test_a_copy_that_is_asked_again_and_again_looks_once(monkeypatch):
+    import torch
+
+    copy = types.ModuleType("accel")
+    exec(
+        compile(vendored({"set_device": ~Form.ANY, "device": Form.SHORT | Form.EAGER}), "accel.py", "exec"), vars(copy)
+    )
+    looked = []
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: looked.append(1) or 0)
+    assert copy.device() is copy.device() and len(looked) == 1
+
+
+def test_a_plain_copy_knows_all_devices_that_the_whole_knows():
+    kinds = repr(runtime._KINDS).replace("'", '"').encode()
+    assert vendored({"device": ~Form.ANY}).count(kinds) == 1
+
+
+def test_a_copy_that_knows_the_first_device_alone(monkeypatch):
+    import torch
+
+    uses = {"device": Form.FIRST, "device_type": Form.ANY}
+    copy = types.ModuleType("accel")
+    exec(compile(vendored(uses), "accel.py", "exec"), vars(copy))
+    assert copy.device(0) == copy.device() == torch.device("cpu")
+    for kind in ("xpu", "mps", "cuda"):
+        monkeypatch.setattr(copy, "_device", torch.device(kind))
+        monkeypatch.setattr(runtime, "_device", torch.device(kind))
+        assert copy.device() == runtime.device() == torch.device(kind)
+        assert copy.device(0) == runtime.device(0) == torch.device(kind, 0)

@@ -53,7 +53,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     own = _certain_imports(index, path)
     in_package = index.is_package(directory)
     foreign = _package_used(index, path, own, directory)
-    if foreign and _is_installed(*foreign) and not _installed_above(index, directory):
+    if foreign and _is_installed(*foreign) and not installed_above(index, directory):
         return _absolute(index, *foreign, helper)
     if in_package and _is_relative(index, directory, own, uses):
         return _relative(index, directory, own, helper)
@@ -71,7 +71,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     if in_package and not uses:
         return _of_package(index, path, own, directory, helper)
     if all(u.relative for u in uses) and not runs_itself(index, path):
-        if top := _installed_above(index, directory):
+        if top := installed_above(index, directory):
             return _absolute(index, *top, helper)
         if named := _named_above(index, path):
             return _absolute(index, *named, helper)
@@ -152,7 +152,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     top = directory
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
-    installed = _installed_above(index, directory)
+    installed = installed_above(index, directory)
     if runs_itself(index, path) or index.is_named_beside(path):
         statement = _EITHER if installed or top in index.tops else "import {0}"
         return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper))
@@ -161,7 +161,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     return _relative(index, directory, own, helper)
 
 
-def _installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str, ...]] | None:
+def installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str, ...]] | None:
     """Return the root and the name of the outermost installable package that holds a folder, or None."""
     root = directory
     while system.is_inside(root, index.root):
@@ -243,7 +243,7 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
         above.append(os.path.dirname(above[-1]))
     reached = min(max((i.level for i in own), default=1), len(above))
     proven = [n for n, folder in enumerate(above, 1) if folder in index.tops]
-    installed = _installed_above(index, directory)
+    installed = installed_above(index, directory)
     top = installed_package(*installed) if installed else None
     if not proven and top in above:
         proven = [above.index(top) + 1]

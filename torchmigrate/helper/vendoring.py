@@ -30,6 +30,7 @@ from torchmigrate.helper.placement import (
     Placement,
     beside,
     holds_helper,
+    installed_above,
     placed,
     placement,
     puts_folders_first,
@@ -254,7 +255,9 @@ class Vendored:
         index = self.facts.index
         users = self._users(helper) | self._found_by.get(helper, set())
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
-        return helper_parts.merged(helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
+        uses = (helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
+        is_library = installed_above(index, os.path.dirname(helper)) is not None
+        return helper_parts.merged(uses, is_library or not users.isdisjoint(self.facts.in_compiled_programs))
 
     @functools.cached_property
     def _found_by(self) -> dict[str, set[str]]:

@@ -97,6 +97,11 @@ class ProjectContext:
         return next((length for folder in inside if (length := packaging.line_length(str(folder)))), None)
 
     @cached_property
+    def in_compiled_programs(self) -> frozenset[str]:
+        """Return the files that may share a process with code which compiles functions; this reads all files."""
+        return process_facts.files_compiled(self.index)
+
+    @cached_property
     def has_collectives(self) -> bool:
         """Return whether the project names backends of other accelerators (xccl) itself; this reads all files."""
         return process_facts.project_has_collectives(self.index)

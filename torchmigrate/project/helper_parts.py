@@ -12,11 +12,12 @@ import string
 import symtable
 import textwrap
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 
+from torchmigrate.project import process_facts
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import walk
@@ -42,7 +43,7 @@ _SHORT = {
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
 }
-_ONCE = {"_here": "_found"}  # what finds the device anew at each call, for scripts that call while they are loaded
+_CACHED = "@functools.lru_cache(maxsize=None)"
 # functions that may find it anew: they set no current device, and ask later no more often than a module runs
 _ASKING = {
     *("device", "device_type", "is_available", "is_nvidia", "device_count", "map_location", "data_parallel"),
@@ -57,6 +58,8 @@ class Form(enum.IntFlag):
     ANY = 0
     SHORT = 1  # it is only called, with arguments that its short form takes
     ONCE = 2  # it is only called while files are loaded: in no function and in no loop
+    EAGER = 4  # nobody compiles what calls it
+    FIRST = 8  # it is only called with nothing, or with 0: for the current device, or the first
 
 
 Uses = Mapping[str, int]  # functions of the helper, each with the Form that all its calls have
@@ -162,12 +165,12 @@ def everything() -> Uses:
     return {name: Form.ANY for name in _whole()[1] if not name.startswith("_")}
 
 
-def merged(several: Iterable[Uses]) -> dict[str, int]:
-    """Return the functions of all, each with the form that is enough for all."""
+def merged(several: Iterable[Uses], is_compiled: bool = False) -> dict[str, int]:
+    """Return the functions of all, each with the form that is enough for all; others may compile the project."""
     out: dict[str, int] = {}
     for uses in several:
         for name, form in uses.items():
-            out[name] = out.get(name, form) & form
+            out[name] = out.get(name, form) & form & (~Form.EAGER if is_compiled else ~Form.ANY)
     return out
 
 
@@ -190,11 +193,17 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     parts = _whole()[1]
     extra = {*also} & {*parts}
     names = {name for name in uses if name in parts and not name.startswith("_")}
-    if names <= _ASKING and not extra and all(uses[name] & Form.ONCE for name in names):
-        parts = {**parts, **{name: _as(name, parts[once]) for name, once in _ONCE.items()}}
+    form = functools.reduce(int.__and__, (uses[name] for name in names), int(~Form.ANY)) if names else Form.ANY
+    is_once = bool(form & Form.ONCE) and names <= _ASKING
+    if (is_once or form & Form.EAGER) and "_device" not in extra:
+        found = _as("_here", parts["_found"])
+        parts = {**parts, "_here": found if is_once else _remembering(found)}
     is_short = {name for name in names if uses[name] & Form.SHORT}
     short = {name: _SHORT[name] for name in is_short if _SHORT.get(name, name) not in {name, *extra}}
-    needed = _closure((names - {*short}) | {*short.values()} | extra, parts)
+    whole = (names - {*short}) | {*short.values()} | extra
+    if uses.get("device", 0) & Form.FIRST and "device" not in _closure(whole - {"device"}, parts):
+        parts = {**parts, "device": _as("device", parts["_first"])}
+    needed = _closure(whole, parts)
     renamed = {old: new for new, old in short.items() if new not in needed}
     for old, new in [*renamed.items()]:
         if any(parts[name].clashes(old, new) for name in needed):
@@ -206,6 +215,11 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
 def _as(name: str, part: _Part) -> _Part:
     """Return a part under another name."""
     return replace(part, name=name, text=_renamed(part.text, {part.name: name}))
+
+
+def _remembering(part: _Part) -> _Part:
+    """Return a part that remembers what it found; dynamo would warn of that."""
+    return replace(part, text=f"{_CACHED}\n{part.text}", needs=part.needs | {"functools"})
 
 
 def _inlined(parts: list[_Part]) -> list[_Part]:
@@ -552,8 +566,14 @@ def held(raw: bytes) -> Uses:
         return {}
     body = _body(raw)
     short = {d.name for d in body if isinstance(d, ast.FunctionDef) and _has_short_form(d)}
-    once = Form.ANY if "_device" in _defined(body) else Form.ONCE
-    forms = {name: once | (Form.SHORT if name in short else Form.ANY) for name in _defined(body)}
+    found = (
+        Form.ANY if "_device" in _defined(body) else Form.EAGER if _CACHED.encode() in raw else Form.EAGER | Form.ONCE
+    )
+    first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
+    forms = {
+        name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
+        for name in _defined(body)
+    }
     return {name: form for name, form in forms.items() if not name.startswith("_")}
 
 
@@ -562,6 +582,13 @@ def _short_form(name: str) -> ast.arguments | None:
     """Return the parameters of a function's short form, None if it has none."""
     (node,) = ast.parse(_whole()[1][_SHORT[name]].text).body if name in _SHORT else [None]
     return node.args if isinstance(node, ast.FunctionDef) else None
+
+
+def _takes_first(node: ast.FunctionDef, short: Collection[str]) -> bool:
+    """Return whether a `device` takes no index but the first device's."""
+    (first,) = ast.parse(_whole()[1]["_first"].text).body
+    assert isinstance(first, ast.FunctionDef)
+    return node.name in short or ast.unparse(node.args) == ast.unparse(first.args)
 
 
 def _has_short_form(node: ast.FunctionDef) -> bool:
@@ -600,6 +627,7 @@ def used_by(code: bytes, helper: str) -> Uses:
                     direct |= {a.asname or a.name: a.name for a in names}
     calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
     loaded = {id(n) for n in _run_once(tree)}
+    eager = Form.ANY if process_facts.compiles(code) else Form.EAGER
     owners: set[int] = set()
     for node in nodes:
         name = ""
@@ -609,7 +637,7 @@ def used_by(code: bytes, helper: str) -> Uses:
         elif isinstance(node, ast.Name) and node.id in direct:
             name = direct[node.id]
         if name in known:
-            form = _form(calls.get(id(node)), name, id(node) in loaded)
+            form = _form(calls.get(id(node)), name, id(node) in loaded) | eager
             found[name] = found.get(name, form) & form
     is_passed = "*" in direct or any(
         last_name(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
@@ -619,15 +647,17 @@ def used_by(code: bytes, helper: str) -> Uses:
     }
     words |= {n.id for n in nodes if isinstance(n, ast.Name)} if "*" in direct else set()
     dotted = {word.partition(".")[2] for word in words if "." in word}
-    return found | {name: Form.ANY for name in known if name in dotted or (is_passed and name in words)}
+    return found | {name: eager for name in known if name in dotted or (is_passed and name in words)}
 
 
 def _form(call: ast.Call | None, name: str, is_once: bool) -> Form:
     """Return the form of a function that is enough for a call, or for a use that is no call."""
     if call is None:
         return Form.ANY
-    short = Form.SHORT if _fits(call, name) else Form.ANY
-    return short | Form.ONCE if is_once or name in _RARE else short
+    form = Form.SHORT if _fits(call, name) else Form.ANY
+    if not call.keywords and all(isinstance(a, ast.Constant) and repr(a.value) == "0" for a in call.args):
+        form |= Form.FIRST
+    return form | Form.ONCE if is_once or name in _RARE else form
 
 
 def _run_once(tree: ast.AST) -> Iterator[ast.AST]:

@@ -21,8 +21,9 @@ BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
+COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPILING
 
 
 @dataclass(frozen=True, slots=True)

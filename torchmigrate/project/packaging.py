@@ -74,7 +74,8 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
     if selection is None:  # it does not say in plain words which ones it installs
         folder = os.path.join(root, *parts[:1])
         is_package = parts and is_installable(root) and os.path.isfile(os.path.join(folder, "__init__.py"))
-        return folder if is_package and os.path.isdir(os.path.join(root, *parts)) else None
+        above = parts[:-1] if "ext_modules" in _given(root) else parts  # what it builds in place is found as it lies
+        return folder if is_package and os.path.isdir(os.path.join(root, *above)) else None
     for count in range(1, len(parts) + 1):
         folder = os.path.join(root, *parts[:count])
         if not os.path.isdir(folder):

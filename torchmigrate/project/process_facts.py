@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torchmigrate.project.helper_file import NAMES
-from torchmigrate.project.import_graph import BACKENDS, SETTER, TF32
+from torchmigrate.project.import_graph import BACKENDS, COMPILING, SETTER, TF32
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
@@ -211,6 +211,40 @@ def project_starts_nccl(index: ImportIndex) -> bool:
     return any(
         _file_starts_nccl(_read(path, index)) for path in sorted(set[str]().union(*map(index.holding, BACKENDS)))
     )
+
+
+def files_compiled(index: ImportIndex) -> frozenset[str]:
+    """Return the files that may share a process with code which compiles functions (torch.compile), or may."""
+    modules = set[str]().union(*map(index.holding, COMPILING))
+    found = {path for path in modules if compiles(_read(path, index))}
+    notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
+    found |= {path for path, raw in notebooks if b"torch.compile" in raw or b"dynamo" in raw}
+    return frozenset(together(found, index)) if found else frozenset()
+
+
+@lru_cache(maxsize=256)
+def compiles(raw: bytes) -> bool:
+    """Return whether code compiles functions, or may: it calls `compile` of anything but regular expressions."""
+    if not any(word in raw for word in COMPILING):
+        return False
+    if b"dynamo" in raw or b"torch_compile" in raw:
+        return True
+    try:
+        nodes = [*ast.walk(ast.parse(raw))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return any(map(_is_compiler, nodes))
+
+
+def _is_compiler(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(owner, "compile"):
+            return last_name(owner) not in ("re", "regex")
+        case ast.Attribute() | ast.Name():
+            return (chain_of(node) or "").startswith("torch.export")
+        case ast.ImportFrom(str(module), names) if module.partition(".")[0] == "torch":
+            return module.startswith("torch.export") or any(alias.name in ("compile", "export") for alias in names)
+    return False
 
 
 def project_has_collectives(index: ImportIndex) -> bool:
