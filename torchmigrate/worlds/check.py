@@ -18,7 +18,7 @@ from torchmigrate.worlds.observations import DEVICE, Observations, Place
 from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, line_of, remembered, text_of
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
-from torchmigrate.worlds.truth import WORLDS, Setting, World
+from torchmigrate.worlds.truth import WORLDS, Setting, User, World
 
 MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
@@ -205,10 +205,10 @@ class Check:
         found: list[Fault] = []
         worlds = _worlds(relevance)
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
-        for asked in (True, False) if relevance.has_options else (True,):
-            before = {world: self._seen(self._old, world, group, relevance, asked, group.before) for world in worlds}
+        for user in _users(relevance):
+            before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
             whole = known_of_original(before, group.programs, owners.values())
-            after = {world: self._seen(new, world, group, relevance, asked, runs) for world in worlds}
+            after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:
                 found += faults(world, before[world], after[world], whole, used)
@@ -217,7 +217,7 @@ class Check:
             if alone:
                 unseen = [world for world in WORLDS if world.is_portable and world not in after]
                 if unseen:
-                    after |= {world: self._seen(new, world, group, relevance, asked, runs) for world in unseen}
+                    after |= {world: self._seen(new, world, group, relevance, user, runs) for world in unseen}
                     alone, others = pointless(after, whole)
                 found += self._with_functions(alone, others, after, owners)
             if not found and self._staying:
@@ -239,17 +239,17 @@ class Check:
         world: World,
         group: _Group,
         relevance: Relevance,
-        asked: bool,
+        user: User,
         runs: list[tuple[Setting, Observations]],
     ) -> Observations:
-        """Return what one version does in one world, with any options of a user (`asked`) or with the defaults.
+        """Return what one version does in one world, and with one user.
 
         `runs` are the evaluations of this version so far: one that asked nothing of which this world differs is taken.
         """
-        known = next((seen for setting, seen in runs if setting.is_like(world, asked)), None)
+        known = next((seen for setting, seen in runs if setting.is_like(world, user)), None)
         if known is not None:
             return known
-        setting = Setting(world, asked)
+        setting = Setting(world, user)
         run = Statements(program, setting, self.facts.helper, relevance)
         roots = [f for path in group.paths if path in group.roots and (f := program.file(path)) is not None]
         by_key: dict[str, FunctionInfo] = {info.key: info for file in roots for info in file.functions}
@@ -331,6 +331,16 @@ class Check:
             return fault.words
         where = "" if path == edited else f"{os.path.relpath(path, self.facts.index.root)}, "
         return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
+
+
+def _users(relevance: Relevance) -> list[User]:
+    """Return the users whose choices can differ for this code; the first may choose anything."""
+    users = [User()]
+    if relevance.has_options:
+        users.append(User(gives_options=False))
+    if relevance.settings:
+        users.append(User(changes_settings=False))
+    return users
 
 
 def _worlds(relevance: Relevance) -> list[World]:

@@ -406,6 +406,8 @@ class Statements(Expressions):
 
     def _assign(self, node: ast.Assign, state: State, frame: Frame) -> State | None:
         value = self.evaluate(node.value, state, frame)
+        if node in self.relevance.settings and self.setting.changes_settings():
+            value = UNKNOWN
         self._keeps(value, node.value, state, frame)
         for target in node.targets:
             self._turns_half_on(target, value, state, frame)

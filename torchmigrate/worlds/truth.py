@@ -87,16 +87,24 @@ class World:
         return _DISTRIBUTED.get(self.kind, "gloo")
 
 
+@dataclass(frozen=True, slots=True)
+class User:
+    """What a user may do: give options of any value, or none; and change the settings at the head of a file, or not."""
+
+    gives_options: bool = True
+    changes_settings: bool = True
+
+
 class Setting:
     """The world and the user of one evaluation, with all that it asked of them and their answers.
 
     In another setting that gives the same answers, the evaluation would do the same: it need not be run there.
     """
 
-    def __init__(self, world: World, gives_options: bool) -> None:
-        self._world, self._gives_options = world, gives_options
+    def __init__(self, world: World, user: User) -> None:
+        self._world, self._user = world, user
         self._answers: dict[tuple[Any, ...], object] = {}
-        self._asked_for_options = False
+        self._asked_user: set[str] = set()
 
     def ask(self, question: Callable[..., _Answer], *about: Any) -> _Answer:
         """Return what a method of World answers here."""
@@ -105,12 +113,17 @@ class Setting:
 
     def gives_options(self) -> bool:
         """Return whether the user gives options; else each has its default."""
-        self._asked_for_options = True
-        return self._gives_options
+        self._asked_user.add("gives_options")
+        return self._user.gives_options
 
-    def is_like(self, world: World, gives_options: bool) -> bool:
+    def changes_settings(self) -> bool:
+        """Return whether the user changes settings in the files; else each is as it is written."""
+        self._asked_user.add("changes_settings")
+        return self._user.changes_settings
+
+    def is_like(self, world: World, user: User) -> bool:
         """Return whether another setting would have answered all that was asked in the same way."""
-        if self._asked_for_options and gives_options != self._gives_options:
+        if any(getattr(user, name) != getattr(self._user, name) for name in self._asked_user):
             return False
         asked = self._answers.items()
         return all(question(world, *about) == answer for (question, *about), answer in asked)
