@@ -43,7 +43,7 @@ _SHORT = {
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
 }
-_CACHED = "@functools.lru_cache(maxsize=None)"
+_CACHED = "@functools.lru_cache(maxsize=1)"
 # functions that may find it anew: they set no current device, and ask later no more often than a module runs
 _ASKING = {
     *("device", "device_type", "is_available", "is_nvidia", "device_count", "map_location", "data_parallel"),
@@ -566,9 +566,7 @@ def held(raw: bytes) -> Uses:
         return {}
     body = _body(raw)
     short = {d.name for d in body if isinstance(d, ast.FunctionDef) and _has_short_form(d)}
-    found = (
-        Form.ANY if "_device" in _defined(body) else Form.EAGER if _CACHED.encode() in raw else Form.EAGER | Form.ONCE
-    )
+    found = Form.ANY if "_device" in _defined(body) else Form.EAGER if b"lru_cache" in raw else Form.EAGER | Form.ONCE
     first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
     forms = {
         name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
