@@ -85,7 +85,7 @@ def test_linters_and_type_checkers_accept_it(uses: helper_parts.Uses, tmp_path: 
     (tmp_path / "accel.py").write_bytes(vendored(uses))
     for command in (
         ["mypy", "--strict", "--config-file", "", "accel.py"],
-        ["ruff", "check", "--isolated", "--select", "E4,E7,E9,F,I", "accel.py"],
+        ["ruff", "check", "--isolated", "--select", "E4,E7,E9,F,I,UP033", "accel.py"],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False

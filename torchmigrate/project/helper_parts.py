@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 
-from torchmigrate.project import process_facts
+from torchmigrate.project.import_graph import COMPILING
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import walk
@@ -43,7 +43,7 @@ _SHORT = {
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
 }
-_CACHED = "@functools.lru_cache(maxsize=None)"
+_CACHED = "@functools.lru_cache(maxsize=1)"
 # functions that may find it anew: they set no current device, and ask later no more often than a module runs
 _ASKING = {
     *("device", "device_type", "is_available", "is_nvidia", "device_count", "map_location", "data_parallel"),
@@ -566,9 +566,7 @@ def held(raw: bytes) -> Uses:
         return {}
     body = _body(raw)
     short = {d.name for d in body if isinstance(d, ast.FunctionDef) and _has_short_form(d)}
-    found = (
-        Form.ANY if "_device" in _defined(body) else Form.EAGER if _CACHED.encode() in raw else Form.EAGER | Form.ONCE
-    )
+    found = Form.ANY if "_device" in _defined(body) else Form.EAGER if b"lru_cache" in raw else Form.EAGER | Form.ONCE
     first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
     forms = {
         name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
@@ -627,7 +625,7 @@ def used_by(code: bytes, helper: str) -> Uses:
                     direct |= {a.asname or a.name: a.name for a in names}
     calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
     loaded = {id(n) for n in _run_once(tree)}
-    eager = Form.ANY if process_facts.compiles(code) else Form.EAGER
+    eager = Form.ANY if compiles(code) else Form.EAGER
     owners: set[int] = set()
     for node in nodes:
         name = ""
@@ -668,6 +666,31 @@ def _run_once(tree: ast.AST) -> Iterator[ast.AST]:
             if not isinstance(node, (*_FUNCTIONS, *_LOOPS)):
                 yield node
                 stack.append(node)
+
+
+@functools.lru_cache(maxsize=256)
+def compiles(raw: bytes) -> bool:
+    """Return whether code compiles functions, or may: it calls `compile` of anything but regular expressions."""
+    if not any(word in raw for word in COMPILING):
+        return False
+    if b"dynamo" in raw or b"torch_compile" in raw:
+        return True
+    try:
+        nodes = [*ast.walk(ast.parse(raw))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return any(map(_is_compiler, nodes))
+
+
+def _is_compiler(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(owner, "compile"):
+            return last_name(owner) not in ("re", "regex")
+        case ast.Attribute() | ast.Name():
+            return (chain_of(node) or "").startswith("torch.export")
+        case ast.ImportFrom(str(module), names) if module.partition(".")[0] == "torch":
+            return module.startswith("torch.export") or any(alias.name in ("compile", "export") for alias in names)
+    return False
 
 
 def is_called(code: bytes, helper: str) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torchmigrate.project.helper_file import NAMES
+from torchmigrate.project.helper_parts import compiles
 from torchmigrate.project.import_graph import BACKENDS, COMPILING, SETTER, TF32
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
@@ -220,31 +221,6 @@ def files_compiled(index: ImportIndex) -> frozenset[str]:
     notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
     found |= {path for path, raw in notebooks if b"torch.compile" in raw or b"dynamo" in raw}
     return frozenset(together(found, index)) if found else frozenset()
-
-
-@lru_cache(maxsize=256)
-def compiles(raw: bytes) -> bool:
-    """Return whether code compiles functions, or may: it calls `compile` of anything but regular expressions."""
-    if not any(word in raw for word in COMPILING):
-        return False
-    if b"dynamo" in raw or b"torch_compile" in raw:
-        return True
-    try:
-        nodes = [*ast.walk(ast.parse(raw))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    return any(map(_is_compiler, nodes))
-
-
-def _is_compiler(node: ast.AST) -> bool:
-    match node:
-        case ast.Attribute(owner, "compile"):
-            return last_name(owner) not in ("re", "regex")
-        case ast.Attribute() | ast.Name():
-            return (chain_of(node) or "").startswith("torch.export")
-        case ast.ImportFrom(str(module), names) if module.partition(".")[0] == "torch":
-            return module.startswith("torch.export") or any(alias.name in ("compile", "export") for alias in names)
-    return False
 
 
 def project_has_collectives(index: ImportIndex) -> bool:
