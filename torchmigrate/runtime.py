@@ -38,7 +38,7 @@ def _here() -> torch.device:
         wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
         if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
             is_traced, api = torch.compiler.is_compiling(), torch.accelerator
-            there = api.is_available() if is_traced else api.device_count()  # to count leaves fork alone
+            there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
             wanted = str(api.current_accelerator()) if there else "cpu"
         homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
         found = (kind for kind, home in homes.items() if home and home.is_available())
@@ -52,7 +52,7 @@ def _here() -> torch.device:
 def _found() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
     wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
-    if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on; to count leaves fork alone
+    if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6; counting devices keeps fork usable
         wanted = str(torch.accelerator.current_accelerator()) if torch.accelerator.device_count() else "cpu"
     if int(index or 0) > 0:
         getattr(torch, wanted).set_device(int(index))
