@@ -548,6 +548,11 @@ def test_a_name_behind_a_relative_import_finds_the_same_copy(tmp_path: Path) -> 
 
 MOVES = "import torch\n\n\ndef move(x):\n    return x.cuda()\n"
 SETUP = "from setuptools import setup\nsetup(name='x', packages=['pkg'])\n"
+LOADS = {
+    "run.py": "import pkg.slow\n" + MOVES,
+    "pkg/slow.py": "",
+    "pkg/fast.py": "import torch\nf = torch.compile(abs)\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -559,8 +564,13 @@ SETUP = "from setuptools import setup\nsetup(name='x', packages=['pkg'])\n"
         ({"a/run.py": MOVES, "b/run.py": "import torch\nf = torch.compile(abs)\n"}, "a/accel.py", False),
         ({"run.py": "import re\nre.compile('a')\n" + MOVES}, "accel.py", False),
         ({"setup.py": SETUP, "pkg/__init__.py": "", "pkg/lib.py": MOVES}, "pkg/accel.py", True),
+        ({**LOADS, "pkg/__init__.py": "import pkg.fast\n"}, "accel.py", True),
+        ({**LOADS, "pkg/__init__.py": ""}, "accel.py", False),
     ],
-    ids=["nobody", "itself", "who imports it", "another program", "regular expressions", "who installs it"],
+    ids=[
+        *("nobody", "itself", "who imports it", "another program", "regular expressions", "who installs it"),
+        *("the package of what it imports", "a package that loads no such module"),
+    ],
 )
 def test_a_helper_knows_of_torch_compile_where_one_may_compile_its_callers(
     tmp_path: Path, files: dict[str, str], copy: str, is_aware: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -81,14 +82,30 @@ def _sets_device(node: ast.AST) -> bool:
     return False
 
 
-def together(files: set[str], index: ImportIndex) -> set[str]:
-    """Return the files that may share a process with one of `files`: all that a common importer imports."""
+def together(files: set[str], index: ImportIndex, with_packages: bool = False) -> set[str]:
+    """Return the files that may share a process with one of `files`: all that a common importer imports.
+
+    Python loads the `__init__.py` files above a module, too: they count only `with_packages`.
+    """
     imported: dict[str, set[str]] = {}
     for target, uses in index.importers.items():
         for use in uses:
             imported.setdefault(use.importer, set()).add(target)
-    above = _reachable(files, {target: {use.importer for use in uses} for target, uses in index.importers.items()})
-    return _reachable(above, imported)
+    for path in index.files if with_packages else ():
+        if (package := _package_of(path, index)) is not None:
+            imported.setdefault(path, set()).add(package)
+    importers: dict[str, set[str]] = {}
+    for path, targets in imported.items():
+        for target in targets:
+            importers.setdefault(target, set()).add(path)
+    return _reachable(_reachable(files, importers), imported)
+
+
+def _package_of(path: str, index: ImportIndex) -> str | None:
+    """Return the `__init__.py` that Python loads before a module, or None."""
+    folder, name = os.path.split(path)
+    found = os.path.join(os.path.dirname(folder) if name == "__init__.py" else folder, "__init__.py")
+    return found if found in index.files else None
 
 
 def _reachable(files: set[str], edges: dict[str, set[str]]) -> set[str]:
@@ -220,7 +237,7 @@ def files_compiled(index: ImportIndex) -> frozenset[str]:
     found = {path for path in modules if compiles(_read(path, index))}
     notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
     found |= {path for path, raw in notebooks if b"torch.compile" in raw or b"dynamo" in raw}
-    return frozenset(together(found, index)) if found else frozenset()
+    return frozenset(together(found, index, with_packages=True)) if found else frozenset()
 
 
 def project_has_collectives(index: ImportIndex) -> bool:
