@@ -138,9 +138,10 @@ class Statements(Expressions):
 
     def _note_call(self, info: FunctionInfo, is_root: bool) -> None:
         """Note that a function is entered, and by which function's statement."""
-        path, (start, end) = info.file.path, info.file.span(info.node)
-        span = (path, info.file.original(start)), info.file.original(end)
-        entry = self.seen.entries.setdefault(info.key, Entry(span))
+        entry = self.seen.entries.get(info.key)
+        if entry is None:
+            start, end = map(info.file.original, info.file.span(info.node))
+            entry = self.seen.entries[info.key] = Entry(((info.file.path, start), end))
         if is_root or self._at is None:
             entry.callers.add(None)
         else:
@@ -529,8 +530,9 @@ class Statements(Expressions):
                     name, known = attribute_chain(target.value) or name, owner
             if known is None:
                 known = self.evaluate(_loaded(target), after, frame)
-            after.put(name, known.of(edits))
-            self._keep_for_others(target, known.of(edits), after, frame)
+            value = known.of(edits)
+            after.put(name, value)
+            self._keep_for_others(target, value, after, frame)
 
     def _keep_for_others(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
         """Note what an attribute or item of something that is not followed may be, for other functions that read it."""
