@@ -20,7 +20,7 @@ from itertools import pairwise
 from torchmigrate.project.import_graph import COMPILING
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
-from torchmigrate.syntax.scope import walk
+from torchmigrate.syntax.scope import FUNCTIONS, walk
 
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
 _MORE = r"(?:#   [^\n]*\n)*"
@@ -31,7 +31,6 @@ _BRACKETED = re.compile(r"\A# torchmigrate-runtime \S+ \[([0-9a-f\s#]*)\]:")  # 
 _WIDTH = 88
 _DIGITS = string.digits + string.ascii_letters
 _CLASS_DOC = "The functions of torch.cuda that this file calls, for whatever accelerator is here, or none."
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
 # what a function is for calls with few arguments: a part of it, which takes its name where nothing needs the rest
@@ -663,7 +662,7 @@ def _run_once(tree: ast.AST) -> Iterator[ast.AST]:
     stack: list[ast.AST] = [tree]
     while stack:
         for node in ast.iter_child_nodes(stack.pop()):
-            if not isinstance(node, (*_FUNCTIONS, *_LOOPS)):
+            if not isinstance(node, (*FUNCTIONS, ast.Lambda, *_LOOPS)):
                 yield node
                 stack.append(node)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from torchmigrate.base import system
 from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.helper_parts import compiles
 from torchmigrate.project.import_graph import BACKENDS, COMPILING, SETTER, TF32
@@ -104,8 +105,8 @@ def together(files: set[str], index: ImportIndex, with_packages: bool = False) -
 def _package_of(path: str, index: ImportIndex) -> str | None:
     """Return the `__init__.py` that Python loads before a module, or None."""
     folder, name = os.path.split(path)
-    found = os.path.join(os.path.dirname(folder) if name == "__init__.py" else folder, "__init__.py")
-    return found if found in index.files else None
+    above = os.path.dirname(folder) if name == "__init__.py" else folder
+    return system.joined(above, "__init__.py") if index.is_package(above) else None
 
 
 def _reachable(files: set[str], edges: dict[str, set[str]]) -> set[str]:

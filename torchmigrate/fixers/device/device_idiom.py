@@ -84,8 +84,8 @@ def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
     device = parse_device(module, arms[0])
     if device is None or not is_cpu(module, arms[1]):
         return False
-    if (tensor := _tensor(node)) is not None and (device.index is not None or not _is_plain(tensor)):
-        return False
+    if (tensor := _tensor(node)) is not None and (device.index is not None or chain_of(tensor) is None):
+        return False  # a call may give another tensor each time
     above = module.enclosing(node, ast.IfExp)
     return not module.holds_comment(node) and not any(_names_other(module, up.test) for up in above)
 
@@ -115,11 +115,6 @@ def _is_told_torch(module: SemanticModel, node: ast.AST) -> bool:
     keyword = module.parent(node)
     call = module.parent(keyword) if isinstance(keyword, ast.keyword) and keyword.arg == "device" else None
     return isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.")
-
-
-def _is_plain(node: ast.expr) -> bool:
-    """Whether an expression is a variable, or an attribute of one: it may be asked for its device instead."""
-    return chain_of(node) is not None
 
 
 def _asked(test: ast.expr) -> ast.expr:
