@@ -291,7 +291,8 @@ class Check:
             spans = [file.span(info.node) for info in file.functions] if file is not None else []
             start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(0, MOST_EDITS))
             if any(p == path and start <= at < end for p, at in entered):
-                beside = {n for n, (p, edit) in owners.items() if p == path and start <= edit.start and edit.end <= end}
+                here = {n: edit for n, (p, edit) in owners.items() if p == path and start <= edit.start <= end}
+                beside = {n for n, edit in here.items() if edit.end <= end and edit.text}
                 whole = fault.edits | (beside - used if start else frozenset())
                 yield Fault(whole, fault.world, fault.place, fault.words)
 

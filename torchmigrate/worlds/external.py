@@ -123,9 +123,8 @@ class External(ABC):
         if home == "torch.accelerator" and last not in ("empty_cache",) and not self.ask(World.has_accelerator):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
-            if len(call.args) > 1 and not self.setting.gives_options():
-                return call.args[1]
-            return join(*call.args[1:2], one(Unknown("user")), *([const(None)] if len(call.args) == 1 else []))
+            default = call.argument(1, const(None))
+            return join(default, one(Unknown("user"))) if self.setting.gives_options() else default
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
         if name in ("types.SimpleNamespace", "argparse.Namespace") and call.named:
