@@ -203,22 +203,26 @@ class Relevance:
             while up is not None and up not in self.holding:
                 self.holding.add(up)
                 up = self._around.get(up)
-        self.settings: set[ast.AST] = set(self._settings())
-        self.relevant |= self.settings
+        self.settings: set[ast.AST] = set()
+        self._add_settings()
 
-    def _settings(self) -> Iterator[ast.AST]:
-        """Yield the plain values that a file gives to its names, and a test or statement that matters reads.
+    def _add_settings(self) -> None:
+        """Add the plain values that a file gives to names which code that matters reads, and the tests of these names.
 
         A user may change them in the file, as options of a command line.
         """
         matters = [row for row in self._rows if row.node in self.relevant or row.node in self.holding]
         read: set[str] = set().union(*(row.words for row in matters))
+        names: set[str] = set()
         for row in self._rows:
             match row.node:
                 case ast.Assign([ast.Name(name)], ast.Constant()) if (
                     name in read and row.node not in self.relevant and isinstance(self._around[row.node], ast.Module)
                 ):
-                    yield row.node
+                    self.settings.add(row.node)
+                    names.add(name)
+        tests = (row.node for row in matters if isinstance(row.node, ast.If) and not names.isdisjoint(row.words))
+        self.relevant |= self.settings.union(tests)
 
     def _with(self, word: str) -> Iterator[_Row]:
         """Yield the statements in which a word occurs."""
