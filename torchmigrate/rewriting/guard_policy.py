@@ -248,7 +248,7 @@ def _expressions(module: SemanticModel) -> dict[Span, ast.AST]:
 
 
 def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:
-    """Yield the test and the body of an arm for CUDA that stays, and the last arm of a ladder over many devices."""
+    """Yield the test and the body of an arm for CUDA that stays, and the arms of a ladder over many devices."""
     body = module.span(node.body[0])[0], module.span(node.body[-1])[1]
     test = module.span(node.test)
     others = devices_asked(module, node)
@@ -262,8 +262,11 @@ def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tup
         yield body, _OWN.format(predicate)
     elif at := next(iter(held.find(*test)), None):
         yield body, _BOUND.format(module.source.position(at[0])[0])
-    if len(others) > 1 and node.orelse and not isinstance(node.orelse[0], ast.If):
-        yield (module.span(node.orelse[0])[0], module.span(node.orelse[-1])[1]), PORTABLE
+    if len(others) > 1:
+        if asked.isdisjoint(_CUDA):
+            yield body, PORTABLE
+        if node.orelse and not isinstance(node.orelse[0], ast.If):
+            yield (module.span(node.orelse[0])[0], module.span(node.orelse[-1])[1]), PORTABLE
 
 
 def _own_predicate(module: SemanticModel, test: ast.expr) -> str:

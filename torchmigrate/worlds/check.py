@@ -219,7 +219,7 @@ class Check:
                 if unseen:
                     after |= {world: self._seen(new, world, group, relevance, user, runs) for world in unseen}
                     alone, others = pointless(after, whole)
-                found += self._with_functions(alone, others, after, owners)
+                found += self._with_functions(alone, others, owners)
             if not found and self._staying:
                 found += self._helper_alone(group, before[worlds[0]], after, owners)
             broken = NONE.union(*(fault.edits for fault in found))
@@ -276,25 +276,21 @@ class Check:
         self,
         alone: Iterable[Fault],
         used: Edits,
-        after: Mapping[World, Observations],
         owners: Mapping[int, tuple[str, Edit]],
     ) -> Iterator[Fault]:
         """Yield the edits that only CUDA comes to use, each with all of its function that no other world uses.
 
-        A function that no other world enters is left out: what stands around it, a skipped test's decorator say, is
-        all that has to change there.
+        An edit that only deletes stays: no value tells whether a world uses it.
         """
-        entered = [place for world, seen in after.items() if world.is_portable for place in seen.places()]
         for fault in alone:
             path, offset = fault.place
             file = self._old.file(path)
             spans = [file.span(info.node) for info in file.functions] if file is not None else []
             start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(0, MOST_EDITS))
-            if any(p == path and start <= at < end for p, at in entered):
-                here = {n: edit for n, (p, edit) in owners.items() if p == path and start <= edit.start <= end}
-                beside = {n for n, edit in here.items() if edit.end <= end and edit.text}
-                whole = fault.edits | (beside - used if start else frozenset())
-                yield Fault(whole, fault.world, fault.place, fault.words)
+            here = {n: edit for n, (p, edit) in owners.items() if p == path and start <= edit.start <= end}
+            beside = {n for n, edit in here.items() if edit.end <= end and edit.text}
+            whole = fault.edits | (beside - used if start else frozenset())
+            yield Fault(whole, fault.world, fault.place, fault.words)
 
     def _helper_alone(
         self,
