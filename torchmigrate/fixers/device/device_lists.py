@@ -18,7 +18,8 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.blocks import ends_program
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
-from torchmigrate.torch_api.backends import having
+from torchmigrate.torch_api.backends import having, types_of
+from torchmigrate.torch_api.libraries import takes
 
 _LISTS = (ast.List, ast.Tuple, ast.Set, ast.Starred, ast.BinOp)
 _MAPPED = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
@@ -39,6 +40,7 @@ _DEFAULT = (
     "for the device late"
 )
 _OTHERS = {*having("idiom"), "auto"}
+_PORTABLE = frozenset(types_of("helper")) - {"cuda"}
 _BUILT = "a device string built in a way that is not understood"
 
 
@@ -112,12 +114,28 @@ def _member(context: RuleContext, whole: ast.AST, items: ast.AST, compared: ast.
         or not _is_first(module, whole, items)
     ):
         return context.left("nothing shows that a device is refused")
+    if library := _foreign(module):
+        return context.left(f"this file imports {library}, which knows no accelerator but CUDA")
     if device_defaults.runs_at_import(context, compared) and not device_defaults.probes_already(context):
         return context.note("refused when the module is imported: other machines' devices are not in the list")
     end = module.span(listed[-1])[1]
     found = context.fix([Edit(end, end, spell(", accel.device_type()", spelled(module)))])
     start, end = module.span(compared)
     return replace(found, start=start, end=end, guards="choice", follows=True)
+
+
+@query
+def _foreign(module: SemanticModel) -> str | None:
+    """Return a library that a file imports and that no accelerator but CUDA is known to, or None."""
+    for node in module.nodes:
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            known = takes(name)
+            if known is not None and known.isdisjoint(_PORTABLE):
+                return name.partition(".")[0]
+    return None
 
 
 def _refuses(module: SemanticModel, compared: ast.Compare) -> bool:
