@@ -772,6 +772,24 @@ def test_tests_take_the_helper_of_the_package_that_they_import_at_their_heads(
     assert f"\n{helper}\n" in changed["conftest.py"]
 
 
+def test_tests_take_the_helper_of_a_package_within_a_folder_that_is_not_installed(tmp_path: Path) -> None:
+    """Found in InvokeAI, which installs `invokeai.app` without `invokeai`: its tests had a copy beside the project."""
+    settings = """[project]
+name = "pkg"
+version = "1"
+dependencies = ["torch"]
+[tool.setuptools.packages.find]
+include = ["pkg.app*"]
+"""
+    package = {"pkg/__init__.py": "", "pkg/app/__init__.py": "", "pkg/app/net.py": "f = 1\n"}
+    tests = {f"tests/test_{name}.py": "from pkg.app.net import f\n" for name in "abc"}
+    tests["tests/test_own.py"] = "import torch\nfrom pkg.app.net import f\ntorch.cuda.empty_cache()\n"
+    write_tree(tmp_path, {"pyproject.toml": settings, **package, **tests, "tests/conftest.py": CONFTEST})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
+    assert all("\nfrom pkg.app import accel\n" in changed[name] for name in ("conftest.py", "test_own.py"))
+
+
 SKIPPING = "import torch\ntry:\n    from pkg.ops import f\nexcept ImportError as error:\n    {}\n"
 CODE = "def test():\n    torch.cuda.empty_cache()\nif __name__ == '__main__':\n    test()\n"
 

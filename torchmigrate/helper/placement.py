@@ -388,6 +388,8 @@ def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
 
 def _is_in_installed(index: ImportIndex, place: Placement) -> bool:
     folder = os.path.dirname(place.path)
+    if place.root and installed_package(place.root, system.dotted(folder, place.root)) == folder:
+        return True
     return folder in index.tops and is_installed_top(index, folder)
 
 
@@ -408,21 +410,23 @@ def _tested(facts: ProjectContext, path: str) -> tuple[str, tuple[str, ...]] | N
     files = (file for file in sorted(index.files) if os.path.dirname(file) == folder and file.endswith(".py"))
     others = [file for file in files if file != path and os.path.basename(file) != "__init__.py"][:_SIBLINGS]
     found = Counter(top for file in others for top in _tops_used(index, file))
-    for (root, name), count in found.most_common(1):
+    for top, count in found.most_common(1):
         if count > 1 and 2 * count >= len(others):
-            return root, (name,)
+            return top
     return None
 
 
-_tops: WeakKeyDictionary[ImportIndex, dict[str, set[tuple[str, str]]]] = WeakKeyDictionary()
+_Top = tuple[str, tuple[str, ...]]
+_tops: WeakKeyDictionary[ImportIndex, dict[str, set[_Top]]] = WeakKeyDictionary()
 
 
-def _tops_used(index: ImportIndex, file: str) -> set[tuple[str, str]]:
-    """Return the roots and first names of the installed packages that a file imports at its head; read once."""
+def _tops_used(index: ImportIndex, file: str) -> set[_Top]:
+    """Return the roots and the names of the installed packages that a file imports at its head; read once."""
     known = _tops.setdefault(index, {})
     if file not in known:
         named = (_located(index, file, item) for item in _certain_imports(index, file))
-        known[file] = {(at[1], parts[0]) for parts, at in named if at is not None and _is_installed(at[1], parts)}
+        tops = ((at[1], installed_package(at[1], parts)) for parts, at in named if at is not None)
+        known[file] = {(root, system.dotted(top, root)) for root, top in tops if top is not None}
     return known[file]
 
 
