@@ -70,12 +70,14 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
+    yield from _of_one_method(module, findings)
     yield from _of_one_question(module, findings)
     yield from _of_nccl(module, findings)
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
+_ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
 _ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
 _OF_NCCL = "it is about NCCL, which stays"
@@ -185,6 +187,26 @@ def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tup
         if stays := next((f for f in together if f.blocks and f.status is Status.LEFT), None):
             reason = _ONE_CALL.format(module.source.position(stays.start)[0])
             yield from ((_span(f), reason) for f in together)
+
+
+def _of_one_method(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the methods by which a class moves its objects to CUDA, `cuda()`, if a part of them stays bound to it."""
+    for node in module.scopes.statements:
+        if isinstance(node, ast.FunctionDef) and node.name == "cuda" and isinstance(module.parent(node), ast.ClassDef):
+            start, end = module.span(node)
+            inside = (f for f in findings if start <= f.start and f.end <= end)
+            if stays := next((f for f in inside if _keeps(f) and _moves_itself(module, f)), None):
+                yield (start, end), _ONE_METHOD.format(module.source.position(stays.start)[0])
+
+
+def _moves_itself(module: SemanticModel, finding: Finding) -> bool:
+    """Whether a finding is about a move of the object that a method is called of, or of its parts."""
+    match _expression(module, finding):
+        case ast.Call(ast.Attribute(ast.Call(ast.Name("super")))):
+            return True
+        case ast.Call(ast.Attribute(owner)):
+            return (chain_of(owner) or "").partition(".")[0] == "self"
+    return False
 
 
 def _of_one_question(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
