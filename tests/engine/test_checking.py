@@ -886,3 +886,31 @@ def test_an_assertion_of_a_tensor_type_refuses_no_other_devices_than_before(tmp_
     result = planned(write_tree(tmp_path, {"prior.py": text}))["prior.py"]
     assert isinstance(result, Changed)
     assert "assert accel.is_accelerated(x) and x.dtype == torch.int64" in result.after.decode()
+
+
+def test_a_file_that_calls_the_helper_of_its_package_imports_no_torch_for_it(tmp_path: Path) -> None:
+    """Found in InvokeAI: the choice was written out with torch's own functions first, and `import torch` stayed."""
+    settings = (
+        "[project]\nname = 'pkg'\nversion = '1'\ndependencies = ['torch>=2.7']\n[tool.setuptools]\npackages = ['pkg']\n"
+    )
+    load = """from pkg.memory import said
+from safetensors.torch import load_file
+def main(x):
+    model = load_file("x")
+    if x:
+        model = model.to("cuda")
+    else:
+        model = model.to("cuda")
+    return model
+"""
+    files = {
+        "pyproject.toml": settings,
+        "pkg/__init__.py": "",
+        "pkg/load.py": load,
+        "pkg/memory.py": "import torch\nsaid = torch.cuda.memory_summary()\n",
+    }
+    found = planned(write_tree(tmp_path, files))["pkg/load.py"]
+    assert isinstance(found, Changed)
+    text = found.after.decode()
+    assert "device = accel.device()" in text
+    assert "import torch\n" not in text

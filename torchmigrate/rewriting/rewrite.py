@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,7 +191,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
         return Outcome(source.utf8, (), tuple(findings))
     needs = {name for f in applied if f.fix for name in f.fix.needs}
     if respelled:
-        native = {"torch"} if facts.writes_native else set()
+        native = {"torch"} if facts.writes_native and _names_torch(module) else set()
         needs = (needs - {"accel"}) | native | ({"accel"} if _calls_helper(module) else set())
     drops = tuple(sorted(import_edits.removals(original, module)))
     if drops:
@@ -240,6 +241,10 @@ def _natively(
 def _calls_helper(module: SemanticModel) -> bool:
     """Return whether a file imports or calls the helper."""
     return import_edits.imports_helper(module) or bool(helper_names(module))
+
+
+def _names_torch(module: SemanticModel) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == spelled(module)["torch"] for node in module.nodes)
 
 
 def _preference(finding: Finding) -> tuple[int, int]:
