@@ -297,6 +297,14 @@ MOVE = "self.threshold = -torch.log(torch.tensor(thresh, dtype=torch.float)).cud
 LONG_MOVE = "self.a_threshold_of_a_loss_that_is_weighted = self.thresholds_of_losses.cuda()"
 
 
+def test_a_line_is_broken_around_what_was_added(rules: DispatchTable) -> None:
+    """Found in InvokeAI, where the arguments of another call got lines of their own."""
+    load = "m.load({k.replace('module.', ''): v for k, v in torch.load(path_of_the_model)['state_dict_of_it'].items()})"
+    done = broken(rules, load)
+    assert "torch.load(\n    path_of_the_model, map_location=accel.map_location()\n)[" in done
+    assert "k.replace('module.', '')" in done
+
+
 def in_a_class(line: str) -> str:
     return f"class Loss:\n    def __init__(self, thresh):\n        {line}"
 

@@ -500,7 +500,8 @@ def folded(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) ->
                 calls[node.lineno].append(node)
     around = _brackets(module) if long else []
     edits = (
-        _broken_before_item(module, line, limit, by_line[line], around) or _broken(module, line, limit, calls[line])
+        _broken_before_item(module, line, limit, by_line[line], around)
+        or _broken(module, line, limit, calls[line], by_line[line])
         for line in long
     )
     return tuple(edit for each in edits if all(allowed(e.start) for e in each) for edit in each)
@@ -526,16 +527,23 @@ def _line_length(module: SemanticModel, by_line: dict[int, list[Written]]) -> in
     return next((length for length in kept if max(lengths, default=0) <= length), _ANY_LENGTH)
 
 
-def _broken(module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Call]) -> list[Edit]:
-    """Return the edits that break a line in the arguments of a call, all on one line or each on its own."""
+def _broken(
+    module: SemanticModel, line: int, limit: int, calls: Sequence[ast.Call], written: Sequence[Written]
+) -> list[Edit]:
+    """Return the edits that break a line in the arguments of a call, all on one line or each on its own.
+
+    The calls around what this run wrote come first, and of these the outer ones.
+    """
     text = _line(module, line)
     if "#" in text or text.endswith("\\"):  # a comment may be for a tool, which looks for it on its line
         return []
     indent = text[: len(text) - len(text.lstrip())]
     plain = [c for c in calls if module.nearest(c, ast.JoinedStr) is None]
 
-    def rank(call: ast.Call) -> tuple[int, int]:
-        return sum(1 for _ in module.enclosing(call, ast.Call)), -call.col_offset
+    def rank(call: ast.Call) -> tuple[bool, int, int]:
+        start, end = module.span(call)
+        is_around = any(start <= span.start and span.end <= end for span in written)
+        return not is_around, sum(1 for _ in module.enclosing(call, ast.Call)), -call.col_offset
 
     ways = [_one_by_one(module, module.statement(plain[0]), indent)] if plain else []
     ranked = sorted(plain, key=rank)
