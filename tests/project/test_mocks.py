@@ -132,3 +132,20 @@ def test_a_fix_with_an_edit_in_replaced_code_is_held_whole(tmp_path: Path) -> No
     result = planned(root)["work.py"]
     assert isinstance(result, Unchanged)
     assert any("replaces `torch.Tensor.type`" in f.message for f in result.findings if f.status is Status.LEFT)
+
+
+@pytest.mark.parametrize(
+    ("with_", "kept"),
+    [
+        ('patch("torch.cuda.get_device_name", return_value="RTX")', True),
+        ('patch("os.getcwd")', False),
+    ],
+)
+def test_a_test_that_plays_a_machine_with_cuda_names_its_devices(tmp_path: Path, with_: str, kept: bool) -> None:
+    """Found in InvokeAI: the test passed on machines without a GPU, which then asked for the name of the CPU."""
+    code = "import torch\ndef name(device):\n    return torch.cuda.get_device_name(device).lower()\n"
+    test = f"{HEAD}from code_ import name\ndef test_name():\n    x = torch.ones(2)\n    with {with_}:\n"
+    test += '        x.to(torch.device("cuda"))\n    name("cpu")\n'
+    files = {"pkg/__init__.py": "", "pkg/memory.py": "", "code_.py": code, "test_name.py": test}
+    after = texts_after(write_tree(tmp_path, files)).get("test_name.py", test)
+    assert ('torch.device("cuda")' in after) is kept

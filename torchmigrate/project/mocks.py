@@ -1,7 +1,8 @@
 """Find the code that tests run while something of torch's is replaced: `with patch("torch.cuda.is_available", ...)`.
 
 A mock is about one function. If the code under it asks the helper in its place, the mock has no effect any more, so
-such calls stay.
+such calls stay. So do the devices of CUDA that a test names which replaces a part of `torch.cuda`: it plays a machine
+with CUDA.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _REPLACES = {"patch", "object", "multiple", "setattr", "delattr"}  # of unittest
 _METHODS_OF = ("torch.Tensor.", "torch.nn.Module.", "torch.nn.modules.module.Module.")
 _PREPARES = ("setUp", "setUpClass", "asyncSetUp", "setup_method", "setup_class")
 _REASON = "{}, line {}: a test of it replaces `{}`"
+_PLAYED = "line {}: this test replaces `{}`, to play a machine with CUDA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,10 @@ def covered(index: ImportIndex) -> Held:
         mocks = [m for s in scopes.statements for m in search.mocks(path, scopes, s)]
         for home in dict.fromkeys(search.home(scopes, mock.node) for mock in mocks):
             mine = [mock for mock in mocks if search.home(scopes, mock.node) is home]
+            played = next((mock for mock in mine if f"{mock.target}.".startswith("torch.cuda.")), None)
+            if played is not None and isinstance(home, FUNCTIONS):
+                reason = _PLAYED.format(_line(played.node), played.target)
+                held.setdefault(path, {}).update((span, reason) for span in search.devices(path, home))
             for place, node in search.run_under(path, home):
                 for mock in mine:
                     if mock.only in (None, place):
@@ -266,6 +272,11 @@ class _Search:
                 name = self._resolver.resolve(called, scope)
                 if name and f"{name}.".startswith(f"{target}."):
                     yield self._span(path, inner)
+
+    def devices(self, path: str, function: Function) -> Iterator[Span]:
+        """Yield the texts in a function that name a device of CUDA."""
+        texts = (n for n in ast.walk(function) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        yield from (self._span(path, node) for node in texts if str(node.value).partition(":")[0] == "cuda")
 
     def _span(self, path: str, node: ast.AST) -> Span:
         if path not in self._sources:
