@@ -110,6 +110,8 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 negated = False
                 if portable_expression(module, up):
                     region.reason = PORTABLE
+            case ast.Call() if last_name(up.func) == "param":  # of pytest: a mark is about the values beside it
+                region.covered += map(module.span, up.args)
             case ast.Assign() | ast.AnnAssign():
                 _cover_flag(module, up, region, tests)
                 break

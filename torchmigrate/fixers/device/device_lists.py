@@ -48,8 +48,8 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
     """Yield the finding for an item of a list. A choice among devices, with "cpu" beside it, needs a test around it."""
     module = context.module
     items, taker = _list_around(module, up)
-    if _names_others(module, module.parent(up) or up if is_parameter(module, up) else up):
-        yield context.left("the list names other accelerators, too")
+    if left := beside_others(context, up):
+        yield left
     elif is_parameter(module, up) and _is_marked_for_cuda(module, up):
         yield context.left("its mark asks for CUDA by a name, and is not followed")
     elif isinstance(taker, ast.keyword) and taker.arg == "choices":
@@ -66,12 +66,29 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
         yield device_defaults.at_import_checked(context, whole, device.as_type)
 
 
+def beside_others(context: RuleContext, up: ast.AST | None) -> Finding | None:
+    """Return the finding for an item of `up`, a list or `pytest.param`, if the list names another accelerator, too.
+
+    Its mark, if it has one, asks for the same device, and stays with it.
+    """
+    module = context.module
+    items = module.parent(up) if is_parameter(module, up) and up is not None else up
+    if items is None or not _names_others(module, items):
+        return None
+    found = context.left("the list names other accelerators, too")
+    return replace(found, blocks=is_parameter(module, up))
+
+
 @query
 def _names_others(module: SemanticModel, items: ast.AST) -> bool:
-    """Whether an item of a list is another accelerator's name, perhaps by `pytest.param`."""
-    listed = getattr(items, "elts", ())
-    named = [item.args[0] if is_parameter(module, item) and item.args else item for item in listed]
-    return any(getattr(item, "value", None) in _OTHERS for item in named)
+    return any(_name_in(module, item) in _OTHERS for item in getattr(items, "elts", ()))
+
+
+def _name_in(module: SemanticModel, item: ast.AST) -> object:
+    """Return the text that an item of a list is, perhaps in `pytest.param` or `torch.device`."""
+    while isinstance(item, ast.Call) and item.args and (is_parameter(module, item) or last_name(item.func) == "device"):
+        item = item.args[0]
+    return getattr(item, "value", None)
 
 
 def _is_marked_for_cuda(module: SemanticModel, parameter: ast.AST) -> bool:

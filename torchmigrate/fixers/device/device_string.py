@@ -141,6 +141,9 @@ def _torch_device(
         yield context.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
     up = context.module.parent(call)
+    if left := device_lists.beside_others(context, up):
+        yield left
+        return
     if (
         isinstance(up, ast.Compare)
         and len(call.args) == 1
