@@ -914,3 +914,66 @@ def main(x):
     text = found.after.decode()
     assert "device = accel.device()" in text
     assert "import torch\n" not in text
+
+
+NAMING = """import pytest
+import torch
+from pool import Pool, is_fast
+def make(device="cuda"):
+    pool = Pool()
+    pool.device = torch.device(device)
+    return pool
+def test_it():
+    pool = make()
+    with pytest.raises(RuntimeError):
+        with pool:
+            raise RuntimeError("no")
+    assert pool.lent() == torch.device("cuda:0")
+    assert is_fast(torch.device("cuda"))
+"""
+POOL = """import torch
+class Pool:
+    def __enter__(self): return self
+    def __exit__(self, *_): return None
+    def lent(self): return self.device
+def is_fast(device):
+    if device.type == "cuda":
+        return True
+    if device.type != "xpu":
+        return False
+    return bool(torch.zeros(2).to(normal(device)).sum() == 0)
+"""
+
+
+def test_devices_that_a_test_expects_stay_where_torch_gets_others(tmp_path: Path) -> None:
+    """Found in InvokeAI: behind `pytest.raises`, as a default, and beside devices that the code hands to torch."""
+    found = planned(write_tree(tmp_path, {"pool.py": POOL, "tests/test_pool.py": NAMING}))["tests/test_pool.py"]
+    assert isinstance(found, Unchanged)
+    left = {f.line for f in found.findings if f.status is Status.LEFT}
+    assert left >= {4, 13, 14}
+
+
+APART = """import pytest
+import torch
+@pytest.mark.parametrize("device", [
+    pytest.param({cuda}, marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")),
+    pytest.param({mps}, marks=pytest.mark.skipif(not torch.backends.mps.is_available(), reason="no MPS")),
+])
+def test_both(device):
+    torch.ones(2, device=device)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_one():
+    torch.ones(2).cuda()
+"""
+
+
+@pytest.mark.parametrize("form", ["{!r}", "torch.device({!r})"])
+def test_a_device_beside_another_one_keeps_its_mark_and_holds_no_other_test(tmp_path: Path, form: str) -> None:
+    """Found in InvokeAI: `pytest.param("cuda", marks=...)` came to run where there is another accelerator."""
+    text = APART.format(cuda=form.format("cuda"), mps=form.format("mps"))
+    result = planned(write_tree(tmp_path, {"test_it.py": text}))["test_it.py"]
+    assert isinstance(result, Changed)
+    after = result.after.decode()
+    assert f"pytest.param({form.format('cuda')}, marks=pytest.mark.skipif(not torch.cuda.is_available()" in after
+    assert "@pytest.mark.skipif(not accel.is_available()" in after
+    assert "torch.ones(2, device=accel.device())" in after or "torch.ones(2).to(accel.device())" in after

@@ -312,9 +312,11 @@ def told_in_tests(
     for number, (path, edit) in edits.items():
         starts = named.get(path, [])
         at = bisect.bisect_left(starts, edit.start)
-        if number not in used and edit.text not in _ELSEWHERE and at < len(starts) and starts[at] < edit.end:
+        naming = number + _ELSEWHERE.get(edit.text, 0)
+        is_here = naming in edits and edits[naming][0] == path
+        if is_here and naming not in used and at < len(starts) and starts[at] < edit.end:
             words = "a test names this device and does not hand it to torch"
-            yield Fault(frozenset({number}), world, (path, edit.start), f"{words}, on {world.title}")
+            yield Fault(frozenset({number, naming}), world, (path, edit.start), f"{words}, on {world.title}")
 
 
 def _plain(value: Value) -> set[object]:
@@ -418,8 +420,14 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
                 continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
+    tests = {place: original.cuda.test_of(place) for place in (*moved, *stays)}
+
+    def is_apart(place: Place, other: Place) -> bool:
+        return tests[place] != tests[other] and None not in (tests[place], tests[other])
+
     for place in moved:
-        pin = next((other for other in stays if original.together(place[0], other[0])), None)
+        together = (other for other in stays if original.together(place[0], other[0]))
+        pin = next((other for other in together if not is_apart(place, other)), None)
         if pin is not None and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
 
@@ -500,7 +508,9 @@ def _open(value: Value) -> bool:
     return any(isinstance(atom, Unknown) for atom in value)
 
 
-_ELSEWHERE = ("", "None")  # what is left where another edit of the same fix names the device
+# what is left where another edit of the same fix names the device, and how far away that is: `x.to("cuda")` becomes an
+# argument before it, a parameter's default a statement below it
+_ELSEWHERE = {"": -1, "None": 1}
 _LADDER = frozenset(types_of("ladder"))
 _OF_CUDA = re.compile(r"cuda|gpu|nvidia", re.I)
 _OF_CPU = re.compile(r"\bcpu\b", re.I)

@@ -105,7 +105,7 @@ class External(ABC):
         """Return the result of calling something by its qualified name. Raises Dead where it dies."""
         home, _, last = name.rpartition(".")
         if name.partition(".")[0] in BUILT_ON_TORCH and name != "torch.device":
-            self.seen.used.update(*(v.edits for v in (*call.args, *call.named.values())))
+            self._note_used(call)
         if name.startswith("accel."):
             return self._helper(last, call)
         if name in CALLS:
@@ -151,6 +151,12 @@ class External(ABC):
                 self.seen.add(DEATH, self.place(call.node, call.frame), lost, call.state.path, '"nccl"')
             return UNKNOWN
         return self.hand_over(name, call)
+
+    def _note_used(self, call: Call) -> None:
+        """Note the edits whose values torch gets. What is not known of depends on tests before the call as well."""
+        for value in (*call.args, *call.named.values()):
+            for atom, edits in value.atoms.items():
+                self.seen.used.update(edits - call.state.path if isinstance(atom, Unknown) else edits)
 
     def hand_over(self, name: str, call: Call) -> Value:
         """Give values to code that is not read: a device position of torch, or a library with devices of its own."""
@@ -544,7 +550,7 @@ class External(ABC):
     def of_tensor(self, name: str, call: Call) -> Value:
         """Return the result of a method of a tensor, a module or something unknown."""
         if name in MOVING:
-            self.seen.used.update(*(v.edits for v in (*call.args, *call.named.values())))
+            self._note_used(call)
         if name in ("to", "cuda", "to_empty"):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)

@@ -58,6 +58,7 @@ class Observations:
         self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
+        self.tests: set[tuple[Place, int]] = set()  # and where those begin and end that are tests, each a program
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.is_assumption = False
@@ -120,10 +121,16 @@ class Observations:
             self.beside,
             self.cut,
             self.entries,
+            self.tests,
             self.used,
             self.named,
         ):
             each.clear()
+
+    def test_of(self, place: Place) -> Place | None:
+        """Return where the test begins in which a place stands, or None."""
+        path, offset = place
+        return next((start for start, end in self.tests if start[0] == path and start[1] <= offset <= end), None)
 
     def of(self, kind: str) -> list[tuple[Place, Value]]:
         return [(place, value) for (k, place), value in self.found.items() if k == kind]

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.blocks import blocks_of
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
@@ -44,6 +45,7 @@ from torchmigrate.worlds.values import (
 )
 
 _MODULE_MARK = "pytestmark"  # marks all tests of a file
+_CATCHING = {"raises", "assertRaises", "assertRaisesRegex", "suppress"}  # contexts that catch what ends their block
 _ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
 # Statements that keep the variables of several ways; so many variables take the time of one expression.
 _COPYING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
@@ -142,6 +144,8 @@ class Statements(Expressions):
         if entry is None:
             start, end = map(info.file.original, info.file.span(info.node))
             entry = self.seen.entries[info.key] = Entry(((info.file.path, start), end))
+        if is_root and self.seen.is_test:
+            self.seen.tests.add(entry.span)
         if is_root or self._at is None:
             entry.callers.add(None)
         else:
@@ -640,7 +644,15 @@ class Statements(Expressions):
         return merged([state, end]) if suppresses else end
 
     def _within(self, node: ast.With | ast.AsyncWith, state: State, frame: Frame) -> State | None:
-        """Run the body of a `with`: where it dies, the statement does."""
+        """Run the body of a `with`: where it dies, the statement does, unless its context catches that."""
+        if any(
+            isinstance(i.context_expr, ast.Call) and last_name(i.context_expr.func) in _CATCHING for i in node.items
+        ):
+            mark = len(self.seen.found)
+            end = self.block(node.body, state.copy(), frame)
+            for key in self.seen.since(mark, (DEATH, REFUSAL)):
+                self.seen.catch(key)
+            return merged([state, end])
         end = self.block(node.body, state, frame)
         if end is None and (death := _death(node.body, frame)):
             frame.deaths[node] = death
