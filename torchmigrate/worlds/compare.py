@@ -226,9 +226,10 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
             before = old.get(kind, place)
             comes_to_run = (kind, place) in new.certain & (new.called - old.called) and world.is_portable
             if before is not None and kind == REFUSAL and not comes_to_run:  # other devices are refused than before
-                told = any(isinstance(atom, Device) for atom in before)  # else the test asked what is no device's name
-                others = (e for a, e in value.atoms.items() if told and isinstance(a, Device) and a not in before)
-                edits = NONE.union(*others)
+                # else the test asked what is no device's name
+                told = Unknown("other") in before or any(isinstance(atom, Device) for atom in before)
+                more = [a for a in value if told and isinstance(a, Device) and a not in before]
+                edits = NONE.union(*(value.atoms[a] | new.paths[kind, place] for a in more))
             if (before is None or kind == REFUSAL) and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")

@@ -466,15 +466,16 @@ class Statements(Expressions):
 
     def _raise(self, node: ast.Raise, state: State, frame: Frame) -> State | None:
         words = ast.unparse(node.exc) if node.exc else ""
-        self.seen.add(REFUSAL, self.place(node, frame), const(True), state.path, words, not state.in_doubt)
+        refused = _refused(node.exc, state) if node.exc else const(True)
+        self.seen.add(REFUSAL, self.place(node, frame), refused, state.path, words, not state.in_doubt)
         raise Dead
 
     def _assert(self, node: ast.Assert, state: State, frame: Frame) -> State | None:
         failing = self.refine(node.test, state, frame, False)
         if failing is not None and not self._tests_a_result(node, state, failing, frame):
             words = ast.unparse(node.msg) if node.msg else ""
-            lost = join(const(True), *(devices(failing.env.get(name, NOTHING)) for _, name in chains_in(node.test)))
-            self.seen.add(REFUSAL, self.place(node.test, frame), lost, failing.path, words, not failing.in_doubt)
+            refused = _refused(node.test, failing)
+            self.seen.add(REFUSAL, self.place(node.test, frame), refused, failing.path, words, not failing.in_doubt)
         passing = self.refine(node.test, state, frame, True)
         if passing is None:
             raise Dead
@@ -868,6 +869,13 @@ def _asks_for_main(node: ast.AST) -> bool:
     """Return whether an `if` holds what a file does as a program."""
     assert isinstance(node, ast.If)
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
+
+
+def _refused(named: ast.expr, state: State) -> Value:
+    """Return what a refusal is about: the devices, or others, that the variables in its test or its message are."""
+    found = [state.env.get(name, NOTHING) for _, name in chains_in(named)]
+    others = (value.only([Unknown("other")]) for value in found)
+    return join(const(True), *map(devices, found), *others)
 
 
 def _death(body: Sequence[ast.stmt], frame: Frame) -> Place | None:
