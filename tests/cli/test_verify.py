@@ -283,7 +283,15 @@ def test_numbers_that_the_device_has_no_part_in_are_not_compared(project: Path, 
     program(project, "report(); print('seed 0 (0/2)')")
     ran = cli(*VERIFY, "--backends", "mps", *RUN)
     assert ran.status == 2
-    assert "UNCOMPARED  3 numbers as the original's, but none comes from the device; " in ran.out
+    assert "UNCOMPARED  3 numbers as the original's, but none comes from the device: let it print a loss; " in ran.out
+
+
+def test_original_that_ends_before_it_uses_cuda_is_run_no_more_than_needed(project: Path, cli: Cli) -> None:
+    program(project, "report(kernels=0); sys.exit(2)")
+    ran = cli(*VERIFY, "--backends", "mps", *RUN)
+    assert ran.status == 2
+    assert "SKIPPED  the original ends with 2 before it uses cuda" in ran.out
+    assert "3/3 " in ran.err and "altered" not in ran.err and "original on mps" not in ran.err
 
 
 def test_runs_that_want_the_same_port_take_turns(

@@ -168,7 +168,7 @@ class _Judged:
         first = self.done.get(run)
         if first is None or verdict.why_no_reference(first):
             return []
-        altered = run.way.evidence == "simulated" and not first.tests
+        altered = run.way.evidence == "simulated" and not first.tests and not verdict.ends_unused(first)
         return [replace(run, purpose="repeat"), *([replace(run, purpose="numbers")] if altered else [])]
 
     def _without_numbers(self) -> list[Run]:
@@ -180,6 +180,8 @@ class _Judged:
     def _beside(self) -> list[Run]:
         """Return runs of the original where a rewritten project does not plainly pass."""
         base, found = self.base, []
+        if base.first and base.stands and verdict.ends_unused(base.first):
+            return []
         for run in self._rewritten():
             outcome = self.done.get(run)
             if outcome and verdict.asks_for_original(verdict.of_rewritten(outcome, base, self.request.limits)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,6 +143,14 @@ def _package(case: Case) -> str:
     return f"`{name}` is not installed in the environment that runs the program{known}"
 
 
+def _file(case: Case) -> str:
+    name = case.match["file"]
+    if os.path.isabs(name):
+        return f"`{name}` does not exist on this machine"
+    own = "a program that wants its own folder, or another, is verified with that folder as PATH"
+    return f"`{name}` is not in the copy of PATH, where the command starts: {own}"
+
+
 def _forked(case: Case) -> str:
     return f"{case.here} uses the device in a forked process: such a process has to be spawned"
 
@@ -156,6 +165,7 @@ def _poisoned(case: Case) -> str:
 
 _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
     (r"No module named '(?P<package>[\w.]+)'", _package),
+    (r"FileNotFoundError: \[Errno 2\] [^:]*: '(?P<file>[^']+)'", _file),
     (r"out of memory|OutOfMemoryError", _memory),
     (r"to numpy\. Use Tensor\.cpu\(\)|should be a 1D CPU", _wants_host),
     (r"RNG state must be|expected a torch\.ByteTensor", _random_state),
