@@ -155,6 +155,12 @@ def _forked(case: Case) -> str:
     return f"{case.here} uses the device in a forked process: such a process has to be spawned"
 
 
+def _imported_anew(case: Case) -> str:
+    why = "a process that is spawned, as on macOS, imports the program anew"
+    mend = 'what it does when it starts belongs under `if __name__ == "__main__":`'
+    return f"{why}: {mend} (`--platform linux` forks, as Linux does)"
+
+
 def _compiler(case: Case) -> str:
     return "torch.compile's inductor makes no code for this device here: likely another backend of it is needed"
 
@@ -193,6 +199,7 @@ _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
     ),
     (r"NCCL|XCCL|No backend type associated with device type", _process_group),
     (r"Cannot re-initialize \w+ in forked subprocess", _forked),
+    (r"start a new process before the\s+current process has finished its bootstrapping", _imported_anew),
     (r"[Ii]nvalid device (ordinal|index)|device_count\(\) is \d|index is out of range\. It must be in", _device_index),
     (r"CUDAGraph|capture no graphs|Graph is not supported", _graph),
     (r"Cannot find a working triton|TritonMissing|InductorError|BackendCompilerFailed", _compiler),
