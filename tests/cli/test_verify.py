@@ -484,6 +484,12 @@ def test_a_project_that_is_migrated_is_compared_with_what_it_was(
     ran = cli(*VERIFY, "--backends", "mps", *option, *RUN)
     assert ran.status == 0, ran.err
     assert "the project is migrated: 1 file of the original restored in a copy\n" in ran.err
+    if way == "journal":
+        write_tree(project, {"other.py": "import torch\n\nx = torch.ones(1).cuda()\n"})
+        assert cli("undo").status == 0 and cli("apply", ".", "--allow-dirty", "-q").status == 0
+        (project / "other.py").write_text("import accel\nx = 1\n")
+        note = "note: 1 file was edited after `apply` and is in the original as now: --since REV takes"
+        assert note in cli(*VERIFY, "--backends", "mps", *RUN).err
     if way == "git":
         ran = cli(*VERIFY, "--since", "HEAD", *RUN)
         assert (ran.status, "error: --since HEAD: no file differs from it\n" in ran.err) == (2, True)
