@@ -534,6 +534,11 @@ def test_the_style_of_the_command_line_counts_above_that_of_the_project(here: Pa
     assert ("torch.accelerator.current_accelerator" in ran.out.split("accel.py")[0]) is (style != "helper")
 
 
+def test_start_where_nothing_is(here: Path, cli: Cli) -> None:
+    ran = cli("start", "nowhere")
+    assert (ran.status, ran.out, ran.err) == (2, "", "error: nowhere: no such file or directory\n")
+
+
 def test_start_where_nothing_is_tied_to_cuda(here: Path, cli: Cli) -> None:
     (here / "a.py").write_text("print(1)\n")
     assert cli("start").out.splitlines()[1] == "Nothing here is tied to CUDA."

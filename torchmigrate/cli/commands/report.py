@@ -100,6 +100,8 @@ def start(
     from torchmigrate.config.resolve import cores, pack_errors, settings_for
     from torchmigrate.formats.portability import text
 
+    if not os.path.lexists(path):
+        raise UserError(f"{path}: no such file or directory")
     no: dict[str, Any] = dict.fromkeys(("select", "ignore", "exclude", "torch", "backends", "config"))
     settings = settings_for((path,), isolated=False, **no)
     with pack_errors(), Progress() as progress:
