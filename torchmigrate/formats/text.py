@@ -86,7 +86,7 @@ def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
 
 
 # what a finding concerns that names no backends: nothing is said of it
-_EVERYWHERE = frozenset(having("scored")) - {"cuda", "rocm"}
+_EVERYWHERE = frozenset(having("scored")) - {*having("cuda")}
 
 
 def _listed(places: list[str]) -> str:
