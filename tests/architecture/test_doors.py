@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -32,11 +33,11 @@ EXEMPT = {
 _METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "open"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith(APART):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    names = (path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py")))
+    kept = [name for name in names if not name.startswith(APART)]
+    return {name: ast.parse((PACKAGE / name).read_text(encoding="utf-8")) for name in kept}
 
 
 def opened(tree: ast.Module) -> Iterator[str]:
@@ -72,11 +73,11 @@ def runs_git(tree: ast.Module) -> bool:
 
 
 def test_git_has_one_door() -> None:
-    assert [name for name, tree in modules() if runs_git(tree)] == [GIT]
+    assert [name for name, tree in modules().items() if runs_git(tree)] == [GIT]
 
 
 def test_files_have_one_door() -> None:
-    found = {(name, call) for name, tree in modules() if name != FILES for call in opened(tree)}
+    found = {(name, call) for name, tree in modules().items() if name != FILES for call in opened(tree)}
     assert found == set(EXEMPT)
 
 

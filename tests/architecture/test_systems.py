@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,12 @@ EXEMPT = {
 }
 
 
-def asked(path: Path) -> Iterator[tuple[str, int]]:
+@functools.cache
+def asked(path: Path) -> tuple[tuple[str, int], ...]:
+    return tuple(_asked(path))
+
+
+def _asked(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.Attribute(ast.Name(module), name) if name in ATTRIBUTES.get(module, ()):

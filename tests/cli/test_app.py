@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -509,8 +510,12 @@ def test_start_says_what_comes_next_and_writes_nothing(here: Path, cli: Cli) -> 
     assert ran.out.index("aside.py:2") < ran.out.index("Dockerfile:1"), (
         "no Dockerfile stops a program, on five backends"
     )
-    commands = [line.split("  ")[1] for line in lines[lines.index("Next") + 1 :]]
+    commands = [line.split("  ")[1] for line in lines[lines.index("Next") + 1 : -1]]
+    assert lines[-1].startswith("For `verify`, add arguments ") and len(lines[-1]) <= 80
     assert commands[1:3] == ["torchmigrate apply", "torchmigrate verify . -- python train.py"]
+    write_tree(here / "venv", {"bin/python": ""})
+    assert "-- venv/bin/python train.py " in cli("start").out, "what stands ready in the project is named"
+    shutil.rmtree(here / "venv")
     assert cli(*commands[0].split()[1:]).status == 1  # a diff
     assert cli(*commands[1].split()[1:]).status == 0
     assert "torchmigrate apply" not in cli("start").out
@@ -527,6 +532,11 @@ def test_the_style_of_the_command_line_counts_above_that_of_the_project(here: Pa
     assert ran.status == 1
     assert ("accel.device()" in ran.out) is (style == "helper")
     assert ("torch.accelerator.current_accelerator" in ran.out.split("accel.py")[0]) is (style != "helper")
+
+
+def test_start_where_nothing_is(here: Path, cli: Cli) -> None:
+    ran = cli("start", "nowhere")
+    assert (ran.status, ran.out, ran.err) == (2, "", "error: nowhere: no such file or directory\n")
 
 
 def test_start_where_nothing_is_tied_to_cuda(here: Path, cli: Cli) -> None:

@@ -283,7 +283,15 @@ def test_numbers_that_the_device_has_no_part_in_are_not_compared(project: Path, 
     program(project, "report(); print('seed 0 (0/2)')")
     ran = cli(*VERIFY, "--backends", "mps", *RUN)
     assert ran.status == 2
-    assert "UNCOMPARED  3 numbers as the original's, but none comes from the device; " in ran.out
+    assert "UNCOMPARED  3 numbers as the original's, but none comes from the device: let it print a loss; " in ran.out
+
+
+def test_original_that_ends_before_it_uses_cuda_is_run_no_more_than_needed(project: Path, cli: Cli) -> None:
+    program(project, "report(kernels=0); sys.exit(2)")
+    ran = cli(*VERIFY, "--backends", "mps", *RUN)
+    assert ran.status == 2
+    assert "SKIPPED  the original ends with 2 before it uses cuda" in ran.out
+    assert "3/3 " in ran.err and "altered" not in ran.err and "original on mps" not in ran.err
 
 
 def test_runs_that_want_the_same_port_take_turns(
@@ -476,6 +484,12 @@ def test_a_project_that_is_migrated_is_compared_with_what_it_was(
     ran = cli(*VERIFY, "--backends", "mps", *option, *RUN)
     assert ran.status == 0, ran.err
     assert "the project is migrated: 1 file of the original restored in a copy\n" in ran.err
+    if way == "journal":
+        write_tree(project, {"other.py": "import torch\n\nx = torch.ones(1).cuda()\n"})
+        assert cli("undo").status == 0 and cli("apply", ".", "--allow-dirty", "-q").status == 0
+        (project / "other.py").write_text("import accel\nx = 1\n")
+        note = "note: 1 file was edited after `apply` and is in the original as now: --since REV takes"
+        assert note in cli(*VERIFY, "--backends", "mps", *RUN).err
     if way == "git":
         ran = cli(*VERIFY, "--since", "HEAD", *RUN)
         assert (ran.status, "error: --since HEAD: no file differs from it\n" in ran.err) == (2, True)

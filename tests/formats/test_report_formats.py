@@ -421,7 +421,7 @@ def test_a_report_of_one_long_line_grows_as_the_line_does(here: Path, cli: Cli, 
         (here / "a.py").write_text(f"import torch\n\n\ndef f({given}):\n    pass\n\n\nf({given})\n")
         return len(cli("check", "--output-format", format_).out)
 
-    assert size(200) <= 2.5 * size(100)
+    assert size(60) <= 2.5 * size(30)
 
 
 def test_a_short_line_is_shown_whole(project: Path, cli: Cli) -> None:

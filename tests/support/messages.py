@@ -124,6 +124,7 @@ ROWS = {
     "output that cannot be written": _file("check -o no/such/dir.txt", a__py=GOOD),
     "report that cannot be written": _file("report -o no/such/dir.txt", a__py=GOOD),
     # ---- paths and files
+    "no such path to start from": Row("start nowhere"),
     "no such path": Row("check nowhere"),
     "no such path to rewrite": _file("apply nowhere a.py", a__py=GOOD),
     "nothing here": Row("check"),

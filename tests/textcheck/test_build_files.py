@@ -391,7 +391,10 @@ def test_exit_statuses(cli: Cli, here: Path) -> None:
 
 def test_the_report_shows_the_line(cli: Cli, here: Path) -> None:
     write_tree(here, {"requirements.txt": BAD})
-    assert "  2 | bitsandbytes\n    | ^^^^^^^^^^^^\n    = matters on: cpu, mps, xpu, npu\n" in cli("check", ".").out
+    shown = cli("check", ".").out
+    assert "  2 | bitsandbytes\n    | ^^^^^^^^^^^^\n" in shown and "matters on" not in shown
+    write_tree(here, {"a.py": "import torch\n\ncount = torch.cuda.device_count()\n"})
+    assert "    = matters on: mps, xpu, npu\n" in cli("check", ".").out, "which backends is said if it is not all"
 
 
 def test_the_portability_report_counts_all_files(cli: Cli, here: Path) -> None:

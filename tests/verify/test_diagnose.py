@@ -293,6 +293,13 @@ KNOWN = [
     ("RuntimeError", "Tried to instantiate dummy base class Event", "a call that only CUDA has is left"),
     ("RuntimeError", "Cannot access accelerator device when none is available.", "needs an accelerator"),
     ("IndexError", "index 9187201950435737471 is out of bounds", "likely a synchronize() is missing"),
+    ("FileNotFoundError", "[Errno 2] No such file or directory: 'train.npy'", "`train.npy` is not in the copy of PATH"),
+    ("FileNotFoundError", "[Errno 2] No such file or directory: '/data/a'", "`/data/a` does not exist on this machine"),
+    (
+        "RuntimeError",
+        "An attempt has been made to start a new process before the\n current process has finished its bootstrapping",
+        'belongs under `if __name__ == "__main__":`',
+    ),
     ("KeyError", "'loss'", "KeyError: 'loss'"),
 ]
 

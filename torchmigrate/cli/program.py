@@ -56,12 +56,15 @@ _OPTIONS_ELSEWHERE = {
     "--format": "--output-format says the format of the report",
     "--no-color": "--color never",
     "--colour": "--color auto, always or never",
-    **dict.fromkeys(("--add-noqa", "--add-ignore"), "`torchmigrate check --add-ignores` writes the comments"),
+    **dict.fromkeys(
+        ("--add-noqa", "--add-ignore", "--write-ignores", "--add-ignores"),
+        "`torchmigrate check --add-ignores` writes the comments",
+    ),
+    **dict.fromkeys(("--baseline", "--write-baseline"), "`torchmigrate check` takes it"),
     "--yes": "nothing is asked without -i",
     "--force": "`torchmigrate apply --allow-dirty` writes over changes that git could not give back",
     "--extend-select": "--select NAMES takes packs and rules",
     "--extend-exclude": "--exclude GLOB adds to what is left out",
-    "--write-ignores": "`torchmigrate check --add-ignores` writes the comments",
 }
 _COMMANDS_ELSEWHERE = {
     **dict.fromkeys(("fix", "migrate", "rewrite", "convert", "port", "run"), "apply"),

@@ -215,25 +215,21 @@ def originals_since(path: Path, name: str) -> dict[Path, bytes]:
     return found
 
 
-def originals_applied(path: Path) -> dict[Path, bytes]:
-    """Return the files that the last `apply` rewrote and that are as it left them, as they were before.
+def originals_applied(path: Path) -> tuple[dict[Path, bytes], int]:
+    """Return the files that the last `apply` rewrote, as they were before, and how many were edited since.
 
-    Where the user's state folder has no journal of it, git has them, if they were committed and the rewritten ones are
-    not.
+    The latter are left out. Where the user's state folder has no journal of it, git has the files, if they were
+    committed and the rewritten ones are not.
     """
     from torchmigrate.apply import journal
 
     newest = next(journal.below(path), None)
     if newest is None:
         try:
-            return originals_since(path, "HEAD")
+            return originals_since(path, "HEAD"), 0
         except UserError:
-            return {}
+            return {}, 0
     kept, entries = newest
-    return {
-        kept.path(entry): kept.original(entry)
-        for entry in entries
-        if not entry.new
-        and kept.path(entry).is_file()
-        and journal.digest(file_io.read(kept.path(entry))) == entry.after
-    }
+    rewritten = [entry for entry in entries if not entry.new and kept.path(entry).is_file()]
+    untouched = [e for e in rewritten if journal.digest(file_io.read(kept.path(e))) == e.after]
+    return {kept.path(entry): kept.original(entry) for entry in untouched}, len(rewritten) - len(untouched)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torchmigrate.base.text import style, visible, visible_lines
 from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines
 from torchmigrate.formats.model import Report, kind, place
+from torchmigrate.torch_api.backends import having
 
 _ADVICE = {
     "fixable": ("fixable", "green"),
@@ -84,6 +85,10 @@ def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
     return f"and {len(more)} more in this file: line{'s' if len({*places}) > 1 else ''} {_listed(places)}"
 
 
+# what a finding concerns that names no backends: nothing is said of it
+_EVERYWHERE = frozenset(having("scored")) - {*having("cuda")}
+
+
 def _listed(places: list[str]) -> str:
     each = list(dict.fromkeys(places))
     return ", ".join(each[:_LISTED]) + (", ..." if len(each) > _LISTED else "")
@@ -112,7 +117,7 @@ def _head(report: Report, result: FileResult, finding: Finding, paint: _Paint, w
 
 
 def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) -> Iterator[str]:
-    """Yield the line of source, marks under the finding, and the backends that it concerns."""
+    """Yield the line of source, marks under the finding, and the backends that it concerns if not all."""
     number = str(finding.line)
     if line:
         begin = finding.column - 1
@@ -125,7 +130,7 @@ def _body(finding: Finding, line: str | None, paint: _Paint, width: int | None) 
         pad = "".join("\t" if c == "\t" else " " * cells(c) for c in line[:begin])
         marks = paint("^" * max(1, cells(line[begin:end])), fg=_ADVICE[kind(finding)][1])
         yield f"  {' ' * len(number)} {paint('|', dim=True)} {pad}{marks}"
-    if finding.backends:
+    if finding.backends and not {*finding.backends} >= _EVERYWHERE:
         yield f"  {' ' * len(number)} {paint('=', dim=True)} matters on: {', '.join(finding.backends)}"
 
 

@@ -43,7 +43,7 @@ class Request:
     """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's.
 
     `originals`: what files of a migrated project held before; `applied` finds that of a project that has nothing left
-    to rewrite.
+    to rewrite, and how many of its files were edited since.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Request:
     profile: str = ""
     platform: str = ""
     originals: Mapping[Path, bytes] = field(default_factory=dict)
-    applied: Callable[[Path], Mapping[Path, bytes]] = lambda path: {}
+    applied: Callable[[Path], tuple[Mapping[Path, bytes], int]] = lambda path: ({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,21 @@ def _prepare(request: Request, sandbox: Sandbox, settings: Settings) -> Migratio
     migration = migrate(sandbox, settings)
     if migration.files:
         return migration
-    if originals := request.applied(request.path):
-        return restore(sandbox, originals, settings)
+    originals, edited = request.applied(request.path)
+    if originals:
+        restored = restore(sandbox, originals, settings)
+        return replace(restored, notes=(_edited_since(edited),)) if edited else restored
     for error in migration.errors:
         raise UserError(f"not rewritten: {error}", "exclude the file, or mend it")
     raise UserError(
         "there is nothing to rewrite: both projects would be the same",
         "if it is migrated already, name a commit before that: --since main",
     )
+
+
+def _edited_since(files: int) -> str:
+    also = counted(files, "file was edited after `apply` and is", "files were edited after `apply` and are")
+    return f"{also} in the original as now: --since REV takes the original from a commit"
 
 
 @dataclass
@@ -168,7 +175,7 @@ class _Judged:
         first = self.done.get(run)
         if first is None or verdict.why_no_reference(first):
             return []
-        altered = run.way.evidence == "simulated" and not first.tests
+        altered = run.way.evidence == "simulated" and not first.tests and not verdict.ends_unused(first)
         return [replace(run, purpose="repeat"), *([replace(run, purpose="numbers")] if altered else [])]
 
     def _without_numbers(self) -> list[Run]:
@@ -180,6 +187,8 @@ class _Judged:
     def _beside(self) -> list[Run]:
         """Return runs of the original where a rewritten project does not plainly pass."""
         base, found = self.base, []
+        if base.first and base.stands and verdict.ends_unused(base.first):
+            return []
         for run in self._rewritten():
             outcome = self.done.get(run)
             if outcome and verdict.asks_for_original(verdict.of_rewritten(outcome, base, self.request.limits)):

@@ -146,7 +146,7 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
     if base.why:
         advice = _advice(base.first)
         return Verdict(base.first.run, Kind.SKIPPED, f"no reference: {base.why}{advice}", base.first)
-    if base.first.exit and _is_device_unused(base.first):
+    if ends_unused(base.first):
         end = f"the original ends with {base.first.exit} before it uses cuda: {base.first.error}{_advice(base.first)}"
         return Verdict(base.first.run, Kind.SKIPPED, end, base.first)
     expected = base.reference
@@ -342,6 +342,11 @@ def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
     return Verdict(outcome.run, Kind.FAIL, lost, outcome) if lost else None
 
 
+def ends_unused(outcome: Outcome) -> bool:
+    """Return whether a run ended with an exit status that is not 0 before it used its device, as of a wrong option."""
+    return bool(outcome.exit) and _is_device_unused(outcome)
+
+
 def _is_device_unused(outcome: Outcome) -> bool:
     """Return whether the run launched no kernel on its simulated device; on hardware nothing is counted."""
     return outcome.run.way.evidence == "simulated" and not outcome.kernels
@@ -388,7 +393,8 @@ def _judge_agreement(
         if not comparison.numbers:
             why = f"ends as the original does{status}, but there are no numbers to compare: let it print some"
         else:
-            why = f"{counted(comparison.numbers, 'number')} as the original's{status}, but none comes from the device"
+            alike = f"{counted(comparison.numbers, 'number')} as the original's{status}"
+            why = f"{alike}, but none comes from the device: let it print a loss"
         return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
     return Verdict(
         outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files), logged), outcome

@@ -154,13 +154,13 @@ def undo(
 
 
 def server(
-    stdio: Annotated[bool, Option("--stdio", help="As it is anyway; for editors that ask for it.")] = False,
+    stdio: Annotated[bool, Option("--stdio", help="Changes nothing; some editors pass it.")] = False,
 ) -> int:
     """Serve an editor: the language server protocol on stdin and stdout.
 
     \b
     Examples:
-      torchmigrate server    what an editor is told to start
+      torchmigrate server    the command for the settings of an editor
     """
     return run()
 

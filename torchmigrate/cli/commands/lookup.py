@@ -71,7 +71,7 @@ def catalog(
 ) -> int:
     """Say what each torch API does on each backend.
 
-    It has each API that names a device or that only one backend has, and says what becomes of it.
+    It lists the APIs that name a device or exist on one backend only, and what becomes of each.
 
     \b
     Examples:

@@ -89,7 +89,7 @@ def start(
     path: Annotated[Path, Argument(metavar="PATH", help="The project.")] = Path(),
     jobs: options.Jobs = None,
 ) -> int:
-    """Say what PATH is tied to, and which command comes next. Writes nothing.
+    """Say what ties PATH to CUDA, and which command comes next. Writes nothing.
 
     \b
     Examples:
@@ -100,12 +100,15 @@ def start(
     from torchmigrate.config.resolve import cores, pack_errors, settings_for
     from torchmigrate.formats.portability import text
 
+    if not os.path.lexists(path):
+        raise UserError(f"{path}: no such file or directory")
     no: dict[str, Any] = dict.fromkeys(("select", "ignore", "exclude", "torch", "backends", "config"))
     settings = settings_for((path,), isolated=False, **no)
     with pack_errors(), Progress() as progress:
         plans = _plans((path,), settings, jobs or cores(), progress)
         survey = _survey((path,), settings, plans, (), "torchmigrate start")
-    program, first = _programs(path, settings, survey.root)
+    first = _programs(path, settings, survey.root)
+    program = (_python_of(path), first[0]) if first else ()
     where = "" if str(path) == "." else f" {shlex.quote(os.fspath(path))}"
     applied = next(journal.below(path), None) is not None
     print("\n".join(text.start(survey, where, program, first, applied, colours(sys.stdout))))
@@ -120,15 +123,19 @@ def start(
 _ERRORS = 3
 
 
-def _programs(path: Path, settings: Settings, root: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the program that a person would start first, and the files that it reads, itself first; or nothing."""
+def _python_of(path: Path) -> str:
+    """Return the Python of the virtual environment that lies in the project, else `python`."""
+    return next((name for name in (".venv/bin/python", "venv/bin/python") if (path / name).is_file()), "python")
+
+
+def _programs(path: Path, settings: Settings, root: Path) -> tuple[str, ...]:
+    """Return the program that a person would start first, and then the files that it reads; or nothing."""
     from torchmigrate.project.programs import of_project
 
     top = Path(os.path.realpath(root))
     programs = of_project(top, (path,), settings)
     first = programs.first()
-    files = [Path(file).relative_to(top).as_posix() for file in (programs.reads(first) if first else ())]
-    return next(iter(files), ""), tuple(files)
+    return tuple(Path(file).relative_to(top).as_posix() for file in (programs.reads(first) if first else ()))
 
 
 def _columns(wanted: Sequence[str]) -> tuple[str, ...]:

@@ -69,7 +69,9 @@ def verify(
             autocompletion=parameters.verified,
         ),
     ] = None,
-    steps: Annotated[int | None, Option(min=1, metavar="N", help="Only the first N lines that print numbers.")] = None,
+    steps: Annotated[
+        int | None, Option(min=1, metavar="N", help="Compare the first N lines with numbers alone.")
+    ] = None,
     tolerance: Annotated[
         float, Option(min=0, metavar="T", help="How far numbers may differ, relative (0.001).")
     ] = 1e-3,
@@ -83,14 +85,14 @@ def verify(
     env: Annotated[
         list[str] | None, Option(metavar="NAME=VALUE", help="Set a variable in all runs. Repeatable.")
     ] = None,
-    tier: Annotated[Tier, Option(metavar="T", help="What simulates: native (C++), python (npu only).")] = Tier.NATIVE,
+    tier: Annotated[Tier, Option(metavar="T", help="Simulate in native (C++) or python (npu only).")] = Tier.NATIVE,
     profile: Annotated[
-        Profile | None, Option(metavar="NAME", help="A lesser device: arc, an xpu without float64.")
+        Profile | None, Option(metavar="NAME", help="Simulate less: arc is an xpu without float64.")
     ] = None,
     platform: Annotated[
         Platform | None, Option(metavar="P", help="Start processes as on macos (mps does) or linux.")
     ] = None,
-    since: Annotated[str | None, Option(metavar="REV", help="Take the original from REV, as PATH is migrated.")] = None,
+    since: Annotated[str | None, Option(metavar="REV", help="Take the original from commit REV.")] = None,
     unsafe_fixes: Annotated[
         bool | None, Option("--unsafe-fixes/--no-unsafe-fixes", help="Apply unsafe fixes in the copy, too.")
     ] = None,
@@ -211,7 +213,7 @@ def _rendered(result: Result, output_format: VerifyFormat) -> str:
 
 
 def backends(
-    python: Annotated[Path | None, Option(metavar="FILE", help="The Python to ask (default: of PATH).")] = None,
+    python: Annotated[Path | None, Option(metavar="FILE", help="The Python to ask (default: that on PATH).")] = None,
     output_format: Annotated[BackendsFormat, Option(metavar="F", help="text|json")] = BackendsFormat.TEXT,
 ) -> int:
     """Say which backends this machine has, and which it can simulate.

@@ -39,15 +39,17 @@ def render(survey: Survey, colour: bool = False) -> str:
     return "\n\n".join("\n".join(line.rstrip() for line in section) for section in sections_shown) + "\n"
 
 
+_ON_VERIFY = "For `verify`, add arguments that make the run short; its Python must have torch."
 _FIRST = 5  # places of `start` that need a person
 
 
 def start(
-    survey: Survey, where: str, program: str, order: Sequence[str], applied: bool, colour: bool = False
+    survey: Survey, where: str, program: Sequence[str], order: Sequence[str], applied: bool, colour: bool = False
 ) -> Iterator[str]:
     """Yield what the project is tied to, what runs where, and the commands that come next.
 
-    `where` is the path as typed, `order` the files that the program reads first, `applied` whether `apply` wrote here.
+    `where` is the path as typed, `program` the words that start the program, if one is known, `order` the files that it
+    reads first, `applied` whether `apply` wrote here.
     """
 
     def bold(text: str) -> str:
@@ -78,6 +80,7 @@ def start(
     steps = list(_next(fixable, where, program, applied))
     width = max(len(command) for command, _ in steps) + 2
     yield from (f"  {command:<{width}}{what}" for command, what in steps)
+    yield _ON_VERIFY
 
 
 def _first_to_do(yours: Sequence[Waiting], order: Sequence[str]) -> Iterator[str]:
@@ -99,11 +102,11 @@ def _first_to_do(yours: Sequence[Waiting], order: Sequence[str]) -> Iterator[str
         yield f"  and {len(yours) - _FIRST} more: `torchmigrate report`"
 
 
-def _next(fixable: int, where: str, program: str, applied: bool) -> Iterator[tuple[str, str]]:
+def _next(fixable: int, where: str, program: Sequence[str], applied: bool) -> Iterator[tuple[str, str]]:
     if fixable:
         yield f"torchmigrate apply --dry-run{where}", "show the diff, write nothing"
         yield f"torchmigrate apply{where}", f"rewrite {counted(fixable, 'place')}"
-    run = f"python {visible(shlex.quote(program))}" if program else "COMMAND"
+    run = visible(shlex.join(program)) or "COMMAND"
     yield f"torchmigrate verify{where or ' .'} -- {run}", "run it on real and simulated devices"
     if applied or fixable:
         yield f"torchmigrate undo{where}", "take the rewrite back"

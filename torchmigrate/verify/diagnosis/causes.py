@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,8 +143,22 @@ def _package(case: Case) -> str:
     return f"`{name}` is not installed in the environment that runs the program{known}"
 
 
+def _file(case: Case) -> str:
+    name = case.match["file"]
+    if os.path.isabs(name):
+        return f"`{name}` does not exist on this machine"
+    own = "a program that wants its own folder, or another, is verified with that folder as PATH"
+    return f"`{name}` is not in the copy of PATH, where the command starts: {own}"
+
+
 def _forked(case: Case) -> str:
     return f"{case.here} uses the device in a forked process: such a process has to be spawned"
+
+
+def _imported_anew(case: Case) -> str:
+    why = "a process that is spawned, as on macOS, imports the program anew"
+    mend = 'what it does when it starts belongs under `if __name__ == "__main__":`'
+    return f"{why}: {mend} (`--platform linux` forks, as Linux does)"
 
 
 def _compiler(case: Case) -> str:
@@ -156,6 +171,7 @@ def _poisoned(case: Case) -> str:
 
 _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
     (r"No module named '(?P<package>[\w.]+)'", _package),
+    (r"FileNotFoundError: \[Errno 2\] [^:]*: '(?P<file>[^']+)'", _file),
     (r"out of memory|OutOfMemoryError", _memory),
     (r"to numpy\. Use Tensor\.cpu\(\)|should be a 1D CPU", _wants_host),
     (r"RNG state must be|expected a torch\.ByteTensor", _random_state),
@@ -183,6 +199,7 @@ _TEXTS: Sequence[tuple[str, Callable[[Case], str]]] = (
     ),
     (r"NCCL|XCCL|No backend type associated with device type", _process_group),
     (r"Cannot re-initialize \w+ in forked subprocess", _forked),
+    (r"start a new process before the\s+current process has finished its bootstrapping", _imported_anew),
     (r"[Ii]nvalid device (ordinal|index)|device_count\(\) is \d|index is out of range\. It must be in", _device_index),
     (r"CUDAGraph|capture no graphs|Graph is not supported", _graph),
     (r"Cannot find a working triton|TritonMissing|InductorError|BackendCompilerFailed", _compiler),
