@@ -158,6 +158,26 @@ def test_devices_that_a_test_names_and_torch_never_gets_stay(tmp_path: Path) -> 
     assert any("`start`, which is not seen to hand it to torch" in f.message for f in main.findings)
 
 
+PRETENDING = """import torch
+from work import build
+def test_warning(model):
+    model.device = torch.device("cuda")
+    model.warn()
+def test_build():
+    device = torch.device("cuda")
+    assert build(device=device) is not None
+"""
+
+
+@pytest.mark.parametrize("floor", ["2.0", "2.8"])
+def test_a_device_that_a_test_only_pretends_stays(tmp_path: Path, floor: str) -> None:
+    files = {"work.py": QUEUE, "test_warning.py": PRETENDING, "requirements.txt": f"torch>={floor}\n"}
+    result = planned(write_tree(tmp_path, files))["test_warning.py"]
+    assert isinstance(result, Changed)
+    assert b'    model.device = torch.device("cuda")\n    model.warn()\n' in result.after
+    assert b'    device = torch.device("cuda")\n' not in result.after
+
+
 def test_settings_of_a_model_do_not_hold_its_data_parallel_back(tmp_path: Path) -> None:
     text = """import torch
 hyp = {"lr": 1.0}

@@ -59,6 +59,7 @@ METHOD = "torch.Tensor."  # before the name of a method of a tensor or module th
 MOVING = ("to", "cuda", "cpu", "to_empty")
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _KEEPING = ("autocast", "load", "set_default_device")  # they take a device that is not there
+_MAKING = ("torch.device", "torch.accelerator.current_accelerator")  # they make a device, and use none
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
 
@@ -104,7 +105,7 @@ class External(ABC):
     def call_external(self, name: str, call: Call) -> Value:
         """Return the result of calling something by its qualified name. Raises Dead where it dies."""
         home, _, last = name.rpartition(".")
-        if name.partition(".")[0] in BUILT_ON_TORCH and name != "torch.device":
+        if name.partition(".")[0] in BUILT_ON_TORCH and name not in _MAKING:
             self._note_used(call)
         if name.startswith("accel."):
             return self._helper(last, call)
@@ -114,7 +115,7 @@ class External(ABC):
             return self.of_tensor(last, call)
         if home == "builtins":
             return self._builtin(last, call)
-        if name in ("torch.device", "torch.accelerator.current_accelerator"):
+        if name in _MAKING:
             return self._device(name, call)
         if home == "torch.cuda" or name.startswith("torch.cuda."):
             return self._cuda(name, call)
