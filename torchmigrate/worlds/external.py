@@ -200,8 +200,10 @@ class External(ABC):
             return
         told: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
-            if isinstance(atom, Const) and (kind == "number" or device_of(atom) or atom.value in ("gpu", "auto")):
-                device = device_of(atom) if kind == "name" else None
+            device = device_of(atom)
+            if isinstance(atom, Const) and (
+                device is None if kind == "number" else device is not None or atom.value in ("gpu", "auto")
+            ):
                 is_gpu = kind == "name" and (atom.value == "gpu" or (device is not None and device.type != "cpu"))
                 known = Const("gpu", str) if is_gpu else atom  # each of them dies here
                 told[known] = told.get(known, NONE) | edits

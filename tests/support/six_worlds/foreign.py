@@ -99,6 +99,12 @@ def modules(world: World) -> dict[str, types.ModuleType]:
             on_mps = world.kind == "mps" and wanted in ("gpu", "mps")
             self.place = "mps" if on_mps else place(wanted)
 
+    class Batches:
+        """Batches as torchtext made them before 0.3: -1 is the CPU, and None the current device of CUDA."""
+
+        def __init__(self, device: Any = None) -> None:
+            self.place = place({-1: "cpu", None: "cuda"}[device]) if device in (-1, None) else str(device)
+
     cuda = world.kind == "cuda"
     tests = types.SimpleNamespace(skipif=_skipif, parametrize=_parametrize)
     onnx_providers = ["CUDAExecutionProvider"] * cuda + ["CPUExecutionProvider"]
@@ -107,6 +113,7 @@ def modules(world: World) -> dict[str, types.ModuleType]:
         "faster_whisper": made("faster_whisper", WhisperModel=Holder),
         "faiss": made("faiss", index=index),
         "pytorch_lightning": made("pytorch_lightning", Trainer=Trainer),
+        "torchtext": made("torchtext", data=types.SimpleNamespace(Iterator=Batches)),
         "acme_engine": made("acme_engine", Engine=Holder, run=place),
         "pytest": made("pytest", mark=tests, param=_param, skip=_skip, main=_run_tests),
         "onnxruntime": made(
