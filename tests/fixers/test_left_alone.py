@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Ran, planned, texts_after, write_tree
 
-from torchmigrate.diagnostics.finding import Status
+from torchmigrate.diagnostics.finding import Changed, Status
 
 LEFT = {
     "random/manual-seed": "torch.manual_seed(1)\ntorch.cuda.manual_seed(1)\n",
@@ -29,6 +29,15 @@ def test_it_says_why(rule: str, text: str, tmp_path: Path) -> None:
     assert [(f.rule, f.status) for f in found] == [(rule, Status.LEFT)]
     assert "(left alone: " in found[0].message
     assert found[0].fix is None
+
+
+def test_a_choice_that_asks_the_helper_is_nothing_left(tmp_path: Path) -> None:
+    text = "import torch\ndef f(use_cuda):\n    return torch.device('cuda' if use_cuda else 'cpu')\n"
+    root = write_tree(tmp_path, {"a.py": text})
+    result = planned(root)["a.py"]
+    assert isinstance(result, Changed)
+    assert b"torch.device(accel.device_type() if use_cuda else 'cpu')" in result.after
+    assert [f for f in result.findings if f.status is Status.LEFT] == []
 
 
 def test_pinning_is_cudas(tmp_path: Path) -> None:

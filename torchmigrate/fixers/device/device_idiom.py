@@ -17,6 +17,7 @@ from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import reads_of, words_in
+from torchmigrate.semantic.spelling import helper_function
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.torch_api.backends import having
@@ -33,7 +34,7 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
     if arms is None:
         asked = _asked(node.test)
         flag = last_name(asked.left if isinstance(asked, ast.Compare) else asked)
-        if flag.lower() in _FLAGS and not any(_names_cuda(context.module, side) for side in (node.body, node.orelse)):
+        if flag.lower() in _FLAGS and not any(_is_settled(context.module, side) for side in (node.body, node.orelse)):
             yield context.left("a choice by a flag of the project's, neither side of which names a device of CUDA's")
         return
     cuda, other = arms
@@ -72,9 +73,11 @@ def _without_parentheses(module: SemanticModel, node: ast.AST, fix: Fix) -> Fix:
     return replace(fix, edits=edits)
 
 
-def _names_cuda(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a side has a name or a string that other rules speak of: `x.cuda()`, "cuda:0", a flag of its own."""
-    return not _NAMES_CUDA.isdisjoint(words_in(module, node))
+def _is_settled(module: SemanticModel, node: ast.AST) -> bool:
+    """Whether other rules speak of a side (`x.cuda()`, "cuda:0", a flag of its own), or it asks the helper already."""
+    if not _NAMES_CUDA.isdisjoint(words_in(module, node)):
+        return True
+    return any(helper_function(module, each) for each in ast.walk(node))
 
 
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
