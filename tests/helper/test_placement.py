@@ -38,6 +38,45 @@ PLACES = {
         {"train.py": ("accel.py", "import accel"), "utils.py": ("accel.py", "import accel")},
         [(".", "train.py"), ("..", "project/train.py")],
     ),
+    "modules that are imported by a name that is made up": (
+        {
+            "main.py": "import importlib, sys\nimportlib.import_module('models.' + 'vgg')",
+            "models/vgg.py": "import math\nclass Model: pass",
+            "models/resnet.py": "from models.blocks import f\nclass Model: pass",
+            "models/blocks.py": "def f(): pass",
+            "models/probe.py": "import math\ndef f(): pass\nf()",
+        },
+        {
+            "models/vgg.py": ("accel.py", "import accel"),
+            "models/resnet.py": ("accel.py", "import accel"),
+            "models/blocks.py": ("accel.py", "import accel"),
+            "models/probe.py": ("models/accel.py", "import accel"),
+        },
+        [(".", "main.py"), (".", "models/probe.py")],
+    ),
+    "modules that are imported by a name that is made up, beside a script": (
+        {
+            "main.py": "import importlib, sys\nimportlib.import_module('models.' + 'vgg')",
+            "models/vgg.py": "class Model: pass",
+            "models/resnet.py": "from models.blocks import f\nclass Model: pass",
+            "models/blocks.py": "def f(): pass",
+            "models/probe.py": "if __name__ == '__main__':\n    print()",
+        },
+        {"models/vgg.py": ("models/accel.py", "import accel"), "models/probe.py": ("models/accel.py", "import accel")},
+        [(".", "models/probe.py")],
+    ),
+    "modules of a folder that nothing names": (
+        {
+            "models/vgg.py": "class Model: pass",
+            "models/resnet.py": "from blocks import f\nclass Model: pass",
+            "models/blocks.py": "def f(): pass",
+        },
+        {
+            "models/vgg.py": ("models/accel.py", "import accel"),
+            "models/resnet.py": ("models/accel.py", "import accel"),
+        },
+        [(".", "models/resnet.py")],
+    ),
     "packages that a build script picks by how their names begin": (
         {
             "setup.py": "from setuptools import find_packages, setup\n"

@@ -79,7 +79,28 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
             return _relative(index, directory, own, helper)
         if above := _root_used(index, own, path, helper):
             return _absolute(index, *above, helper)
+        root = index.named_with_folder.get(directory, "")
+        if root and _defines(index, path) and not _has_scripts(index, directory):
+            return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
     return beside(path, helper)
+
+
+def _defines(index: ImportIndex, path: str) -> bool:
+    """Whether a file does nothing but define what others import by a name that is made up as the program runs."""
+    try:
+        body = tree_of(path, index.read(path)).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    kinds = {type(node) for node in body if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant)}
+    return bool(kinds & _DEFINING) and kinds <= _DEFINING | {ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign}
+
+
+def _has_scripts(index: ImportIndex, directory: str) -> bool:
+    """Whether a script lies in a folder: it finds the folder's copy before any other."""
+    return any(runs_itself(index, each) for each in index.imports if os.path.dirname(each) == directory)
+
+
+_DEFINING = {ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
 
 
 def _named(uses: list[Use]) -> tuple[str, tuple[str, ...]]:

@@ -270,6 +270,17 @@ class ImportIndex:
         return {top: root for top, root in tops.items() if self.is_package(top)}
 
     @cached_property
+    def named_with_folder(self) -> dict[str, str]:
+        """Return the folders that imports name before a module of theirs, each with the folder where names start."""
+        found: dict[str, set[str]] = {}
+        for target, uses in self.importers.items():
+            roots = {use.root for use in uses if not use.relative and len(use.dotted) > 1}
+            found.setdefault(os.path.dirname(target), set()).update(roots)
+        return {
+            folder: min(roots) for folder, roots in found.items() if len(roots) == 1 and not self.is_package(folder)
+        }
+
+    @cached_property
     def between_tops(self) -> dict[tuple[str, str], int]:
         """Return how many times files of one of the outermost packages import from one by its name, or from itself."""
         found: dict[tuple[str, str], int] = {}
