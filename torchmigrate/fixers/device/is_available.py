@@ -90,11 +90,11 @@ def _asks_capability(context: RuleContext) -> bool:
 
 @query
 def _asks_vendor(module: SemanticModel, test: ast.AST) -> bool:
-    """Whether a name or a string in a test is about NVIDIA or AMD, or `torch.version.cuda` is."""
+    """Whether a name or a string in a test is about NVIDIA or AMD, or it asks `torch.version.cuda` or for cuDNN."""
     if any(map(_VENDOR.search, words_in(module, test))):
         return True
-    versions = (n for n in ast.walk(test) if isinstance(n, ast.Attribute) and n.attr == "cuda")
-    return any(last_name(n.value) == "version" for n in versions)
+    asked = ((last_name(n.value), n.attr) for n in ast.walk(test) if isinstance(n, ast.Attribute))
+    return any(pair in (("version", "cuda"), ("cudnn", "is_available")) for pair in asked)
 
 
 @query
