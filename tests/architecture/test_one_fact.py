@@ -105,7 +105,7 @@ def test_a_list_is_seen(text: str, found: set[str], tmp_path: Path) -> None:
 def test_the_data_is_read_once_and_quickly(name: str) -> None:
     assert torch_api.facts(name) is torch_api.facts(name)
     text = (PACKAGE / "data" / f"{name}.toml").read_text(encoding="utf-8")
-    assert len(text) < 8_000  # tomllib takes a millisecond for twice as much
+    assert len(text) < 12_000  # tomllib takes about a millisecond
 
 
 def test_modules_that_run_alone_say_the_same() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,6 +114,28 @@ def test_a_failure_leaves_nothing(repository: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt), Sandbox(Project.at(repository)):
         pass
     assert state(repository) == before
+
+
+def test_the_exit_waits_for_copies_in_use(repository: Path) -> None:
+    """A signal can end the main thread's wait for a thread that has only just been started."""
+    copied, leave = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with sandbox.fresh(sandbox.original) as place:
+            copied.set()
+            leave.wait()
+            (place.root / "written").mkdir(parents=True)
+
+    with Sandbox(Project.at(repository)) as sandbox:
+        thread = threading.Thread(target=run)
+        thread.start()
+        copied.wait()
+        threading.Timer(0.2, leave.set).start()
+    assert not sandbox.home.exists()
+    thread.join()
+    assert not sandbox.home.exists()
+    with pytest.raises(RuntimeError, match="being deleted"), sandbox.fresh(sandbox.original):
+        pass
 
 
 def test_a_directory_of_a_repository_runs_where_it_is(repository: Path) -> None:

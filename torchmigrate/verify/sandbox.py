@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ CACHES = frozenset((
     ".git", ".hg", ".svn",
 ))  # fmt: skip
 NOTHING = Globs(())
+_PATIENCE = 20.0  # seconds to wait for runs that are being ended
 _WHOLE = frozenset((".venv", "venv", ".tox", ".nox", ".direnv", "node_modules", "site-packages"))
 
 
@@ -231,6 +233,8 @@ class Place:
 class Sandbox:
     """A context manager with copies of the original and the rewritten project; they share `linked` data.
 
+    Its exit waits for runs in other threads: a copy that is still being made could not be deleted.
+
     `written`: files that runs are expected to write. `copied`: bytes. `damaged`: shared files that a run wrote past
     the protection, as programs other than Python do; they were put back.
     """
@@ -242,6 +246,9 @@ class Sandbox:
     damaged: list[str] = field(default_factory=list)
     _worktree: worktree.Worktree | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _in_use: set[Path] = field(default_factory=set)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _closed: bool = False
 
     def __enter__(self) -> Self:
         # a short name: paths of Unix sockets are limited to 104 characters
@@ -280,8 +287,15 @@ class Sandbox:
 
     @contextmanager
     def fresh(self, base: Path) -> Iterator[Place]:
-        """Copy one of the two trees for one run; the copy is deleted afterwards."""
+        """Copy one of the two trees for one run; the copy is deleted afterwards.
+
+        Raises RuntimeError once the sandbox is being deleted.
+        """
         home = self.home / str(next(self._numbers))
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the sandbox is being deleted")
+            self._in_use.add(home)
         root = home / self._name
         start, kept = self.project.within(root, self.project.directory), self.home / "kept" / home.name
         place = Place(root, start, home / "reports", home / "t", base, kept)
@@ -293,6 +307,9 @@ class Sandbox:
             self._put_back(base, shared)
         finally:
             _delete(home)
+            with self._changed:
+                self._in_use.discard(home)
+                self._changed.notify_all()
 
     def _put_back(self, base: Path, shared: Mapping[str, os.stat_result]) -> None:
         """Copy shared files anew that the run wrote nevertheless."""
@@ -308,6 +325,9 @@ class Sandbox:
                 os.replace(fresh, tree / name)
 
     def _remove(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._in_use, _PATIENCE)
         if self._worktree:
             worktree.remove(self._worktree)
         _delete(self.home)
