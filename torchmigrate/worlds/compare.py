@@ -34,7 +34,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Unknown, Value
+from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Unknown, Value, bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,12 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
     portable = [seen for world, seen in new.items() if world.is_portable]
     dying = {path for each in map(_dying, portable) for path in each.files | each.tests}
     used = NONE.union(*(seen.all_edits() for seen in portable))
+    running = NONE.union(*(seen.edits_that_run() for seen in portable))
     found = []
     for world, seen in new.items():
         if world.kind == "cuda":
             for place, value in seen.of(DEVICE):
-                alone = value.edits - used
+                alone = value.edits - (used if (DEVICE, place) in seen.assumed else running)
                 if alone and not any(original.together(place[0], path) for path in dying):
                     found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
     return found, used
@@ -139,13 +140,26 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
     """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices."""
     for place, value in new.of(ANSWER):
         before = old.get(ANSWER, place)
-        if before is not None and set(before) != set(value) and (edits := new.edits(ANSWER, place)):
+        if before is not None and not _is_answered(before, value) and (edits := new.edits(ANSWER, place)):
             yield Fault(
                 edits,
                 world,
                 place,
                 f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
             )
+
+
+def _is_answered(before: Value, now: Value) -> bool:
+    """Whether a function tells the same of a machine. Tensors, and collections of more than names, tell nothing."""
+    told, tells = ({atom for atom in bare(value) if _is_told(atom)} for value in (before, now))
+    is_sure = bool(told) and len(told) == len(set(before))
+    return told == tells and not (is_sure and Unknown() in now)
+
+
+def _is_told(atom: object) -> bool:
+    if isinstance(atom, tuple):  # a collection
+        return all(_is_told(inner) for element in atom[-1] for inner in element)
+    return isinstance(atom, Device) or (isinstance(atom, Const) and atom.value is not None)
 
 
 def _precision(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -524,7 +538,7 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
     lives_on = bool(dying) or any(new.get(DEATH, place) is None for place, _ in old.of(DEATH))
     for place, value in new.of(BRANCH):
         before = old.get(BRANCH, place)
-        if before is None or set(before) == set(value) or not (edits := new.edits(BRANCH, place)):
+        if before is None or bare(before) == bare(value) or not (edits := new.edits(BRANCH, place)):
             continue
         is_dying = original.all_end(place[0], dying.files) or dying.holds((BRANCH, place), new)
         if is_dying or (lives_on and _gains_only(before, value)):

@@ -228,6 +228,17 @@ def _forgotten(value: Value) -> Value:
     return UNKNOWN.of(value.edits)
 
 
+def bare(value: Value) -> frozenset[object]:
+    """Return what a value may be, without the edits that what is in its collections comes from."""
+    return frozenset(map(_bare, value))
+
+
+def _bare(atom: Atom) -> object:
+    elements = tuple(map(bare, _elements(atom)))
+    keys = tuple(key for key, _ in atom.items) if isinstance(atom, Table) else ()
+    return (type(atom), keys, elements) if elements else atom
+
+
 def one(atom: Atom, edits: Edits = NONE) -> Value:
     return Value({atom: edits})
 
