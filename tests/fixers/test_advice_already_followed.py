@@ -64,8 +64,23 @@ def test_beside_a_test_for_mps(body: str, rules: DispatchTable) -> None:
     assert finding.message.endswith("(left alone: beside a test for MPS)")
 
 
-def test_what_keeps_its_guard_keeps_it_still(rules: DispatchTable) -> None:
-    """The finding is left alone, and the availability test around it stays CUDA's as before."""
+def test_a_guard_that_guards_nothing_else_stays(rules: DispatchTable) -> None:
     body = f"if torch.cuda.is_available():\n    if accel.is_nvidia():\n        {GRAPH}\n"
     after, _ = migrate((HEAD + body).encode(), rules)
     assert body in after.decode()
+
+
+@pytest.mark.parametrize(
+    ("test", "body"),
+    [
+        ("accel.is_nvidia()", GRAPH),
+        ("accel.is_nvidia() and torch.cuda.get_device_capability()[0] < 7", "print('slow')"),
+    ],
+)
+def test_a_guard_around_it_is_rewritten_with_what_else_it_guards(test: str, body: str, rules: DispatchTable) -> None:
+    body = f"use_cuda = torch.cuda.is_available()\nif use_cuda and {test}:\n    {body}\nif use_cuda:\n    x.cuda()\n"
+    after, _ = migrate((HEAD + body).encode(), rules)
+    wanted = body.replace("torch.cuda.is_available()", "accel.is_available()")
+    assert after.decode() == HEAD + wanted.replace("x.cuda()", "x.to(accel.device())")
+    kept, _ = migrate((HEAD + body.replace("accel.is_nvidia()", "flag")).encode(), rules)
+    assert "use_cuda = torch.cuda.is_available()" in kept.decode()

@@ -33,13 +33,14 @@ _IDLE = "it guards nothing that would change"
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes in every region that must stay as it is, and tests that guard nothing that changes."""
+    answers = reasons(module, findings)
+    findings = [replace(_left(f, answers[f]), blocks=False) if f in answers else f for f in findings]
     kept = Around(_kept(module, findings))
     findings = [_settle(f, kept) for f in findings]
     regions = list(regions_of(module, findings))
     if regions:
         findings = _idle_left(module, _bound_left(module, findings, regions), regions)
-    answers = reasons(module, findings)
-    return [_left(f, answers[f]) if f in answers else f for f in findings]
+    return findings
 
 
 _OWN = "`{}` asks for CUDA alone, and stays"
