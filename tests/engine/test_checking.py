@@ -997,3 +997,30 @@ def test_a_device_beside_another_one_keeps_its_mark_and_holds_no_other_test(tmp_
     assert f"pytest.param({form.format('cuda')}, marks=pytest.mark.skipif(not torch.cuda.is_available()" in after
     assert "@pytest.mark.skipif(not accel.is_available()" in after
     assert "torch.ones(2, device=accel.device())" in after or "torch.ones(2).to(accel.device())" in after
+
+
+ENVIRONMENT = """import torch
+def cuda_environment():
+    device = torch.cuda.current_device()
+    print(torch.cuda.get_device_properties("cuda:{}".format(device)).name)
+"""
+TRAINER = """import torch
+from environment import cuda_environment
+cuda = TEST
+if cuda:
+    cuda_environment()
+"""
+
+
+@pytest.mark.parametrize("largest", [40, 1])
+@pytest.mark.parametrize(
+    ("test", "is_kept"), [("torch.cuda.is_available() and torch.version.cuda is not None", True), ("True", False)]
+)
+def test_a_file_without_edits_says_where_a_function_of_another_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int, test: str, is_kept: bool
+) -> None:
+    monkeypatch.setattr(check, "LARGEST_GROUP", largest)
+    root = write_tree(tmp_path, {"environment.py": ENVIRONMENT, "trainer.py": TRAINER.replace("TEST", test)})
+    results = planned(root)
+    assert isinstance(results["trainer.py"], Unchanged)
+    assert isinstance(results["environment.py"], Unchanged if is_kept else Changed)

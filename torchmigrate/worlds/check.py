@@ -11,7 +11,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Components, reached
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import walk
+from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
 from torchmigrate.worlds.observations import DEVICE, Observations, Place
@@ -121,7 +121,11 @@ class Check:
         return [each for paths in groups.values() for each in self._divided(paths, changed)]
 
     def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[_Group]:
-        """Yield a group as it is, or, if it is large, each changed file with what it imports itself."""
+        """Yield a group as it is, or, if it is large, each changed file with what it imports itself.
+
+        So are files that speak of CUDA and name the changed functions and classes of what they import, as they say
+        where these run.
+        """
         together = set(paths)
 
         def onward(path: str) -> list[str]:
@@ -132,11 +136,26 @@ class Check:
             whole = tuple(p for p in programs if not any(p < other for other in programs))
             yield _Group(tuple(paths), tuple(paths), whole)
             return
+        names = {path: self._changed_names(file) for path, file in changed.items() if path in together}
         for path in paths:
-            if path in changed:
-                near = [p for p in onward(path) if p != path]
+            near = [p for p in onward(path) if p != path]
+            if path not in changed:
+                near = [p for p in near if p in names and self._asks_for(path, names[p])]
+            if path in changed or near:
                 files = path, *near[:LARGEST_GROUP]
                 yield _Group(files, (path,), (frozenset(files),))
+
+    def _changed_names(self, rewritten: Rewritten) -> list[bytes]:
+        """Return the names of the functions and classes of a file that edits change."""
+        file = self._old.file(rewritten.path)
+        places = [edit.start for edit in rewritten.edits]
+        named = [n for n in file.tree.body if isinstance(n, (*FUNCTIONS, ast.ClassDef))] if file is not None else []
+        spans = [(node.name.encode(), *file.span(node)) for node in named] if file is not None else []
+        return [name for name, start, end in spans if any(start <= place < end for place in places)]
+
+    def _asks_for(self, path: str, names: Iterable[bytes]) -> bool:
+        text = self._original(path)
+        return text is not None and b"cuda" in text[0] and any(name in text[0] for name in names)
 
     def _imported(self, paths: Iterable[str]) -> list[str]:
         """Return the files that files import, directly or not, on the way to files that speak of devices."""

@@ -142,6 +142,11 @@ class Observations:
         """Return the edits that any place depends on."""
         return NONE.union(*self.paths.values(), *(value.edits for value in self.found.values()))
 
+    def edits_that_run(self) -> Edits:
+        """Return the edits that places depend on which something that runs was seen to come to."""
+        keys = [key for key in self.found if key not in self.assumed]
+        return NONE.union(*(self.paths[key] | self.found[key].edits for key in keys))
+
     def places(self) -> set[Place]:
         """Return all places at which something was seen."""
         return {place for _, place in self.found}
