@@ -65,6 +65,16 @@ PLACES = {
         {"models/vgg.py": ("models/accel.py", "import accel"), "models/probe.py": ("models/accel.py", "import accel")},
         [(".", "models/probe.py")],
     ),
+    "modules that are imported by a name that is made up, beside a script that is run from above": (
+        {
+            "main.py": "import importlib, sys\nimportlib.import_module('models.' + 'vgg')",
+            "models/vgg.py": "class Model: pass",
+            "models/resnet.py": "from models.blocks import f\nif __name__ == '__main__':\n    print()",
+            "models/blocks.py": "def f(): pass",
+        },
+        {"models/vgg.py": ("accel.py", "import accel"), "models/resnet.py": ("accel.py", "import accel")},
+        [(".", "main.py")],
+    ),
     "modules of a folder that nothing names": (
         {
             "models/vgg.py": "class Model: pass",

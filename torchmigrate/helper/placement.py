@@ -80,7 +80,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
         if above := _root_used(index, own, path, helper):
             return _absolute(index, *above, helper)
         root = index.named_with_folder.get(directory, "")
-        if root and _defines(index, path) and not _has_scripts(index, directory):
+        if root and _defines(index, path) and not _has_scripts(index, directory, helper):
             return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
     return beside(path, helper)
 
@@ -95,9 +95,13 @@ def _defines(index: ImportIndex, path: str) -> bool:
     return bool(kinds & _DEFINING) and kinds <= _DEFINING | {ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign}
 
 
-def _has_scripts(index: ImportIndex, directory: str) -> bool:
-    """Whether a script lies in a folder: it finds the folder's copy before any other."""
-    return any(runs_itself(index, each) for each in index.imports if os.path.dirname(each) == directory)
+def _has_scripts(index: ImportIndex, directory: str, helper: str) -> bool:
+    """Whether a script lies in a folder: it finds the folder's copy before any other.
+
+    One that always imports from a folder above runs from there only, as with `python -m`.
+    """
+    scripts = (each for each in index.imports if os.path.dirname(each) == directory and runs_itself(index, each))
+    return any(not _root_used(index, _certain_imports(index, each), each, helper) for each in scripts)
 
 
 _DEFINING = {ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
