@@ -228,12 +228,14 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
                 what = new.told.get((kind, place), '"cuda"')
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
     refused = {place[0] for place in _gone_past(old, new)}
+    opened = [(place, end) for place, end in old.shut.items() if place not in new.shut]
     for kind in (LOST, REFUSAL):
         for place, value in new.of(kind):
             gone_past = (
                 dying.holds((kind, place), new)
                 or (world.kind != "cuda" and place[0] in refused)
                 or any(_is_between(place, start, end) for start, end in past)
+                or (kind == REFUSAL and any(_is_between(place, start, end) for start, end in opened))
             )
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)

@@ -57,6 +57,7 @@ class Observations:
         self.ends: dict[tuple[Place, bool], set[Place | None]] = {}  # by outcome of a test, where its branch dies
         self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
+        self.shut: dict[Place, int] = {}  # where a block refuses, whatever is not known, the offset at which it ends
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.tests: set[tuple[Place, int]] = set()  # and where those begin and end that are tests, each a program
         self.used: set[int] = set()  # edits whose values torch itself gets
@@ -120,6 +121,7 @@ class Observations:
             self.ends,
             self.beside,
             self.cut,
+            self.shut,
             self.entries,
             self.tests,
             self.used,

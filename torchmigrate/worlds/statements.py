@@ -367,7 +367,9 @@ class Statements(Expressions):
                 if isinstance(end, Died):
                     frame.deaths[statement] = end.place
                     self.seen.cut[end.place] = self.place(body[-1], frame)[1]
-                return None
+                state = None
+            if state is None and _refuses(statement):
+                self.seen.shut[self.place(statement, frame)] = self.place(body[-1], frame)[1]
         return state
 
     def _around(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
@@ -834,6 +836,13 @@ def _loaded(target: ast.AST) -> ast.expr:
 
 def _names_cuda(name: str) -> bool:
     return not {"cuda", "nvidia"}.isdisjoint(name.lower().split("_"))
+
+
+def _refuses(statement: ast.stmt) -> bool:
+    """Whether a statement that nothing gets past is a refusal: `assert use_cuda`, `if not use_cuda: raise ...`."""
+    return isinstance(statement, ast.Assert) or (
+        isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
+    )
 
 
 def _unskipped(value: Value, state: State) -> State | None:
