@@ -275,10 +275,14 @@ def test_a_file_that_makes_engines_for_cuda_stays(tmp_path: Path) -> None:
         "optional.py": text.format(
             "try:\n    from torch2trt import torch2trt as convert\nexcept ImportError:\n    pass"
         ),
+        "raw.py": text.format("from cupy.cuda import function"),
+        "compiled.py": text.format("from pynvrtc.compiler import Program"),
         "kernels.py": text.format("from apex import amp"),  # people put something else in its place
+        "arrays.py": text.format("import cupy"),
     }
     found = planned(write_tree(tmp_path, files))
-    assert isinstance(found["engine.py"], Unchanged)
+    assert all(isinstance(found[name], Unchanged) for name in ("engine.py", "raw.py", "compiled.py"))
+    assert isinstance(found["arrays.py"], Changed)
     assert any("imports torch2trt, which runs on NVIDIA's" in f.message for f in found["engine.py"].findings)
     assert isinstance(found["optional.py"], Changed)
     assert isinstance(found["kernels.py"], Changed)

@@ -95,10 +95,17 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, (ast.If, ast.Module)):
             known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
             names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
-            library = next((n for n in names if n.partition(".")[0] in known), None)
+            library = next((n for n in names if any(each in known for each in _with_above(n))), None)
             if library is not None and not getattr(statement, "level", 0):
                 block, _ = module.blocks.place(statement)
                 yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
+
+
+def _with_above(name: str) -> Iterator[str]:
+    """Yield a dotted name and those of the packages that hold it."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
 
 
 def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
