@@ -213,6 +213,20 @@ def test_one_device_gives_index_0_and_one_warning(backend, kind):
     assert accel.device() == torch.device(kind)
 
 
+@pytest.mark.parametrize("kind", ["cuda", "mps", "xpu"])
+def test_a_random_state_of_another_kind_of_device_is_not_set(backend, kind):
+    def refuse(state, *place):
+        raise RuntimeError("RNG state is wrong size")
+
+    backend(kind).set_rng_state = refuse
+    if kind == "cuda":
+        with pytest.raises(RuntimeError, match="wrong size"):
+            accel.set_rng_state("state")
+    else:  # a project that asked for CUDA first came here with no CUDA, and went on
+        with pytest.warns(UserWarning, match="this random state is not set: RNG state is wrong size"):
+            accel.set_rng_state("state", 0)
+
+
 def test_mps_gets_no_devices_and_no_streams(backend):
     mps = backend("mps")
     accel.synchronize(0)
