@@ -288,6 +288,39 @@ def test_a_file_that_makes_engines_for_cuda_stays(tmp_path: Path) -> None:
     assert isinstance(found["kernels.py"], Changed)
 
 
+def test_what_launches_kernels_of_numba_stays(tmp_path: Path) -> None:
+    text = """import torch
+from numba import cuda
+{}
+def kernel(x):
+    pass
+def loss(x):
+    if x.is_cuda:
+        return launch(x.cuda())
+    raise ValueError("inputs are needed on a 'cuda' device")
+def launch(x):
+    kernel[1, 1](x)
+"""
+    skipped = """import pytest
+import torch
+def test_loss():
+    pytest.importorskip("{}")
+    if torch.cuda.device_count() == 0:
+        pytest.skip("no GPU")
+    assert torch.ones(1, device="cuda").sum() == 1
+"""
+    files = {
+        "kernels.py": text.format("@cuda.jit()"),
+        "plain.py": text.format("").replace("from numba import cuda\n", ""),
+    }
+    files |= {"tests/test_loss.py": skipped.format("numba"), "tests/test_other.py": skipped.format("scipy")}
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["kernels.py"], Unchanged)
+    assert isinstance(found["tests/test_loss.py"], Unchanged)
+    assert isinstance(found["plain.py"], Changed)
+    assert isinstance(found["tests/test_other.py"], Changed)
+
+
 def test_memory_that_is_calculated_with_what_stays_stays(tmp_path: Path) -> None:
     text = """import torch
 def fits(device, gb=1 << 30):

@@ -22,7 +22,7 @@ from torchmigrate.semantic.values import double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
-from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES
+from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone
 from torchmigrate.torch_api.names import NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
@@ -77,6 +77,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
+_ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
@@ -88,10 +89,16 @@ _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
 def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
     """Yield the branches that import a library for NVIDIA's devices alone, with no way on where it is missing.
 
-    A whole file stays for a library that makes programs for these devices; others have substitutes.
+    A whole file stays for a library that makes programs for these devices, or a kernel; others have substitutes. Tests
+    stay that are skipped without a library which knows no other accelerator.
     """
+    whole = 0, len(module.source.utf8)
     for statement in module.scopes.statements:
         branch = module.parent(statement)
+        for decorator in getattr(statement, "decorator_list", ()):
+            made = module.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+            if library := next((each for each in _with_above(made) if each in ENGINES), None):
+                yield whole, _ONE_LIBRARY.format(library)
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, (ast.If, ast.Module)):
             known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
             names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
@@ -99,6 +106,12 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
             if library is not None and not getattr(statement, "level", 0):
                 block, _ = module.blocks.place(statement)
                 yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
+    for node in module.nodes if b"importorskip" in module.source.utf8 else ():
+        match node:
+            case ast.Call(func, [ast.Constant(str(name)), *_]) if last_name(func) == "importorskip":
+                if knows_cuda_alone(name):
+                    test = module.function(node)
+                    yield module.span(test) if test else whole, _ONE_TEST.format(name)
 
 
 def _with_above(name: str) -> Iterator[str]:

@@ -67,6 +67,12 @@ def takes(library: str) -> frozenset[str] | None:
     return _EVERY if root in BUILT_ON_TORCH else None
 
 
+def knows_cuda_alone(library: str) -> bool:
+    """Return whether a library is known to take no accelerator but CUDA's."""
+    known = takes(library)
+    return known is not None and known.isdisjoint(_EVERY - {"cuda", "cpu"})
+
+
 def arguments(library: str) -> Mapping[str, str]:
     """Return how the arguments of a library speak of devices, by keyword: by "name", by "number" or as a "flag"."""
     kinds: Mapping[str, str] = _DATA["arguments"].get(_known(library, _DATA["arguments"]), {})

@@ -18,8 +18,8 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.blocks import ends_program
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
-from torchmigrate.torch_api.backends import having, types_of
-from torchmigrate.torch_api.libraries import takes
+from torchmigrate.torch_api.backends import having
+from torchmigrate.torch_api.libraries import knows_cuda_alone
 
 _LISTS = (ast.List, ast.Tuple, ast.Set, ast.Starred, ast.BinOp)
 _MAPPED = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
@@ -40,7 +40,6 @@ _DEFAULT = (
     "for the device late"
 )
 _OTHERS = {*having("idiom"), "auto"}
-_PORTABLE = frozenset(types_of("helper")) - {"cuda"}
 _BUILT = "a device string built in a way that is not understood"
 
 
@@ -149,8 +148,7 @@ def _foreign(module: SemanticModel) -> str | None:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
         for name in names:
-            known = takes(name)
-            if known is not None and known.isdisjoint(_PORTABLE):
+            if knows_cuda_alone(name):
                 return name.partition(".")[0]
     return None
 
