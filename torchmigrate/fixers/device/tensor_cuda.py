@@ -13,7 +13,7 @@ from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
 from torchmigrate.semantic.references import words_in
-from torchmigrate.semantic.spelling import asks_accelerator, spell, spelled
+from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name, leading_chain
 
@@ -104,6 +104,11 @@ def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
     match node:
         case ast.Call(ast.Attribute(attr="get_device") as asked, [], []):  # a tensor's, wherever it is
             return [Edit(module.span(asked)[1] - len("get_device"), module.span(node)[1], "device")]
+        case ast.Call(maker) if helper_function(module, maker) == "device":
+            return []
+        case ast.Call(maker, [ast.Name() | ast.Attribute() | ast.Subscript()], []):
+            if module.resolve(maker) == "torch.device":
+                return [Edit(*module.span(maker), spell("accel.device", spelled(module)))]
     device = parse_device(module, node)
     is_none = isinstance(node, ast.Constant) and node.value is None
     if device or is_none:
