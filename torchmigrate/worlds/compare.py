@@ -18,6 +18,7 @@ from torchmigrate.worlds.observations import (
     DEATH,
     DEFAULT,
     DEVICE,
+    FALLBACK,
     FOREIGN,
     HALVED,
     HANDED,
@@ -100,6 +101,7 @@ def faults(
     yield from _deaths(world, old, new, dying)
     yield from _given(world, old, new)
     yield from _handed(world, old, new, used)
+    yield from _fallbacks(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
         yield from _precision(world, old, new)
@@ -359,6 +361,16 @@ def _gets_index(before: Value, now: Value) -> bool:
     """Return whether "mps" would become "mps:0", which is written otherwise."""
     bare = {a.type for a in before if isinstance(a, Device) and a.index is None}
     return any(isinstance(a, Device) and a.index is not None and a.type in bare and a not in before for a in now)
+
+
+def _fallbacks(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield tests that chose the CPU for what a user may ask for, and never would again."""
+    falls = Const(True, bool)
+    for place, value in new.of(FALLBACK):
+        before = old.get(FALLBACK, place)
+        is_lost = before is not None and falls in before and falls not in value and Unknown("user") in value
+        if is_lost and (edits := new.edits(FALLBACK, place)):
+            yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
 
 
 def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[Fault]:

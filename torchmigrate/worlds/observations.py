@@ -23,6 +23,7 @@ PRECISION = "precision"  # a flag named for half precision
 MAPPED = "mapped"  # a file that torch loads to a device that it is told
 HALVED = "halved"  # a type of half precision
 BRANCH = "branch"  # how a test comes out
+FALLBACK = "fallback"  # how a test comes out that only chooses the CPU, with what of its choice nobody knows
 LOST = "lost"  # a key that a table does not have
 DEFAULT = "default"  # the device of a tensor type that becomes the default
 LEGACY = "legacy"  # `torch.Tensor(...)`, which follows a default of CUDA alone

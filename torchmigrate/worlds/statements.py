@@ -11,7 +11,18 @@ from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
-from torchmigrate.worlds.observations import ANSWER, BRANCH, DEATH, KEPT, PRECISION, REFUSAL, Entry, Place, devices
+from torchmigrate.worlds.observations import (
+    ANSWER,
+    BRANCH,
+    DEATH,
+    FALLBACK,
+    KEPT,
+    PRECISION,
+    REFUSAL,
+    Entry,
+    Place,
+    devices,
+)
 from torchmigrate.worlds.program import (
     FUNCTIONS,
     NONE,
@@ -503,9 +514,13 @@ class Statements(Expressions):
             ways.append(self.block(body, inner.copy(), frame))
             deaths.append(_death(body, frame))
             self._ended(node, wanted, deaths[-1], frame)
+        answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
-            answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
             self.seen.add(BRANCH, self.place(node.test, frame), answers, NONE, _refusal_of(node))
+        elif True in outcomes or test_edits:
+            chosen = [self.evaluate(_loaded(target), state, frame) for _, target in _bound_in(node)]
+            asked = [value.only(atom for atom in value if isinstance(atom, values.Unknown)) for value in chosen]
+            self.seen.add(FALLBACK, self.place(node.test, frame), join(answers, *asked), NONE)
         after = merged(ways)
         if after is None:
             if deaths and deaths[0] and all(deaths):
