@@ -281,6 +281,13 @@ def test_what_the_cell_imports_already_is_not_imported_again(tmp_path: Path) -> 
     assert '        return torch.device(wanted or "cpu")\n\n\ndef f(net):\n' in cell
 
 
+@pytest.mark.parametrize("blank", [0, 1, 2, 3])
+def test_two_blank_lines_stand_below_the_functions(blank: int, tmp_path: Path) -> None:
+    _, cell = after(tmp_path, f"# {BADGE}", "import torch\n" + "\n" * blank + "x = torch.zeros(1).cuda()")
+    below = "\n" * max(blank, 2) + "x = torch.zeros(1, device=accel.device())"
+    assert cell.endswith(f'        return torch.device(wanted or "cpu")\n{below}')
+
+
 def test_with_runtime_inline_they_get_a_cell_of_their_own(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.ipynb": notebook(IMPORT, MOVE)})
     assert cli("apply", "--runtime", "inline").last.startswith("Rewrote 1 of ")

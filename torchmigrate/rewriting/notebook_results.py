@@ -158,8 +158,10 @@ def _added(
     if not missing:
         return
     added = _imports(module, book, missing, first_use)
-    if module.source.utf8[added.end :].startswith(b"\n\n"):  # the class needs no more lines below it than these
-        added = replace(added, text=f"{added.text.rstrip()}\n")
+    below = module.source.utf8[added.end :]
+    if helper and below.startswith(b"\n"):  # two blank lines below the class, with those that are there
+        blank = len(below) - len(below.lstrip(b"\n"))
+        added = replace(added, text=added.text.rstrip() + "\n" * (1 + max(2 - blank, 0)))
     yield added
     if place.path and (move := min(_moves(module, book), default=added.start)) < added.start:
         # not the import itself: torch may be installed in between, or be told of devices
