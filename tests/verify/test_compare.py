@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -154,14 +156,16 @@ def test_poison_of_the_original_is_no_number_to_compare() -> None:
 
 def wrote(tmp_path: Path, files: dict[str, str | bytes], *globs: str) -> dict[str, object]:
     base, root = tmp_path / "base", tmp_path / "root"
-    write_tree(base, {"data.csv": "1\n", "old.csv": "1\n"})
-    write_tree(root, {"data.csv": "1\n", "old.csv": "2\n", **files})
+    write_tree(base, {"data.csv": "1\n", "old.csv": "1\n", "same.csv": "1\n"})
+    write_tree(root, {"data.csv": "1\n", "old.csv": "2\n", "same.csv": "1\n", **files})
+    shutil.copystat(base / "data.csv", root / "data.csv")  # as in each copy
+    os.utime(root / "same.csv", (1, 1))
     return dict(written(base, root, globs, base / "kept"))
 
 
-def test_files_written_are_those_that_are_new_or_changed_and_match(tmp_path: Path) -> None:
+def test_files_written_are_those_that_are_new_or_written_again_and_match(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"out/log.csv": "3\n", "model.bin": b"\0", "__pycache__/x.csv": "1"}
-    assert sorted(wrote(tmp_path, files, "*.csv")) == ["old.csv", "out/log.csv"]
+    assert sorted(wrote(tmp_path, files, "*.csv")) == ["old.csv", "out/log.csv", "same.csv"]
     assert sorted(wrote(tmp_path, {}, "out/*")) == ["out/log.csv"]
     assert wrote(tmp_path, {}) == {}
 

@@ -441,7 +441,8 @@ def written(base: Path, root: Path, globs: Sequence[str], keep: Path) -> dict[st
         if path.is_file() and not path.is_symlink() and wanted.match(name) and "__pycache__" not in path.parts:
             content = path.read_bytes()
             old = base / name
-            if not (old.is_file() and old.stat().st_size == len(content) and old.read_bytes() == content):
+            as_before = old.is_file() and old.stat().st_mtime_ns == path.stat().st_mtime_ns
+            if not (as_before and old.read_bytes() == content):
                 found[name] = _summarize(content, path, keep / name)
     return found
 
