@@ -13,9 +13,9 @@ import pytest
 
 from torchmigrate.formats.verify import junit, text
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import by_shape, lines, named_devices
+from torchmigrate.verify.compare import Written, by_shape, lines, named_devices
 from torchmigrate.verify.diagnosis.swallowed import End, Swallowed
-from torchmigrate.verify.evidence import evidence
+from torchmigrate.verify.evidence import Evidence, evidence, may_be_constant, without_constants
 from torchmigrate.verify.run import Outcome, Run
 from torchmigrate.verify.verdict import (
     Baseline,
@@ -29,6 +29,7 @@ from torchmigrate.verify.verdict import (
     numbers,
     of_reference,
     of_rewritten,
+    reads_less,
 )
 
 CUDA, MPS, CPU = Way("cuda", "simulated"), Way("mps", "simulated"), Way("cpu", "cpu")
@@ -243,7 +244,92 @@ def test_most_of_the_work_is_done_on_the_device(here: dict[str, int], what: str)
     made = baseline(worked(CUDA, **whole), worked(CUDA, **whole))
     kind, reason = said(worked(MPS, **{**whole, **here}), made)
     assert (kind, reason) == ("FAIL", f"ran mostly on the CPU: {what} (7 kernels, the original 7 on cuda)")
-    assert said(worked(MPS, **{name: amount * 6 // 10 for name, amount in whole.items()}), made)[0] == "PASS"
+    less = {"elements": 600, "products": 380, "parameter_bytes": 2400}
+    kind, reason = said(worked(MPS, **less), made)
+    assert kind == "PASS"
+    assert "; 95% of the original's work of matrix products, convolutions and the like on mps" in reason
+    assert "of the original's work" not in said(worked(MPS, **{**less, "products": 399}), made)[1]
+
+
+def test_products_are_done_on_the_device_but_for_a_few() -> None:
+    made = baseline(worked(CUDA, products=400), worked(CUDA, products=400))
+    kind, reason = said(worked(MPS, products=340), made)
+    done = "85% of the original's work of matrix products, convolutions and the like was on mps"
+    assert (kind, reason) == ("FAIL", f"ran in part on the CPU: {done} (7 kernels, the original 7 on cuda)")
+
+
+# ---- where numbers come from
+
+LOSSES = "step 0 loss 0.5000\nstep 1 loss 0.4000\n"
+READ_OTHERS = "step 0 loss 0.6000\nstep 1 loss 0.5000\n"
+
+
+def asked_for_source(found: str, known: str = LOSSES, given: str | None = None, **about: Any) -> tuple[str, str]:
+    """What is said of a run that prints `known`, and `found` if it reads altered values, as the original does."""
+    made = base(known)
+    assert made.first
+    depends = evidence(made.reference, made.first, outcome(READ_OTHERS, project="original"))
+    if given is not None:
+        others = outcome(given, project="original", altered=3)
+        depends = without_constants(depends, made.reference, made.first, others)
+    made = replace(made, evidence=depends, altered={"mps": outcome(found, MPS, **about)})
+    return said(outcome(known, MPS), made)
+
+
+def test_numbers_come_from_the_run_s_own_device() -> None:
+    assert asked_for_source(READ_OTHERS)[0] == "PASS"
+    kind, reason = asked_for_source(LOSSES)
+    assert (kind, reason) == (
+        "UNCOMPARED",
+        "as the original, but stdout line 1 does not come from mps: `step 0 loss 0.5000`",
+    )
+    # a run that takes another way says nothing
+    assert asked_for_source("step 0 loss 0.5000\n")[0] == "PASS"
+    assert asked_for_source(LOSSES, exit=1, exception=VALUE_ERROR)[0] == "PASS"
+
+
+def test_checks_and_files_come_from_the_run_s_own_device(tmp_path: Path) -> None:
+    made, text = base(LOSSES), lines("loss 0.5")
+    assert made.first
+    checks = replace(made, evidence=Evidence(checks=True), altered={"mps": outcome(LOSSES, MPS)})
+    assert said(outcome(LOSSES, MPS), checks) == (
+        "UNCOMPARED",
+        "as the original, but its checks do not notice other values",
+    )
+    assert said(outcome(LOSSES, MPS), replace(checks, altered={"mps": outcome("", MPS, exit=1)}))[0] == "PASS"
+    files = {"log.txt": Written("a", tuple(text))}
+    first, second = (replace(each, files=files) for each in (made.first, made.second) if each)
+    found = replace(outcome(LOSSES, MPS), files=files)
+    written = replace(made, first=first, second=second, evidence=Evidence(files=frozenset(files)))
+    same = replace(written, altered={"mps": found})
+    assert said(found, same) == ("UNCOMPARED", "as the original, but log.txt does not come from mps")
+    other = replace(written, altered={"mps": replace(found, files={"log.txt": Written("b", tuple(text))})})
+    assert said(found, other)[0] == "PASS"
+
+
+def test_numbers_that_stay_whatever_the_device_is_given_show_nothing() -> None:
+    assert asked_for_source(READ_OTHERS, given=READ_OTHERS)[0] == "PASS"
+    kind, reason = asked_for_source(READ_OTHERS, given=LOSSES)
+    assert kind == "UNCOMPARED"
+    assert "none depends on what the device is given" in reason
+    assert asked_for_source(READ_OTHERS, given="step 0 loss 0.5000\n")[0] == "PASS"  # it took another way
+
+
+def test_numbers_that_change_from_line_to_line_are_no_constants() -> None:
+    one, several = base("loss 0.5000\n"), base("loss 0.5000\nloss 0.4000\n")
+    for made, constant in ((one, True), (several, False)):
+        places = frozenset((at, 0) for at in range(len(made.reference.lines)))
+        assert may_be_constant(Evidence(places), made.reference) is constant
+        assert not may_be_constant(Evidence(places, checks=True), made.reference)
+        assert not may_be_constant(None, made.reference)
+
+
+def test_a_run_that_reads_less_is_asked_where_its_numbers_come_from() -> None:
+    made = base(reads=4)
+    assert not reads_less(outcome(way=MPS, reads=4), made)
+    assert reads_less(outcome(way=MPS, reads=3), made)
+    met = Swallowed("TypeError: no @", "TypeError: no mps", "train.py:1", "train.py:2", End.ANSWERED, 1)
+    assert reads_less(outcome(way=MPS, reads=4, met=(met,)), made)
 
 
 def test_two_devices_do_twice_the_work_of_one() -> None:

@@ -84,6 +84,55 @@ EACH = {
         "0 B of parameters, of the original's 128 B",
         (("0.1).to(DEVICE)", "0.1)"),),
     ),
+    "evaluation_left": Weak(
+        TRAIN + f"model = {NET}.to(DEVICE)\ntrain(model)\n"
+        "def evaluate(model, x):\n    place = DEVICE if DEVICE.type == 'cuda' else torch.device('cpu')\n"
+        "    home = next(model.parameters()).device\n    model.eval().to(place)\n"
+        "    with torch.no_grad():\n        means = [model(x.to(place)).mean().item() for _ in range(4)]\n"
+        "    model.to(home)\n    return sum(means)\nprint(f'eval {evaluate(model, x):.4f}')\n",
+        r"ran in part on the CPU: \d\d% .* likely sent there by train\.py:\d+ `DEVICE\.type == 'cuda'`",
+    ),
+    "a_gradient_by_way_of_numpy": Weak(
+        TRAIN + "class Product(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, w):\n"
+        "        ctx.save_for_backward(x, w)\n        return x @ w\n    @staticmethod\n    def backward(ctx, g):\n"
+        "        x, w = ctx.saved_tensors\n        return g @ w.t(), x.t() @ g\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = nn.Parameter(torch.randn(32, 64) / 9)\n"
+        "        self.head = nn.Sequential(nn.ReLU(), nn.Linear(64, 1))\n"
+        "    def forward(self, x):\n        return self.head(Product.apply(x, self.weight))\ntrain(Net().to(DEVICE))\n",
+        r"ran in part on the CPU: \d\d% of the original's work of matrix products",
+        (
+            (
+                "x.t() @ g",
+                "torch.from_numpy(x.cpu().numpy().T @ g.cpu().numpy()).to(g.device)",
+            ),
+        ),
+    ),
+    # numbers that come from elsewhere
+    "a_twin_on_the_cpu_that_is_asked": Weak(
+        f"import copy\nmodel = {NET}\ntwin = model\nmodel = copy.deepcopy(model).to(DEVICE)\nhost = x.cpu()\n"
+        "mean = model(x).mean()\nfor scale in (1, 2):\n    print(f'mean {mean.item() * scale:.4f}')\n",
+        r"as the original, but stdout line 1 does not come from mps: `mean ",
+        (
+            ("mean.item()", "twin(host).mean().item()"),
+            ("host = x.cpu()", "torch.manual_seed(0)\nhost = torch.randn(64, 32)"),
+        ),
+        Kind.UNCOMPARED,
+    ),
+    "a_number_that_an_earlier_run_has_left": Weak(
+        TRAIN + f"train({NET}.to(DEVICE))\ndef score():\n"
+        "    try:\n        return torch.arange(4.0, device=DEVICE).double().mean().item()\n"
+        "    except TypeError:\n        return 1.5\nprint(f'score {score():.4f}')\n",
+        r"as the original, but stdout line 4 does not come from mps: `score 1\.5000`",
+        kind=Kind.UNCOMPARED,
+    ),
+    "a_number_that_no_input_changes": Weak(
+        f"net = {NET}\nnn.init.zeros_(net[2].weight)\nnn.init.zeros_(net[2].bias)\nnet = net.to(DEVICE)\nx = x * 1\n"
+        "print(f'loss {F.binary_cross_entropy_with_logits(net(x), (y > 0).float()).item():.4f}')\n",
+        "none depends on what the device is given",
+        (("x = x * 1", "x = x * 0"),),
+        Kind.UNCOMPARED,
+    ),
     # nothing is compared
     "an_original_that_wants_two_devices": Weak(
         "assert torch.cuda.device_count() >= 2, 'needs 2 GPUs'\n" + TRAIN + f"train({NET}.to(DEVICE))\n",
@@ -324,6 +373,28 @@ ANSWERED = {
         "    except RuntimeError:\n        size = size // 64\nprint(f'{x.mean().item():.4f}')\n"
     ),
 }
+# What depends on the backend, and gives the same.
+OTHERWISE = {
+    "no_scaler_and_attention_by_hand": (
+        "class Attention(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.qkv = nn.Linear(32, 96)\n    def forward(self, x):\n"
+        "        q, k, v = (t.view(1, -1, 4, 8).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))\n"
+        "        if x.device.type == 'cuda':\n            return F.scaled_dot_product_attention(q, k, v).sum(1)\n"
+        "        return ((q @ k.transpose(-1, -2) / 8**0.5).softmax(-1) @ v).sum(1)\n"
+        "model = Attention().to(DEVICE)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n"
+        "scaler = torch.amp.GradScaler(DEVICE.type, enabled=DEVICE.type == 'cuda')\n"
+        "for step in range(3):\n    loss = model(x).square().mean()\n    optimizer.zero_grad()\n"
+        "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()\n"
+        "    print(f'step {step} loss {loss.item():.5f}')\n"
+    ),
+    "compiled_and_fused_on_cuda_and_measured_on_the_host": (
+        f"model = {NET}.to(DEVICE)\nnet = torch.compile(model) if DEVICE.type == 'cuda' else model\n"
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=DEVICE.type == 'cuda')\n"
+        "for step in range(3):\n    loss = F.mse_loss(net(x), y)\n    optimizer.zero_grad()\n    loss.backward()\n"
+        "    optimizer.step()\nwith torch.no_grad():\n    out = model(x).cpu().double()\n"
+        "print(f'rmse {(out - y.cpu().double()).square().mean().sqrt().item():.4f}')\n"
+    ),
+}
 # These move to what is there in their originals, too: how those fare on the backend is what is asked.
 PORTABLE = {"a_device_of_its_own_lost", "an_answer_that_says_cuda"}
 
@@ -362,6 +433,15 @@ def test_a_refusal_that_is_answered_passes(name: str, judged: Callable[..., Resu
     assert exit_status(result.verdicts) == 0, told
     met = name not in ("one_that_the_original_meets_as_well", "memory_that_runs_out")
     assert ("refused that the program's own handlers answer" in told) == met, told
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_another_way_to_the_same_passes(name: str, judged: Callable[..., Result]) -> None:
+    original = HEAD + OTHERWISE[name]
+    result = judged(original, original.replace(*HERE), ("mps", "cpu"))
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert [v.kind for v in result.verdicts] == [Kind.PASS] * 3, told
+    assert "of the original's work" not in told, told
 
 
 @pytest.mark.parametrize("name", [*EACH, *(f"swallowed_{each}" for each in SWALLOWED)])

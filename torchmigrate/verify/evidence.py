@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from torchmigrate.base.text import counted
+from torchmigrate.base.text import counted, shorten
 from torchmigrate.verify.compare import Arrays, Reference, Written, equal
 from torchmigrate.verify.run import Outcome
 
-_LEAST = 0.5  # the share of the original's work that a run has to do on its device
+# The share of the original's work that a run has to do on its device. Ways to the same result differ in how many
+# elements they touch, and hardly in those of products.
+_LEAST, _LEAST_PRODUCTS, _ALL = 0.5, 0.9, 0.995
+_PRODUCTS = " of matrix products, convolutions and the like"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +20,15 @@ class Evidence:
     """The results of the original that change if what leaves the device is altered.
 
     `places`: (line, number) of the reference. `checks`: the program itself notices, and ends in another way. `files`:
-    those that were written with another content. `logged`: (shape, number) of lines of stderr.
+    those that were written with another content. `logged`: (shape, number) of lines of stderr. `constant`: places that
+    were left out, as they stay the same whatever reaches the device.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()
     checks: bool = False
     files: frozenset[str] = frozenset()
     logged: frozenset[tuple[str, int]] = frozenset()
+    constant: bool = False
 
     def __bool__(self) -> bool:
         return self.checks or bool(self.places or self.files or self.logged)
@@ -46,6 +51,58 @@ def evidence(
     both = {*original.files} & {*altered.files}
     files = frozenset(name for name in both if _is_other(original.files[name], altered.files[name], arrays or {}))
     return Evidence(places, checks, files, frozenset(_moved_in_log(original, altered)))
+
+
+def may_be_constant(known: Evidence | None, expected: Reference) -> bool:
+    """Return whether all that the evidence rests on is numbers that do not change from line to line."""
+    if not known or known.checks or known.files or known.logged:
+        return False
+    values: dict[tuple[str, int], set[float]] = {}
+    for at, j in known.places:
+        line = expected.lines[at]
+        values.setdefault((line.shape, j), set()).add(line.numbers[j].value)
+    return all(len(each) == 1 for each in values.values())
+
+
+def without_constants(known: Evidence, expected: Reference, original: Outcome, altered: Outcome) -> Evidence:
+    """Leave out places that are as before in a run whose device was given other numbers, and draws other ones."""
+    given = altered.altered or altered.random_kernels
+    if not given or altered.exit != original.exit or altered.exception or _forms(altered) != _forms(original):
+        return known
+    moved = {*_moved(expected, altered)}
+    kept = frozenset((at, j) for at, j in known.places if (expected.lines[at].shape, j) in moved)
+    return replace(known, places=kept, constant=len(kept) < len(known.places))
+
+
+def _forms(outcome: Outcome) -> list[str]:
+    return [line.shape for line in outcome.lines]
+
+
+def from_elsewhere(
+    known: Evidence, places: Iterable[tuple[int, int]], expected: Reference, found: Outcome, altered: Outcome
+) -> str | None:
+    """Return what depends on the device in the original, and not in a run, by one that read altered values; else None.
+
+    `places`: those of the reference in which the run agrees.
+    """
+    if known.checks and altered.exit == found.exit:
+        return "its checks do not notice other values"
+    if altered.exit != found.exit or altered.exception or _forms(altered) != _forms(found):
+        return None  # it took another way: nothing is known
+    wanted = sorted(known.places & {*places})
+    own = {
+        (expected.lines[at].shape, j)
+        for at, j in wanted
+        if not equal(found.lines[at].numbers[j], altered.lines[at].numbers[j])
+    }
+    for at, j in wanted:
+        if (expected.lines[at].shape, j) not in own:
+            line = found.lines[at]
+            return f"stdout line {line.number} does not come from {found.run.way.backend}: `{shorten(line.text, 60)}`"
+    for name in sorted(known.files & {*found.files} & {*altered.files}):
+        if found.files[name].digest == altered.files[name].digest:
+            return f"{name} does not come from {found.run.way.backend}"
+    return None
 
 
 def _is_other(original: Written, altered: Written, arrays: Mapping[str, Arrays]) -> bool:
@@ -90,16 +147,23 @@ def lost_work(outcome: Outcome, original: Outcome) -> str | None:
     if outcome.run.way.tier != original.run.way.tier:
         return None
     fewer = min(1.0, outcome.devices / original.devices) if original.devices else 1.0
-    for here, there, what in (
-        (outcome.elements, original.elements, ""),
-        (outcome.products, original.products, " of matrix products, convolutions and the like"),
+    for here, there, least, words in (
+        (outcome.elements, original.elements, _LEAST, "{share:.0%} of the original's work"),
+        (outcome.products, original.products, _LEAST_PRODUCTS, f"{{share:.0%}} of the original's work{_PRODUCTS}"),
+        (outcome.parameter_bytes, original.parameter_bytes, _LEAST, "{here} of parameters, of the original's {there}"),
     ):
-        if here is not None and there and here < _LEAST * fewer * there:
-            return _describe(outcome, original, f"{here / there:.0%} of the original's work{what}")
-    here, there = outcome.parameter_bytes, original.parameter_bytes
-    if here is not None and there and here < _LEAST * fewer * there:
-        return _describe(outcome, original, f"{size(here)} of parameters, of the original's {size(there)}")
+        if here is not None and there and here < least * fewer * there:
+            done = words.format(share=here / there, here=size(here), there=size(there))
+            return _describe(outcome, original, done, "mostly" if here < _LEAST * fewer * there else "in part")
     return None
+
+
+def lost_products(outcome: Outcome, original: Outcome) -> str | None:
+    """Return how much of the original's products a run that passes did on its device, if not all; else None."""
+    here, there = outcome.products, original.products
+    if here is None or not there or here >= _ALL * there or outcome.run.way.tier != original.run.way.tier:
+        return None
+    return f"{here / there:.0%} of the original's work{_PRODUCTS} on {outcome.run.way.backend}"
 
 
 def size(count: float) -> str:
@@ -111,9 +175,9 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-def _describe(outcome: Outcome, original: Outcome, share: str) -> str:
+def _describe(outcome: Outcome, original: Outcome, share: str, how: str) -> str:
     return (
-        f"ran mostly on the CPU: {share} was on {outcome.run.way.backend} "
+        f"ran {how} on the CPU: {share} was on {outcome.run.way.backend} "
         f"({counted(outcome.kernels or 0, 'kernel')}, the original {original.kernels or 0:,} on "
         f"{original.run.way.backend})"
     )

@@ -82,14 +82,15 @@ THREAD = "in thread"  # how the recorder begins the place of an exception that e
 class Run:
     """One run of the original or rewritten project on a backend.
 
-    `purpose`: "" for a run that is judged or compared with. Of the original: "repeat" shows which numbers are stable;
-    "numbers" and "fractions" alter such values wherever they leave the device, which shows what depends on it; "shared"
-    draws random numbers as a machine without accelerator does, for a comparison with one.
+    `purpose`: "" for a run that is judged or compared with. "numbers" and "fractions" alter such values wherever they
+    leave the device, which shows what depends on it; "inputs" alters what reaches the device. Of the original: "repeat"
+    shows which numbers are stable; "shared" draws random numbers as a machine without accelerator does, for a
+    comparison with one.
     """
 
     project: Literal["original", "rewritten"]
     way: Way
-    purpose: Literal["", "repeat", "numbers", "fractions", "shared"] = ""
+    purpose: Literal["", "repeat", "numbers", "fractions", "inputs", "shared"] = ""
 
     @property
     def name(self) -> str:
@@ -100,7 +101,7 @@ class Run:
         """The variables that the simulated device reads for the run's purpose."""
         if self.purpose == "shared":
             return {"TORCHMIGRATE_GENERATOR": "cpu"}
-        return {"TORCHMIGRATE_ALTER": self.purpose} if self.purpose in ("numbers", "fractions") else {}
+        return {"TORCHMIGRATE_ALTER": self.purpose} if self.purpose in ("numbers", "fractions", "inputs") else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,16 @@ class Outcome:
     def products(self) -> int | None:
         """Those of matrix products, convolutions, attention and recurrent nets."""
         return _sum(self.reports, "products")
+
+    @property
+    def reads(self) -> int | None:
+        """How often the host read from the device."""
+        return _sum(self.reports, "reads")
+
+    @property
+    def altered(self) -> int | None:
+        """Tensors that were altered on their way to the device."""
+        return _sum(self.reports, "altered")
 
     @property
     def parameter_bytes(self) -> int | None:

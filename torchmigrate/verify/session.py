@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError, counted, listed, shorten
@@ -19,7 +20,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.verify import backends, verdict
 from torchmigrate.verify.backends import Machine, Way
 from torchmigrate.verify.compare import Arrays
-from torchmigrate.verify.evidence import evidence, size
+from torchmigrate.verify.evidence import evidence, may_be_constant, size, without_constants
 from torchmigrate.verify.interpreter import Command, compare_arrays, resolve
 from torchmigrate.verify.migration import Migration, Origins, migrate, restore
 from torchmigrate.verify.run import Outcome, Run, Task, execute
@@ -34,6 +35,7 @@ _PURPOSES = {
     "repeat": ", once more",
     "numbers": ", with altered numbers",
     "fractions": ", with altered fractions",
+    "inputs": ", given altered numbers",
     "shared": ", with the CPU's random numbers",
 }
 
@@ -140,6 +142,8 @@ class _Judged:
         self._execute([self._reference()])  # first and alone: it shows which ports the program wants for itself
         self._execute([*self._supporting(), *self._rewritten()])
         self._execute(self._without_numbers())
+        self._compare_arrays()
+        self._execute([*self._with_inputs(), *self._altered()])
         self._execute(self._beside())
         self._execute(self._once_more())
         self._compare_arrays()
@@ -154,10 +158,10 @@ class _Judged:
             exact = run.way == base.first.run.way
             for name, found in outcome.files.items():
                 first, second = base.first.files.get(name), base.second.files.get(name)
-                if found.kept and first and second and first.kept and second.kept:
+                if found.kept and found.kept not in self.arrays and first and second and first.kept and second.kept:
                     tasks.append((first.kept, second.kept, found.kept, 0.0 if exact else self.request.limits.tolerance))
         if tasks:
-            self.arrays = compare_arrays(self.machine.interpreter.executable, tasks)
+            self.arrays = {**self.arrays, **compare_arrays(self.machine.interpreter.executable, tasks)}
 
     def _execute(self, runs: Sequence[Run]) -> None:
         todo = [run for run in runs if not run.way.skip and run not in self.done]
@@ -183,6 +187,37 @@ class _Judged:
         altered = self.done.get(replace(self._reference(), purpose="numbers"))
         lost = altered is not None and altered.exit != 0 and not self.base.evidence
         return [replace(self._reference(), purpose="fractions")] if lost else []
+
+    def _with_inputs(self) -> list[Run]:
+        """Return a run of the original whose device is given other numbers, if its results may be constants."""
+        base = self.base
+        constant = base.stands and base.second is not None and may_be_constant(base.evidence, base.reference)
+        return [replace(self._reference(), purpose="inputs")] if constant else []
+
+    def _altered(self) -> list[Run]:
+        """Return runs of the rewritten project that read altered values, to see what of its numbers its device gives.
+
+        Where it passes: on the first backend but cuda, and wherever it reads less than the original or was refused
+        something.
+        """
+        base, way = self.base, self._reference().way
+        if not (base.stands and base.evidence):
+            return []
+        alike = [
+            run
+            for run in self._rewritten()
+            if run in self.done and (run.way.evidence, run.way.tier) == (way.evidence, way.tier)
+        ]
+        passes = [
+            run for run in alike if verdict.of_rewritten(self.done[run], base, self.request.limits).kind is Kind.PASS
+        ]
+        first = [run for run in passes if run.way != way][:1]
+        less = [run for run in passes if verdict.reads_less(self.done[run], base)]
+        return [replace(run, purpose=self._purpose) for run in dict.fromkeys([*first, *less])]
+
+    @property
+    def _purpose(self) -> Literal["fractions", "numbers"]:
+        return "fractions" if replace(self._reference(), purpose="fractions") in self.done else "numbers"
 
     def _beside(self) -> list[Run]:
         """Return runs of the original where a rewritten project does not plainly pass."""
@@ -213,12 +248,17 @@ class _Judged:
         made = verdict.baseline(first, second)
         altered = [self.done.get(replace(cuda, purpose=purpose)) for purpose in ("fractions", "numbers")]
         known = [evidence(made.reference, first, each, self.arrays) for each in altered if each and made.stands]
+        found = next(filter(None, known), known[-1] if known else None)
+        given = self.done.get(replace(cuda, purpose="inputs"))
         return replace(
             made,
-            evidence=next(filter(None, known), known[-1] if known else None),
+            evidence=without_constants(found, made.reference, first, given) if found and given else found,
             elsewhere=self._elsewhere(),
             again=self._elsewhere("repeat"),
             shared=self.done.get(replace(cuda, purpose="shared")),
+            altered={
+                run.way.backend: self.done[run] for run in self.done if run.project == "rewritten" and run.purpose
+            },
             arrays=self.arrays,
         )
 

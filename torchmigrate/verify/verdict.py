@@ -26,7 +26,7 @@ from torchmigrate.verify.compare import (
     shape,
     steady,
 )
-from torchmigrate.verify.evidence import Evidence, lost_spread, lost_work, size
+from torchmigrate.verify.evidence import Evidence, from_elsewhere, lost_products, lost_spread, lost_work, size
 from torchmigrate.verify.run import Outcome, Run, describe_exception
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Baseline:
 
     `evidence`: which of its results depend on the device; None if that is not known, as on real devices. `elsewhere`:
     its runs on other backends, as far as they were needed, and `again` once more. `shared`: a run on cuda with the
-    CPU's random numbers. `arrays`: of the binary files of other runs, by where they are kept, beside those of the
-    reference.
+    CPU's random numbers. `altered`: runs of the rewritten project that read altered values. `arrays`: of the binary
+    files of other runs, by where they are kept, beside those of the reference.
     """
 
     first: Outcome | None = None
@@ -94,6 +94,7 @@ class Baseline:
     elsewhere: Mapping[str, Outcome] = field(default_factory=dict)
     again: Mapping[str, Outcome] = field(default_factory=dict)
     shared: Outcome | None = None
+    altered: Mapping[str, Outcome] = field(default_factory=dict)
     arrays: Mapping[str, Arrays] = field(default_factory=dict)
 
     @property
@@ -183,6 +184,12 @@ def asks_for_original(verdict: Verdict) -> bool:
     return verdict.kind is not Kind.PASS or any(map(_foreign(outcome), outcome.named.values()))
 
 
+def reads_less(outcome: Outcome, base: Baseline) -> bool:
+    """Return whether a run reads its device less often than the original, or was refused something."""
+    fewer = base.first is not None and (outcome.reads or 0) < (base.first.reads or 0)
+    return fewer or bool(_newly_swallowed(outcome, base))
+
+
 def asks_for_repeat(verdict: Verdict) -> bool:
     """Return whether the original has to be run there once more, to see which of its numbers are steady."""
     return verdict.kind is Kind.REGRESSED and verdict.unlike
@@ -232,6 +239,8 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     if verdict.kind is Kind.DIFFERS and outcome.exit == wanted and comparison.numbers and _shows(comparison, base):
         agreed = f"{counted(comparison.numbers, 'number')} within {limits.tolerance:g} of original on {backend}"
         return Verdict(outcome.run, Kind.PASS, agreed, outcome)
+    if elsewhere := _from_elsewhere(comparison, outcome, base):
+        return replace(verdict, reason=elsewhere)
     if verdict.kind is Kind.UNCOMPARED and comparison.numbers and (_drew(base) or not base.stands):
         agreed = f"{counted(comparison.numbers, 'number')} within {limits.tolerance:g} of original on {backend}"
         return Verdict(outcome.run, Kind.PASS, agreed, outcome)
@@ -394,11 +403,24 @@ def _judge_agreement(
             why = f"ends as the original does{status}, but there are no numbers to compare: let it print some"
         else:
             alike = f"{counted(comparison.numbers, 'number')} as the original's{status}"
-            why = f"{alike}, but none comes from the device: let it print a loss"
+            constant = base.evidence is not None and base.evidence.constant
+            none = "depends on what the device is given: let it print losses of some steps"
+            why = f"{alike}, but none {none if constant else 'comes from the device: let it print a loss'}"
         return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
+    if elsewhere := _from_elsewhere(comparison, outcome, base):
+        return Verdict(outcome.run, Kind.UNCOMPARED, elsewhere, outcome)
     return Verdict(
         outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files), logged), outcome
     )
+
+
+def _from_elsewhere(comparison: Comparison, outcome: Outcome, base: Baseline) -> str | None:
+    """Return which result is the original's, though the run does not have it from its device; else None."""
+    altered = base.altered.get(outcome.run.way.backend)
+    if altered is None or base.evidence is None:
+        return None
+    found = from_elsewhere(base.evidence, comparison.places, base.reference, outcome, altered)
+    return f"as the original, but {found}" if found else None
 
 
 def _compare_logged(
@@ -476,6 +498,8 @@ def _describe_agreement(
             parts.append(f"{own:,} from the device" if own else "none from the device")
     if base.evidence is not None and base.evidence.checks and not base.evidence.places:
         parts.append("it checks what the device computes")
+    if lost := lost_products(outcome, base.first):
+        parts.append(lost)
     if logged:
         parts.append(f"{counted(logged, 'number')} on stderr as there")
     if answered := sum(met.count for met in _newly_swallowed(outcome, base)):

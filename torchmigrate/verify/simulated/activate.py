@@ -31,7 +31,8 @@ def statistics() -> dict[str, Any]:
     """Return this process's counts, {} without simulation.
 
     "kernels", "random_kernels" and, by name, "operators": how often; "elements" of all tensors that kernels took or
-    gave, "products": those of matrix products and the like; "peak_bytes" of each device; "parameter_bytes": the most.
+    gave, "products": those of matrix products and the like; "parameter_bytes": the most;
+    "reads" by the host; "altered" tensors that reached the device; "peak_bytes" of each device.
     """
     return _statistics[0]() if _statistics else {}
 
@@ -67,13 +68,14 @@ def _listen(ops: Any) -> None:
     atexit.register(ops.listen, 0)  # no Python is called when it is gone
 
 
+_WORK = ("elements", "products", "parameter_bytes", "reads", "altered")
+
+
 def _read_counts(ops: Any, count: int) -> dict[str, Any]:
     operators = {name: int(n) for name, _, n in (line.rpartition("=") for line in ops.counts())}
-    elements, products, parameter_bytes = ops.work() if hasattr(ops, "work") else (None, None, None)
+    work = ops.work() if hasattr(ops, "work") else [None] * len(_WORK)
     return {
-        "elements": elements,
-        "products": products,
-        "parameter_bytes": parameter_bytes,
+        **dict(zip(_WORK, work, strict=True)),
         "kernels": sum(operators.values()),
         "random_kernels": ops.random_count(),
         "operators": operators,

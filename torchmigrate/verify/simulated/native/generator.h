@@ -9,8 +9,8 @@ namespace simulated {
 
 struct DeviceGenerator final : GeneratorImpl {
   // Real devices draw other numbers than the CPU after one seed, and all of a type the same.
-  static constexpr uint64_t kOwn = 0x9e3779b97f4a7c15;
-  static uint64_t own(uint64_t seed) { return shares_generator ? seed : seed ^ kOwn; }
+  static constexpr uint64_t kOwn = 0x9e3779b97f4a7c15, kOther = 0x2545f4914f6cdd1d;
+  static uint64_t own(uint64_t seed) { return shares_generator ? seed : seed ^ (alters_inputs ? kOther : kOwn); }
   at::Generator inner = at::detail::createCPUGenerator(own(default_rng_seed_val));
 
   explicit DeviceGenerator(DeviceIndex i) : GeneratorImpl(Device(device_type, i), DispatchKeySet(dispatch_key)) {}

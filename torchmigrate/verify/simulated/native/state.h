@@ -51,6 +51,8 @@ struct Amount {
   int64_t products = 0;  // those of matrix products, convolutions, attention and recurrent nets
 };
 inline Amount work_done;
+inline int64_t reads = 0;    // how often the host read from the device
+inline int64_t altered = 0;  // tensors altered on their way to the device
 
 // What a run changes on purpose; read once, from the environment, when the library is loaded.
 inline const bool fallback_to_cpu = [] {  // when the real library reads it: at import
@@ -64,6 +66,8 @@ inline bool told(const char* variable, const char* value) {
 // What leaves the device is altered, to show which results depend on it: numbers, or those with a fraction only.
 inline const bool alters_numbers = told("TORCHMIGRATE_ALTER", "numbers");
 inline const bool alters_fractions = alters_numbers || told("TORCHMIGRATE_ALTER", "fractions");
+// So is what reaches the device, numbers with a fraction and random ones, to show which results depend on that.
+inline const bool alters_inputs = told("TORCHMIGRATE_ALTER", "inputs");
 // The devices draw from the CPU's generator, as the same program does on a machine without any.
 inline const bool shares_generator = told("TORCHMIGRATE_GENERATOR", "cpu");
 

@@ -308,7 +308,7 @@ def _own_files(project: str) -> list[str]:
     return sorted(file for file in files if os.path.isfile(file) and is_own(file, project))
 
 
-_COUNTS = ("kernels", "random_kernels", "elements", "products")
+_COUNTS = ("kernels", "random_kernels", "elements", "products", "reads", "altered")
 
 
 def _statistics() -> dict[str, Any]:
