@@ -378,6 +378,9 @@ def test_files_that_runs_write_are_compared_if_asked(project: Path, cli: Cli) ->
     ran = cli(*VERIFY, "--backends", "mps", "--compare", "*.csv", *RUN)
     assert ran.status == 1
     assert "DIFFERS  log.csv: line 1: 0.7 where the original printed 0.5 (`0.7`); " in ran.out
+    ran = cli(*VERIFY, "--backends", "mps", "--compare", "*.csv", "--compare", "out/*.csv", *RUN)
+    assert ran.status == 2
+    assert "--compare out/*.csv: the original writes no such file" in ran.err
 
 
 def test_the_environment_of_the_runs(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,7 @@ class _Judged:
     def run(self) -> None:
         """Run the reference, then the rewritten project, then what the verdicts of these ask for."""
         self._execute([self._reference()])  # first and alone: it shows which ports the program wants for itself
+        self._find_files()
         self._execute([*self._supporting(), *self._rewritten()])
         self._execute(self._without_numbers())
         self._compare_arrays()
@@ -147,6 +148,16 @@ class _Judged:
         self._execute(self._beside())
         self._execute(self._once_more())
         self._compare_arrays()
+
+    def _find_files(self) -> None:
+        """Raise UserError if the original comes to its end and writes no file that is to be compared."""
+        first = self.base.first
+        for pattern in self.request.globs if first and first.exit == 0 else ():
+            if not any(map(Globs([pattern]).match, first.files if first else ())):
+                raise UserError(
+                    f"--compare {pattern}: the original writes no such file",
+                    "patterns are relative to the project's top",
+                )
 
     def _compare_arrays(self) -> None:
         """Compare the binary files of all runs with those of the reference, in the interpreter that has torch."""
