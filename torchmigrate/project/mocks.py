@@ -82,6 +82,8 @@ class _Search:
         self._parents: dict[int, dict[ast.AST, ast.AST]] = {}
         self._methods: dict[str, dict[str, list[ast.AST]]] = {}
         self._sources: dict[str, encoding.Source] = {}
+        self._leads: dict[ast.AST, tuple[list[tuple[str, ast.AST]], list[str]]] = {}
+        self._uses: dict[ast.AST, list[tuple[ast.AST, str, str]]] = {}
 
     # What is replaced
 
@@ -219,14 +221,26 @@ class _Search:
             yield from ((path, s) for s in names if s.name == "forward" or s.name.startswith("__"))
             yield from self._meant(path, scopes.scope_of[node], node.bases)
             return
-        for inner, scope in _inside(node, scopes):
-            if isinstance(inner, (ast.Import, ast.ImportFrom)):
-                yield from self._imported(path, inner)
-            elif isinstance(inner, (ast.Name, ast.Attribute)):
-                known = [*self._meant(path, scope, [inner])]
-                yield from known
-                if isinstance(inner, ast.Attribute) and not known:
-                    yield from methods.get(inner.attr, ())
+        known, attributes = self._led_to(path, node, scopes)
+        yield from known
+        for name in attributes:
+            yield from methods.get(name, ())
+
+    def _led_to(self, path: str, node: ast.AST, scopes: Scopes) -> tuple[list[tuple[str, ast.AST]], list[str]]:
+        """Return what a function runs, as far as names tell, and the attributes that may be methods; found once."""
+        if node not in self._leads:
+            known: list[tuple[str, ast.AST]] = []
+            attributes: dict[str, None] = {}
+            for inner, scope in _inside(node, scopes):
+                if isinstance(inner, (ast.Import, ast.ImportFrom)):
+                    known += self._imported(path, inner)
+                elif isinstance(inner, (ast.Name, ast.Attribute)):
+                    meant = [*self._meant(path, scope, [inner])]
+                    known += meant
+                    if isinstance(inner, ast.Attribute) and not meant:
+                        attributes[inner.attr] = None
+            self._leads[node] = known, [*attributes]
+        return self._leads[node]
 
     def _meant(self, path: str, scope: Scope, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
         for chain in filter(None, map(attribute_chain, nodes)):
@@ -264,14 +278,21 @@ class _Search:
             return
         start = next((s for s in _METHODS_OF if target.startswith(s)), None)
         method = target.removeprefix(start) if start else ""
-        for inner, scope in _inside(node, scopes):
-            called = inner.func if isinstance(inner, ast.Call) else inner
-            if isinstance(called, ast.Attribute) and called.attr == method:
+        for inner, attribute, name in self._used(node, scopes):
+            if attribute == method or f"{name}.".startswith(f"{target}."):
                 yield self._span(path, inner)
-            elif isinstance(called, (ast.Name, ast.Attribute)):
-                name = self._resolver.resolve(called, scope)
-                if name and f"{name}.".startswith(f"{target}."):
-                    yield self._span(path, inner)
+
+    def _used(self, node: ast.AST, scopes: Scopes) -> list[tuple[ast.AST, str, str]]:
+        """Return what a function calls or names: the node, the attribute, and the name that is resolved; found once."""
+        if node not in self._uses:
+            found: list[tuple[ast.AST, str, str]] = []
+            for inner, scope in _inside(node, scopes):
+                called = inner.func if isinstance(inner, ast.Call) else inner
+                if isinstance(called, (ast.Name, ast.Attribute)):
+                    attribute = called.attr if isinstance(called, ast.Attribute) else "-"
+                    found.append((inner, attribute, self._resolver.resolve(called, scope) or "-"))
+            self._uses[node] = found
+        return self._uses[node]
 
     def devices(self, path: str, function: Function) -> Iterator[Span]:
         """Yield the texts in a function that name a device of CUDA."""
