@@ -156,6 +156,7 @@ ELSEWHERE = (
     ("verify/session.py", "is outside the project", "verify/test_sandbox.py", "is outside the project"),
     ("verify/session.py", "leads to nothing there", "verify/test_sandbox.py", "leads to nothing there"),
     ("verify/session.py", "the copies are elsewhere, so ", "verify/test_sandbox.py", "the copies are elsewhere, so "),
+    ("verify/session.py", "the original writes no such file", "cli/test_verify.py", "the original writes no such file"),
     ("verify/session.py", "not applied (--unsafe-fixes)", "cli/test_verify.py", "not applied (--unsafe-fixes)"),
 )
 

@@ -359,8 +359,8 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
 
 def _gets_index(before: Value, now: Value) -> bool:
     """Return whether "mps" would become "mps:0", which is written otherwise."""
-    bare = {a.type for a in before if isinstance(a, Device) and a.index is None}
-    return any(isinstance(a, Device) and a.index is not None and a.type in bare and a not in before for a in now)
+    types = {a.type for a in before if isinstance(a, Device) and a.index is None}
+    return any(isinstance(a, Device) and a.index is not None and a.type in types and a not in before for a in now)
 
 
 def _fallbacks(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
