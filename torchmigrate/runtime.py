@@ -483,7 +483,9 @@ def get_rng_state_all() -> Any:
 
 def set_rng_state(new_state: Any, device: Any = None) -> None:
     """Set the state of a device's generator; do nothing on the CPU, and warn of a state from another kind of device."""
-    native = _own("set_rng_state") or (lambda *_: None)
+    native = _own("set_rng_state")
+    if native is None:
+        return
     try:
         native(new_state, *_place(device))
     except RuntimeError as error:  # the states of CUDA and MPS differ in size

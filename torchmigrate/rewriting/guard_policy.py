@@ -22,7 +22,7 @@ from torchmigrate.semantic.values import double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
-from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone
+from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
 from torchmigrate.torch_api.names import NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
@@ -97,12 +97,12 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
         branch = module.parent(statement)
         for decorator in getattr(statement, "decorator_list", ()):
             made = module.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-            if library := next((each for each in _with_above(made) if each in ENGINES), None):
+            if library := row_of(made, ENGINES):
                 yield whole, _ONE_LIBRARY.format(library)
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, (ast.If, ast.Module)):
             known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
             names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
-            library = next((n for n in names if any(each in known for each in _with_above(n))), None)
+            library = next((name for name in names if row_of(name, known)), None)
             if library is not None and not getattr(statement, "level", 0):
                 block, _ = module.blocks.place(statement)
                 yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
@@ -112,13 +112,6 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
                 if knows_cuda_alone(name):
                     test = module.function(node)
                     yield module.span(test) if test else whole, _ONE_TEST.format(name)
-
-
-def _with_above(name: str) -> Iterator[str]:
-    """Yield a dotted name and those of the packages that hold it."""
-    while name:
-        yield name
-        name = name.rpartition(".")[0]
 
 
 def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:

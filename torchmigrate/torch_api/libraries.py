@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from torchmigrate.torch_api import facts
 from torchmigrate.torch_api.backends import types_of
@@ -58,7 +58,7 @@ def takes(library: str) -> frozenset[str] | None:
     owner, _, argument = library.rpartition(".")
     if arguments(owner).get(argument) == "number":
         return frozenset({"cuda"})
-    name = _known(library, _TAKES)
+    name = row_of(library, _TAKES)
     if name is not None:
         return _TAKES[name]
     root = library.partition(".")[0]
@@ -75,11 +75,11 @@ def knows_cuda_alone(library: str) -> bool:
 
 def arguments(library: str) -> Mapping[str, str]:
     """Return how the arguments of a library speak of devices, by keyword: by "name", by "number" or as a "flag"."""
-    kinds: Mapping[str, str] = _DATA["arguments"].get(_known(library, _DATA["arguments"]), {})
+    kinds: Mapping[str, str] = _DATA["arguments"].get(row_of(library, _DATA["arguments"]), {})
     return {argument: kind for kind, named in kinds.items() for argument in named.split()}
 
 
-def _known(library: str, table: Mapping[str, object]) -> str | None:
+def row_of(library: str, table: Container[str]) -> str | None:
     """Return the row for a library or for the part of it that a dotted name belongs to; None if there is none."""
     while library not in table:
         library, dot, _ = library.rpartition(".")
