@@ -6,7 +6,7 @@ import ast
 import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers import registry
@@ -69,6 +69,7 @@ class DispatchTable:
         return next((handlers for prefix, handlers in self.wide if name.startswith(prefix)), ())
 
 
+@lru_cache(maxsize=8)
 def dispatch_table(ruleset: Ruleset) -> DispatchTable:
     """Build the dispatch table of all rules. Raises PackError if a rule names a fixer that does not exist."""
     entries: dict[str, list[tuple[Rule, Handler]]] = {key: [] for key in ruleset.claimed if not key.endswith(".*")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from torchmigrate.diagnostics.finding import SUPPRESSES, Safety
@@ -164,7 +164,7 @@ class Pack:
     order: int = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # one by identity, so that what is derived from it can be kept
 class Ruleset:
     """All loaded rules by id; `claimed` are dispatch keys of deselected ones, which no other rule takes over."""
 
@@ -175,6 +175,8 @@ class Ruleset:
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> Ruleset:
         """Return the rules whose pack or id is in `select` (empty: all) and not in `ignore`."""
+        if not select and not ignore:
+            return self
 
         def named(rule: Rule, names: Collection[str]) -> bool:
             return rule.id in names or rule.pack in names
@@ -280,6 +282,7 @@ def _longest_word(literal: bytes) -> bytes:
     return max(words, key=len)
 
 
+@lru_cache(maxsize=8)
 def prefilter(ruleset: Ruleset) -> Prefilter:
     """Return the prefilter of all rules."""
     rules = list(ruleset.rules.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,6 +152,7 @@ def _first_bytes(path: Path) -> bytes:
 NONE = TextRules((), (), (), Names(()), Names(()))
 
 
+@lru_cache(maxsize=8)
 def text_rules(ruleset: Ruleset) -> TextRules:
     """Return the text rules of a rule set."""
     rules = [r for r in ruleset.rules.values() if r.patterns]
