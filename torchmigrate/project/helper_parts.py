@@ -147,7 +147,8 @@ def public(raw: bytes) -> list[str]:
     return [name for name in _defined(_body(raw)) if not name.startswith("_")]
 
 
-def _body(raw: bytes) -> list[ast.stmt]:
+@functools.lru_cache(maxsize=16)
+def _body(raw: bytes) -> Sequence[ast.stmt]:
     try:
         return ast.parse(raw).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -373,7 +374,8 @@ def _header(header: str, names: Iterable[str], digests: Mapping[str, str]) -> st
     return "\n".join([*title, *digest]) + f"; {tag}\n"
 
 
-def _digests(text: str | bytes) -> dict[str, str]:
+@functools.lru_cache(maxsize=16)
+def _digests(text: str | bytes) -> Mapping[str, str]:
     """Return for each definition a digest of its parsed code, which no formatter changes."""
     found = {}
     for statement in ast.parse(text).body:
@@ -403,12 +405,11 @@ def _digest(raw: bytes) -> str:
 
 def _plain(node: object) -> str:
     """Return a syntax tree as text that is the same on every version of Python."""
-    if isinstance(node, list):
-        return f"[{','.join(map(_plain, node))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
-    return f"{type(node).__name__}({','.join(f'{name}={_plain(value)}' for name, value in fields)})"
+    if isinstance(node, ast.AST):
+        values = [(name, getattr(node, name, None)) for name in node._fields]
+        given = [f"{name}={_plain(value)}" for name, value in values if value is not None and value != []]
+        return f"{type(node).__name__}({','.join(given)})"
+    return f"[{','.join(map(_plain, node))}]" if isinstance(node, list) else repr(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -694,7 +695,7 @@ def _is_compiler(node: ast.AST) -> bool:
 
 def is_called(code: bytes, helper: str) -> bool:
     """Return whether a file imports a module of this name, and takes from it what our helper has and nothing else."""
-    tree = ast.Module(_body(code), [])
+    tree = ast.Module([*_body(code)], [])
     names = [alias.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for alias in n.names]
     taken = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and last_name(n.value) == helper}
     return helper in names and bool(taken) and taken <= {*everything()}
