@@ -351,7 +351,7 @@ def opened(directory: Path) -> Repository | None:
         return None
     try:
         shell = Git(start)
-        top, git_dir = (_parse_path(shell("rev-parse", which)) for which in ("--show-toplevel", "--absolute-git-dir"))
+        top, git_dir = _top_and_git_dir(shell)
         real = Path(os.path.realpath(directory))
         if not (real.is_relative_to(top) and os.path.lexists(top / ".git")):
             raise GitError("core.worktree points to another directory")
@@ -375,6 +375,14 @@ def bare(path: Path) -> Repository | None:
         return Repository(path, path, Git(path, {"GIT_DIR": os.fspath(path)}).hardened())
     except GitError:
         return None
+
+
+def _top_and_git_dir(shell: Git) -> tuple[Path, Path]:
+    """Ask git for both folders of a work tree: at once, unless a name has a newline of its own."""
+    which = ("--show-toplevel", "--absolute-git-dir")
+    lines = shell("rev-parse", *which).splitlines(keepends=True)
+    top, git_dir = lines if len(lines) == len(which) else (shell("rev-parse", each) for each in which)
+    return _parse_path(top), _parse_path(git_dir)
 
 
 def _parse_path(output: bytes) -> Path:
