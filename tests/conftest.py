@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +23,10 @@ from torchmigrate.engine import case_runner
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
-from torchmigrate.rules.model import Rule
+from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import decode
+from torchmigrate.surveys import catalog_rows
 from torchmigrate.verify.backends import BUILD
 
 ROOT = Path(__file__).parent.parent
@@ -98,6 +99,7 @@ SLOW = (
 )
 
 
+@functools.cache
 def is_slow(path: Path) -> bool:
     return any(path.match(f"tests/{pattern}") for pattern in SLOW)
 
@@ -124,6 +126,26 @@ def _load(path: Path, cases: bool = True) -> Rule:
 
 
 packs.load_rule = _load
+
+_load_packs, _read_rows = packs.load, catalog_rows.read
+_packs_once = functools.cache(lambda cases: _load_packs((), cases))
+_rows_once = functools.cache(lambda path, rules, changed: tuple(_read_rows(path, rules)))
+
+
+def _packs(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
+    """Those that ship are one set for all tests, so that what is derived from it is worked out once as well."""
+    return _load_packs(rule_paths, cases) if rule_paths or packs.load_rule is not _load else _packs_once(cases)
+
+
+def _rows(path: Path, rules: Collection[str] | None = None) -> Sequence[catalog_rows.Row]:
+    """The rows of a file: those that ship are read once for all tests."""
+    shipped = path.parent.parent == _OURS and path.is_file()
+    known = None if rules is None else frozenset(rules)
+    return _rows_once(path, known, path.stat().st_mtime_ns) if shipped else _read_rows(path, rules)
+
+
+packs.load = _packs
+catalog_rows.read = _rows
 
 
 @pytest.fixture(autouse=True)
