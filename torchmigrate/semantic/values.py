@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.scope import Function, Scope, own_nodes
+from torchmigrate.torch_api.names import DOUBLES
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
@@ -315,7 +316,7 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
 
 
 _SETS_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
-_DOUBLE_TYPES = ("torch.float64", "torch.double", "torch.DoubleTensor")
+_DOUBLE_TYPES = (*DOUBLES, "torch.DoubleTensor")
 
 
 @query

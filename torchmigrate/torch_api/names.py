@@ -67,6 +67,8 @@ DTYPES: Mapping[str, str] = _DATA["dtypes"]
 # methods that give a tensor, or a number, that stands elsewhere, and words for a dtype as an argument of `x.to(...)`
 MOVING_METHODS: frozenset[str] = frozenset(_DATA["tensors"]["leaving"])
 DTYPE_WORDS: frozenset[str] = frozenset(_DATA["tensors"]["dtypes"])
+DOUBLES: tuple[str, ...] = tuple(_DATA["tensors"]["doubles"])
+HALVES: tuple[str, ...] = tuple(_DATA["tensors"]["halves"])
 
 
 _CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.names import canonical
+from torchmigrate.torch_api.names import HALVES, canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
 from torchmigrate.worlds.observations import ASKED, HALVED, LOST, Place, device_of, devices
@@ -52,7 +52,6 @@ from torchmigrate.worlds.values import (
 )
 
 HELPER = "accel"
-_HALVES = ("torch.half", "torch.float16", "torch.bfloat16")
 MOST_WORK = 400_000  # expressions of one version in one world
 
 
@@ -166,7 +165,7 @@ class Expressions(External):
         if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
             return made
         found = join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
-        is_half = any(isinstance(atom, Named) and atom.name in _HALVES for atom in found)
+        is_half = any(isinstance(atom, Named) and atom.name in HALVES for atom in found)
         if is_half and not frame.file.edits_of(node):
             self.seen.add(HALVED, self.place(node, frame), NOTHING, state.path)
         return found

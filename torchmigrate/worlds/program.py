@@ -15,11 +15,11 @@ from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax import resolver
-from torchmigrate.syntax.scope import children, tree_of
+from torchmigrate.syntax.scope import FUNCTIONS, children, tree_of
 
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+ROUTINES = (*FUNCTIONS, ast.Lambda)
 
 
 _Answer = TypeVar("_Answer")
@@ -121,7 +121,7 @@ class File:
 
     def _collect(self, node: ast.AST, owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str) -> None:
         for child in children(node):
-            if isinstance(child, FUNCTIONS):
+            if isinstance(child, ROUTINES):
                 own = f"lambda@{self.original(self.span(child)[0])}" if isinstance(child, ast.Lambda) else child.name
                 name = f"{prefix}.{own}"
                 info = FunctionInfo(self, child, owner, outer, f"{self.path}:{name}")

@@ -24,8 +24,8 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import (
-    FUNCTIONS,
     NONE,
+    ROUTINES,
     ClassInfo,
     Edits,
     File,
@@ -971,7 +971,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     stack: list[ast.AST] = list(children(node))
     while stack:
         inner = stack.pop()
-        if isinstance(inner, (*FUNCTIONS, ast.ClassDef)):
+        if isinstance(inner, (*ROUTINES, ast.ClassDef)):
             if not isinstance(inner, ast.Lambda):
                 yield inner.name, ast.Name(inner.name, ast.Load())
             continue

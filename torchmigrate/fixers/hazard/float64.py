@@ -15,7 +15,6 @@ from torchmigrate.syntax.scope import Scope
 from torchmigrate.torch_api.names import DTYPE_WORDS
 
 _MOVES = ("cuda", "to")
-_DTYPES = ("torch.float64", "torch.double", "float64", "double")
 
 
 def float64(context: RuleContext) -> Iterator[Finding]:
