@@ -10,7 +10,7 @@ from torchmigrate.base.text import did_you_mean, short
 
 
 class Kind(NamedTuple):
-    """How a value is read and described.
+    """A kind says how a value is read and described.
 
     `read` returns the value as the program uses it, or raises ValueError with the message ("must be ...") and maybe a
     hint. `schema` is JSON schema, draft 7.

@@ -13,14 +13,14 @@ from torchmigrate.config.settings import Runtime, Style
 
 
 class Argument:
-    """What typer is told of an argument. Typer itself takes longer to import than a clean file to check."""
+    """An Argument describes a parameter for typer, which itself takes longer to import than a clean file to check."""
 
     def __init__(self, *names: str, **settings: Any) -> None:
         self.names, self.settings = names, settings
 
 
 class Option(Argument):
-    """What typer is told of an option: its names (by default `--` and the parameter's), its help, its limits."""
+    """An Option describes a parameter for typer: names (by default `--` and the parameter's), help, limits."""
 
 
 def tell_typer(command: Callable[..., int]) -> None:

@@ -61,7 +61,7 @@ def _compiled(glob: str) -> Globs:
 
 
 class Runtime(str, Enum):
-    """Where the helper comes from."""
+    """The setting says where the helper comes from."""
 
     VENDOR = "vendor"
     PACKAGE = "package"
@@ -69,7 +69,7 @@ class Runtime(str, Enum):
 
 
 class Style(str, Enum):
-    """In whose words rewrites speak."""
+    """The style says whose functions rewritten code calls."""
 
     AUTO = "auto"
     HELPER = "helper"

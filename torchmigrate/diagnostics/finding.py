@@ -19,7 +19,7 @@ SUPPRESSES = b"torchmigrate:"  # is in each comment that suppresses findings
 
 
 class Safety(str, Enum):
-    """How sure a fix is; a safe one changes nothing observable on CUDA, a display finding has none."""
+    """The safety says how sure a fix is; a safe one changes nothing observable on CUDA, a display finding has none."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"

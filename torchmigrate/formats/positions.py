@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def suppressed(self) -> bool:
-        """Whether a comment in the source or a baseline suppresses the finding."""
+        """Return whether a comment in the source or a baseline suppresses the finding."""
         return self.finding.status in (Status.SUPPRESSED, Status.KNOWN)
 
     @property

@@ -1,1 +1,1 @@
-"""Where the runtime helper lies, and how a file imports it."""
+"""These modules decide where the runtime helper lies, and how a file imports it."""

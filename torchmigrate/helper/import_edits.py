@@ -147,7 +147,7 @@ def _next_line(text: bytes, at: int) -> int:
 
 
 def imports_helper(module: SemanticModel) -> bool:
-    """Whether the file binds the helper already."""
+    """Return whether the file binds the helper already."""
     return helper_bound(module) is not None
 
 

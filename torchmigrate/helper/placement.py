@@ -31,7 +31,7 @@ _MANY_DOTS = 3  # more of them are harder to read than the package's name
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the helper lies for a file, and the statement that imports it there.
+    """A placement says where the helper lies for a file, and which statement imports it there.
 
     `root` is the folder that must be on sys.path for that; "" if it is always, or if the import is relative.
     """
@@ -86,7 +86,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
 
 
 def _defines(index: ImportIndex, path: str) -> bool:
-    """Whether a file does nothing but define what others import by a name that is made up as the program runs."""
+    """Return whether a file only defines what others import by a name that is computed at run time."""
     try:
         body = tree_of(path, index.read(path)).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -96,7 +96,7 @@ def _defines(index: ImportIndex, path: str) -> bool:
 
 
 def _has_scripts(index: ImportIndex, directory: str, helper: str) -> bool:
-    """Whether a script lies in a folder: it finds the folder's copy before any other.
+    """Return whether a script lies in a folder: it finds the folder's copy before any other.
 
     One that always imports from a folder above runs from there only, as with `python -m`.
     """
@@ -198,7 +198,7 @@ def installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str,
 
 
 def _has_siblings(index: ImportIndex, own: list[Import], directory: str) -> bool:
-    """Whether a file imports its neighbours by their names alone, as scripts do."""
+    """Return whether a file imports its neighbours by their names alone, as scripts do."""
     names = {i.module.partition(".")[0] for i in own if not i.level and i.module} - sys.stdlib_module_names
     return any(index.under(directory, (name,)) for name in names)
 
@@ -250,7 +250,7 @@ def _keeping_order(node: ast.AST) -> list[ast.expr]:
 
 
 def _is_relative(index: ImportIndex, directory: str, own: list[Import], uses: list[Use]) -> bool:
-    """Whether a file of a package imports its neighbours with dots, or is imported so and shows no other habit."""
+    """Return whether a file of a package imports its neighbours with dots, or is imported so and has no other habit."""
     if any(i.level for i in own):
         return True
     above = [system.dotted(top, root) for top, root in index.tops.items() if directory.startswith(top)]
@@ -287,7 +287,7 @@ def _by_name(index: ImportIndex, top: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _is_shared(index: ImportIndex, top: str) -> bool:
-    """Whether one program finds the helper of a package that is not installed in the folder where names start.
+    """Return whether one program finds the helper of a package that is not installed in the folder where names start.
 
     There it is for other packages that are run from this folder, and for files that import the package by its name.
     """

@@ -83,7 +83,7 @@ def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, fol
 
 
 def _is_free(module: SemanticModel, block: list[_Import], at: int) -> bool:
-    """Whether the helper may be imported before an item of a block: torch is there, and no `*` takes its name."""
+    """Return whether the helper may be imported before an item of a block: torch is there, no `*` takes its name."""
     before = itertools.takewhile(lambda statement: statement is not block[at], module.tree.body)
     has_torch = any(_names_torch(node) for node in before if isinstance(node, _Import))
     return has_torch and all(node.names[0].name != "*" for node in block[at:])
@@ -96,7 +96,7 @@ def _names_torch(node: _Import) -> bool:
 
 
 def _is_kin(module: SemanticModel, node: _Import, own: _Import, folder: str) -> bool:
-    """Whether an import is written as the helper's is, and finds its module where that finds the helper."""
+    """Return whether an import is written as the helper's is, and finds its module where that finds the helper."""
     match own, node:
         case ast.Import(), ast.Import([ast.alias(name)]):
             found = module.facts.index.locate(str(module.path), 0, tuple(name.split(".")))
@@ -109,7 +109,7 @@ def _is_kin(module: SemanticModel, node: _Import, own: _Import, folder: str) -> 
 
 
 def _is_own(module: SemanticModel, node: _Import) -> bool:
-    """Whether an import names a module of the project."""
+    """Return whether an import names a module of the project."""
     index, path = module.facts.index, str(module.path)
     if isinstance(node, ast.ImportFrom):
         dotted = tuple((node.module or "").split("."))
@@ -167,7 +167,7 @@ def _section(module: SemanticModel, top: str, folder: str) -> int:
 
 
 def _is_spaced(module: SemanticModel, block: list[_Import], keys: list[_Key]) -> bool:
-    """Whether one blank line divides the sections, nothing the imports of a section, and each names one module."""
+    """Return whether one blank line divides sections, none the imports in them, and each import names one module."""
     for (one, key), (other, next_key) in pairwise(zip(block, keys, strict=True)):
         apart = other.lineno - (one.end_lineno or one.lineno) - 1
         if apart != (key[0] != next_key[0]):
@@ -195,7 +195,7 @@ def _member(name: str) -> tuple[int, str]:
 
 @lru_cache(maxsize=8)
 def _is_configured(root: str) -> bool:
-    """Whether a settings file of the project speaks of isort, or of ruff's rules for imports."""
+    """Return whether a settings file of the project speaks of isort, or of ruff's rules for imports."""
     for name in _CONFIGURED:
         try:
             if _ISORT.search(file_io.read(Path(root, name))):

@@ -432,7 +432,7 @@ def _used(module: SemanticModel, texts: Iterable[str]) -> Iterator[tuple[str, st
 
 
 def _takes(parameters: ast.arguments, call: ast.Call) -> bool:
-    """Whether Python would accept the call."""
+    """Return whether Python would accept the call."""
     names = [a.arg for a in (*parameters.posonlyargs, *parameters.args)]
     given = {k.arg for k in call.keywords}
     if None in given or any(isinstance(a, ast.Starred) for a in call.args):

@@ -143,7 +143,7 @@ class Menu:
 
     @property
     def _fixes_something(self) -> bool:
-        """Whether `apply` would rewrite something; if the settings allow unsafe fixes, they are open too."""
+        """Return whether `apply` would rewrite something; if the settings allow unsafe fixes, they are open too."""
         return any(finding.fix and finding.status is Status.OPEN for finding in self.analysis.findings)
 
     def _is_at(self, finding: Finding, uri: str, asked: Range) -> bool:

@@ -89,7 +89,7 @@ class ClassHierarchy:
                 yield None
 
     def is_own(self, found: Definition) -> bool:
-        """Whether an instance of a class has a `cuda()` of the project's, its own or an inherited one."""
+        """Return whether an instance of a class has a `cuda()` of the project's, its own or an inherited one."""
         node = found.node
         if not isinstance(node, ast.ClassDef):
             return False
@@ -99,11 +99,11 @@ class ClassHierarchy:
         return self._own[node]
 
     def inherits_own(self, found: Definition) -> bool:
-        """Whether `super().cuda()` in a class calls a method of the project's."""
+        """Return whether `super().cuda()` in a class calls a method of the project's."""
         return self._has_own(self._ancestors(found)[1:])
 
     def inherits_unknown(self, found: Definition, known: Collection[str]) -> bool:
-        """Whether `super().cuda()` in a class may call a method of a library that is not known to leave it to torch."""
+        """Return whether `super().cuda()` in a class may call a library's method that is not known to call torch's."""
         for above in self._ancestors(found)[1:]:
             if isinstance(above, str):
                 root = above.partition(".")[0]
@@ -114,7 +114,7 @@ class ClassHierarchy:
         return False
 
     def loads_as_torch(self, found: Meaning) -> bool:
-        """Whether instances of a class are modules of torch that copy a state they load into what they have."""
+        """Return whether instances of a class are modules of torch that copy a state they load into what they have."""
         if not isinstance(found, Definition):
             return bool(found) and str(found).startswith(("torch.nn.", "torchvision.models."))
         if not isinstance(found.node, ast.ClassDef):

@@ -114,7 +114,7 @@ class CompiledOperators:
 
 
 def _imports_what_it_is_told(node: ast.AST) -> bool:
-    """Whether a node is `importlib.import_module("package." + name)`."""
+    """Return whether a node is `importlib.import_module("package." + name)`."""
     return (
         isinstance(node, ast.Call)
         and last_name(node.func) == "import_module"
@@ -142,7 +142,7 @@ def _names_cuda(node: ast.AST) -> bool:
 
 
 def _is_operator(node: ast.AST) -> bool:
-    """Whether a node is `torch.ops.ours.f`, an operator that is not torch's."""
+    """Return whether a node is `torch.ops.ours.f`, an operator that is not torch's."""
     match node:
         case ast.Attribute(ast.Attribute(ast.Attribute(ast.Name("torch"), "ops"), namespace), _):
             return namespace not in OPERATORS

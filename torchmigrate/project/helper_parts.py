@@ -52,7 +52,7 @@ _RARE = {"map_location", "manual_seed", "manual_seed_all", "dist_backend"}  # wh
 
 
 class Form(enum.IntFlag):
-    """How a project calls a function of the helper."""
+    """The flags say how a project calls a function of the helper."""
 
     ANY = 0
     SHORT = 1  # it is only called, with arguments that its short form takes
@@ -414,7 +414,7 @@ def _plain(node: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What the header says of the definitions that torchmigrate wrote: a digest of all, and a short one of each.
+    """The header of a helper has a digest of all definitions that torchmigrate wrote, and a short one of each.
 
     At first each had six digits, and there was none of all.
     """

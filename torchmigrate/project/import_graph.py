@@ -28,7 +28,7 @@ WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPILING
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How one file imports another: under the dotted name `dotted` below the directory `root`, or relatively."""
+    """One file imports another: under the dotted name `dotted` below the directory `root`, or relatively."""
 
     importer: str
     root: str

@@ -31,7 +31,7 @@ _MAKERS = ("setuptools", "distutils", "numpy.distutils", "skbuild", "torch.utils
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """Which packages below the folder `source` are installed: those of `names`, and all below `trees`."""
+    """The packages below the folder `source` that are installed are those of `names`, and all below `trees`."""
 
     source: str
     names: frozenset[str] = frozenset()

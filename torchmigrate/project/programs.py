@@ -1,4 +1,4 @@
-"""Which programs a project has, and which of them a person would start first: by what they do, not by their names."""
+"""A project has programs, and a person would start some of them first: both are found by what files do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FITS = ("fit", "train")  # methods of trainers, which learn; `model.train()` ta
 
 @dataclass(slots=True)
 class _File:
-    """What one file calls, by the names: at its top, and in each function.
+    """One file calls these names: at its top, and in each function.
 
     `is_program`: it asks whether it is started. `acts`: it does something at its top. `demands` counts the arguments
     that its command line must have.

@@ -137,7 +137,7 @@ def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tup
 
 
 def _is_of_rank(module: SemanticModel, finding: Finding, rank: str, owner: ast.AST | None) -> bool:
-    """Whether a finding is about the device of a rank: its expression, or the comparison around it, reads the rank."""
+    """Return whether a finding is about the device of a rank: it, or the comparison around it, reads the rank."""
     node = _expression(module, finding)
     if node is None or module.function(node) is not owner:
         return False
@@ -214,7 +214,7 @@ def _of_one_method(module: SemanticModel, findings: list[Finding]) -> Iterator[t
 
 
 def _moves_itself(module: SemanticModel, finding: Finding) -> bool:
-    """Whether a finding is about a move of the object that a method is called of, or of its parts."""
+    """Return whether a finding is about a move of the object that a method is called of, or of its parts."""
     match _expression(module, finding):
         case ast.Call(ast.Attribute(ast.Call(ast.Name("super")))):
             return True
@@ -411,7 +411,7 @@ def _double(module: SemanticModel, region: GuardRegion) -> str:
 
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:
-    """Whether a guard asks torch for CUDA's devices, and not a tensor or a name what device it is."""
+    """Return whether a guard asks torch for CUDA's devices, and not a tensor or a name what device it is."""
     guard = _expressions(module).get(region.guard)
     calls = (n for n in ast.walk(guard) if isinstance(n, ast.Call)) if guard else ()
     return any((module.resolve(call.func) or "").startswith("torch.cuda.") for call in calls)
@@ -485,7 +485,7 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 
 
 def _is_given(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether an expression is the device that something of torch's moves or makes tensors to."""
+    """Return whether an expression is the device that something of torch's moves or makes tensors to."""
     up = module.parent(node)
     if isinstance(up, ast.keyword):
         return up.arg == "device"
@@ -506,7 +506,7 @@ def _left(finding: Finding, reason: str) -> Finding:
 
 
 def _keeps(finding: Finding) -> bool:
-    """Whether the code of a finding stays bound to CUDA; the test that guards it must stay then, too."""
+    """Return whether the code of a finding stays bound to CUDA; the test that guards it must stay then, too."""
     if finding.follows:
         return False
     return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
@@ -558,7 +558,7 @@ def _needs_nvidia(test: ast.expr) -> bool | None:
 
 
 def _asks_nvidia(node: ast.AST) -> bool:
-    """Whether a node is `accel.is_nvidia()`, `torch.version.cuda` or `torch.cuda.get_device_capability(...)`."""
+    """Return whether a node is `accel.is_nvidia()`, `torch.version.cuda` or `torch.cuda.get_device_capability(...)`."""
     match node:
         case ast.Call(func, args, keywords):
             name = last_name(func)
@@ -569,7 +569,7 @@ def _asks_nvidia(node: ast.AST) -> bool:
 
 
 def _denies(node: ast.AST) -> bool:
-    """Whether a part of a test may turn it round: `not`, `==`, `!=`, `is None`, but not `is not None`."""
+    """Return whether a part of a test may turn it round: `not`, `==`, `!=`, `is None`, but not `is not None`."""
     if isinstance(node, ast.Compare):
         for op, value in zip(node.ops, node.comparators, strict=True):
             is_none = isinstance(value, ast.Constant) and value.value is None

@@ -112,7 +112,7 @@ def _of_rules(module: SemanticModel, rules: DispatchTable) -> Mapping[str, str]:
 
 
 def _is_total(native: str) -> bool:
-    """Whether native code runs on a machine without an accelerator."""
+    """Return whether native code runs on a machine without an accelerator."""
     return not native.startswith("torch.accelerator.") or native.endswith(_TOTAL)
 
 
@@ -143,25 +143,25 @@ def _device_or_cpu(module: SemanticModel) -> str:
 
 
 def _asked_before(span: Written) -> bool:
-    """Whether the code that stood in the span asked for availability itself."""
+    """Return whether the code that stood in the span asked for availability itself."""
     return _ASKED.search(_COMMENT.sub(b"", span.before)) is not None
 
 
 @query
 def _compiles(module: SemanticModel) -> bool:
-    """Whether a name or a string of the file may be about torch.compile."""
+    """Return whether a name or a string of the file may be about torch.compile."""
     return b"compile" in module.source.utf8 and any("compile" in word for word in words_in(module, module.tree))
 
 
 @query
 def _defines_to(module: SemanticModel) -> bool:
-    """Whether the file has a function or method of the name `to`."""
+    """Return whether the file has a function or method of the name `to`."""
     return any(isinstance(s, FUNCTIONS) and s.name == "to" for s in module.scopes.statements)
 
 
 @query
 def _forks(module: SemanticModel) -> bool:
-    """Whether the file forks processes or chooses the devices that CUDA sees."""
+    """Return whether the file forks processes or chooses the devices that CUDA sees."""
     if not _MAY_FORK.search(module.source.utf8):
         return False
     imports = (s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
@@ -183,7 +183,7 @@ def _index(call: ast.Call) -> str:
 
 
 def _is_moved(module: SemanticModel, node: ast.Call) -> bool:
-    """Whether a call is the device of `x.to(device)`, which asks the driver at once anyway."""
+    """Return whether a call is the device of `x.to(device)`, which asks the driver at once anyway."""
     up = module.parent(node)
     owner = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "device" else up
     moves = isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr == "to"

@@ -55,7 +55,7 @@ def unread(book: Notebook, has_work: HasWork) -> str:
 
 
 def skips_file(book: Notebook) -> bool:
-    """Whether a cell that is no Python says `skip-file`; that cell may be the reason for it."""
+    """Return whether a cell that is no Python says `skip-file`; that cell may be the reason for it."""
     return any(cell.magic is None and _SKIPS.search(cell.text) for cell in book.unread)
 
 
@@ -192,7 +192,7 @@ def _imports(module: SemanticModel, book: Notebook, statements: list[str], first
 
 
 def _sets_paths(module: SemanticModel, before: int) -> bool:
-    """Whether `sys.path` stands in the notebook before this byte."""
+    """Return whether `sys.path` stands in the notebook before this byte."""
     attributes = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "path")
     return any(chain_of(n) == "sys.path" and module.span(n)[1] <= before for n in attributes)
 

@@ -110,7 +110,7 @@ def _of_current(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edi
 
 
 def _in_signature(module: SemanticModel, call: ast.Call) -> bool:
-    """Whether a call is a default or a decorator, or an argument of one."""
+    """Return whether a call is a default or a decorator, or an argument of one."""
     return isinstance(module.statement(call), _DEFINITIONS)
 
 
@@ -125,7 +125,7 @@ def _unwrapped(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
 
 
 def _takes_device(module: SemanticModel, value: ast.AST) -> bool:
-    """Whether a value is the first argument of `x.to(...)`, or the `device=` of that or of a function of torch."""
+    """Return whether a value is the first argument of `x.to(...)`, or the `device=` of that or of a torch function."""
     match module.parent(value):
         case ast.Call(ast.Attribute(_, "to"), [first, *_]):
             return first is value
@@ -175,7 +175,7 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
 
 
 def _stays_else(module: SemanticModel, choice: ast.IfExp, move: ast.Call) -> bool:
-    """Whether `x.to(there) if test else x` moves a tensor that is on the CPU, where `x.to(y.device)` leaves it, too."""
+    """Return whether `x.to(there) if test else x` moves a CPU tensor, which `x.to(y.device)` leaves there as well."""
     match choice, move:
         case ast.IfExp(ast.Call(), body, ast.Name(name)), ast.Call(ast.Attribute(ast.Name(moved), "to"), [_], []):
             given = given_before(module, name, module.statement(choice)) if body is move and name == moved else None
@@ -185,7 +185,7 @@ def _stays_else(module: SemanticModel, choice: ast.IfExp, move: ast.Call) -> boo
 
 
 def _is_of_numpy(module: SemanticModel, value: ast.expr) -> bool:
-    """Whether a value is a tensor made by `torch.from_numpy`, which is on the CPU under any default device."""
+    """Return whether a value is a tensor made by `torch.from_numpy`, which is on the CPU under any default device."""
     while isinstance(value, ast.Call):
         name = module.resolve(value.func) or ""
         if name == "torch.from_numpy":
@@ -249,7 +249,7 @@ def _known(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
 
 @query
 def _is_told(module: SemanticModel, value: ast.AST) -> bool:
-    """Whether a value is a `device=`. Elsewhere a type may be compared with what holds one, or mean the type alone."""
+    """Return whether a value is a `device=`. Elsewhere a device type may be compared, or mean the type alone."""
     return isinstance(up := module.parent(value), ast.keyword) and up.arg == _NAME
 
 
@@ -283,7 +283,7 @@ def _hidden(module: SemanticModel, node: ast.AST) -> set[str]:
 
 
 def _is_before(module: SemanticModel, binding: ast.stmt, steps: Sequence[ast.stmt]) -> bool:
-    """Whether a statement comes before code in its own block, so that the code cannot run without it."""
+    """Return whether a statement comes before code in its own block, so that the code cannot run without it."""
     block, at = module.blocks.place(binding)
     places = (module.blocks.place(step) for step in steps)
     return any(other is block and later > at for other, later in places)
@@ -313,7 +313,7 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
 
 @query
 def _looks_into_scopes(module: SemanticModel) -> bool:
-    """Whether the file may see its own variables by name; `vars(args)` sees those of an object."""
+    """Return whether the file may see its own variables by name; `vars(args)` sees those of an object."""
     names = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES)
     return any(not (n.id == "vars" and _is_called_with_arguments(module, n)) for n in names)
 
@@ -395,20 +395,20 @@ def _of_script(
 
 
 def _is_global(scope: Scope) -> bool:
-    """Whether the name `device` of a scope is the module's, or nobody's."""
+    """Return whether the name `device` of a scope is the module's, or nobody's."""
     found = scope.find(_NAME)
     return found is None or found[0].parent is None
 
 
 def _asks_for_main(statement: ast.stmt) -> bool:
-    """Whether a statement runs only in the file that is started, not in the processes that import it anew."""
+    """Return whether a statement runs only in the file that is started, not in the processes that import it anew."""
     return isinstance(statement, ast.If) and any(
         isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test)
     )
 
 
 def _is_of_main(steps: Sequence[ast.stmt]) -> bool:
-    """Whether the outermost of these statements is `if __name__ == "__main__":`, and the next one is in its body."""
+    """Return whether the outermost statement is `if __name__ == "__main__":`, and the next one is in its body."""
     match steps[0]:
         case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), body):
             return len(steps) > 1 and steps[1] in body
@@ -416,7 +416,7 @@ def _is_of_main(steps: Sequence[ast.stmt]) -> bool:
 
 
 def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast.stmt) -> bool:
-    """Whether top-level code above `first` speaks of these definitions, also through others."""
+    """Return whether top-level code above `first` speaks of these definitions, also through others."""
     names = {getattr(each, "name", "") for each in definitions}
     body = module.tree.body
     words = {s: {n.id for n in ast.walk(s) if isinstance(n, ast.Name)} for s in body if isinstance(s, _DEFINITIONS)}
@@ -431,7 +431,7 @@ def _called_before(module: SemanticModel, definitions: set[ast.stmt], first: ast
 
 @query
 def _speaks_of(module: SemanticModel, function: ast.AST, name: str) -> bool:
-    """Whether a function binds or reads a variable of this name."""
+    """Return whether a function binds or reads a variable of this name."""
     return any(name in _names_of(node) for node in ast.walk(function))
 
 
@@ -561,7 +561,7 @@ def _broken(
 
 
 def _is_only_word(call: ast.Call) -> bool:
-    """Whether all that a call is given is a name or a call of one, as in `x.to(accel.device())`."""
+    """Return whether all that a call is given is a name or a call of one, as in `x.to(accel.device())`."""
     match call:
         case ast.Call(args=[only], keywords=[]) | ast.Call(args=[], keywords=[ast.keyword(value=only)]):
             plain = only.func if isinstance(only, ast.Call) and not (only.args or only.keywords) else only
@@ -696,7 +696,7 @@ def _moved(module: SemanticModel, item: int, spans: Sequence[Written]) -> int:
 
 
 def _was_aligned(module: SemanticModel, bracket: _Bracket, below: Iterable[int], by: int) -> bool:
-    """Whether an item of a later line stood below the first, and nothing of the bracket left of that column."""
+    """Return whether an item of a later line stood below the first, and nothing of the bracket left of that column."""
     at = _column(module, bracket.items[0][0]) - by
     lines = [line for n in below if (line := _line(module, n)).strip()]
     if lines and lines[-1].lstrip()[0] in ")]}" and _width_of_indent(lines[-1]) == at - 1:
@@ -748,7 +748,7 @@ def _column_of(module: SemanticModel, bracket: _Bracket) -> int | None:
 
 
 def _is_head(module: SemanticModel, offset: int) -> bool:
-    """Whether only spaces stand before an offset on its line."""
+    """Return whether only spaces stand before an offset on its line."""
     line_start = module.source.offset(module.source.position(offset)[0], 0)
     return not module.source.utf8[line_start:offset].strip(b" ")
 

@@ -38,7 +38,7 @@ class DispatchTable:
 
     @cached_property
     def _calls(self) -> Mapping[bytes, bytes]:
-        """The literals `name(` and `.method(`, by their word."""
+        """Return the literals `name(` and `.method(`, by their word."""
         plain = (key for key in self.by_key if key.startswith(("torch.", ".")) and "cuda" not in key)
         last = ((key.rpartition(".")[2], "." * key.startswith(".")) for key in plain)
         return {name.encode(): f"{dot}{name}(".encode() for name, dot in last}
@@ -182,11 +182,11 @@ class Visitor:
             yield from self._call_rules(handlers, self._called(node), node, scope, None)
 
     def _is_setting(self, node: ast.AST, scope: Scope) -> bool:
-        """Whether an assignment sets a torch option; `torch.cuda.is_available = ...` replaces a function."""
+        """Return whether an assignment sets a torch option; `torch.cuda.is_available = ...` replaces a function."""
         return isinstance(node, ast.Attribute) and (self.module.resolve(node, scope) or "").startswith(SETTINGS)
 
     def _is_helper(self, node: ast.Attribute) -> bool:
-        """Whether an attribute is the helper's, also in a second pass, before the helper's import is there."""
+        """Return whether an attribute is the helper's, also in a second pass, before the helper's import is there."""
         return isinstance(node.value, ast.Name) and node.value.id == spelled(self.module)["accel"]
 
     def _called(self, ref: ast.AST) -> ast.AST:
@@ -222,7 +222,7 @@ def _unsure(finding: Finding) -> Finding:
 
 
 def _is_variable(node: ast.Name, scope: Scope) -> bool:
-    """Whether a name is bound by assignment in this file, not by an import."""
+    """Return whether a name is bound by assignment in this file, not by an import."""
     found = scope.find(node.id)
     return found is not None and all(binding.value is not None for binding in found[1])
 

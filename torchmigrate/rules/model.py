@@ -269,7 +269,7 @@ class Prefilter:
         return b"torch" in blob and any(part in blob and literal in raw for literal, part in self.beside_torch)
 
     def may_have_work(self, raw: bytes) -> bool:
-        """Whether a file has work if it runs with a CUDA tensor type as the default."""
+        """Return whether a file has work if it runs with a CUDA tensor type as the default."""
         return b"Tensor(" in raw and self.tensors
 
 

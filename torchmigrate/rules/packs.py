@@ -62,7 +62,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def is_rule(path: Path) -> bool:
-    """Whether a TOML file in a folder of packs holds a rule: neither rows of the catalog nor a pack's description."""
+    """Return whether a TOML file in a folder of packs holds a rule, not catalog rows or a pack's description."""
     return path.parent.name != "catalog" and path.name != PACK
 
 

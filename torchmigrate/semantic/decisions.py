@@ -1,4 +1,4 @@
-"""What a value decides: the comparison, test or size that it flows to, through names, arithmetic and functions."""
+"""A value decides a comparison, a test or a size: it is followed there through names, arithmetic and functions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def flows_to(module: SemanticModel, values: Iterable[ast.AST]) -> set[ast.AST]:
 
 
 def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
-    """Whether the value of a node decides something in the node around it."""
+    """Return whether the value of a node decides something in the node around it."""
     match up:
         case ast.Compare(_, [op, *_]):
             return not isinstance(op, (ast.Is, ast.IsNot))
@@ -93,7 +93,7 @@ def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
 
 
 def _takes(module: SemanticModel, func: ast.expr) -> bool:
-    """Whether a function does something that depends on the number that it is given."""
+    """Return whether a function does something that depends on the number that it is given."""
     name = last_name(func)
     return name == "range" or name.startswith("assert") or (module.resolve(func) or "").startswith("torch.")
 

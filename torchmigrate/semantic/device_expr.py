@@ -29,7 +29,7 @@ class Device:
 
     @property
     def as_type(self) -> str:
-        """The replacement that is a `str`, as the literal was."""
+        """Return the replacement that is a `str`, as the literal was."""
         return "accel.device_type()" if self.index is None else f"str(accel.device({self.index}))"
 
 
@@ -85,7 +85,7 @@ def parse_device(module: SemanticModel, node: ast.AST) -> Device | None:
 
 
 def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether an expression is `"cpu"` or `torch.device("cpu")`."""
+    """Return whether an expression is `"cpu"` or `torch.device("cpu")`."""
     match node:
         case ast.Constant("cpu"):
             return True
@@ -95,7 +95,7 @@ def is_cpu(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def is_beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
+    """Return whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
     up = module.parent(node)
     return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
 

@@ -41,7 +41,7 @@ def know_parents(module: SemanticModel) -> None:
 
 
 def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether `node` runs only if an accelerator is available. `know_parents` must have run on the module."""
+    """Return whether `node` runs only if an accelerator is available. `know_parents` must have run on the module."""
     below = node
     for up in module.ancestors(node):
         match up:
@@ -73,14 +73,14 @@ def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
 
 
 def lacks_cuda_alone(said: Sequence[ast.AST]) -> bool:
-    """Whether a refusal says that CUDA is what it lacks, and does not speak of the CPU: it may be lifted there."""
+    """Return whether a refusal names CUDA as what is missing, and not the CPU: the CPU may then run the program."""
     inside = (node for part in said for node in ast.walk(part))
     text = " ".join(n.value for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str))
     return bool(_OF_CUDA.search(text)) and not _OF_CPU.search(text)
 
 
 def _implies(module: SemanticModel, test: ast.expr, value: bool, deep: int = _DEEP) -> bool:
-    """Whether `test` being `value` means that an accelerator is available."""
+    """Return whether `test` being `value` means that an accelerator is available."""
 
     def each(values: Sequence[ast.expr]) -> Iterator[bool]:
         return (_implies(module, v, value, deep) for v in values)

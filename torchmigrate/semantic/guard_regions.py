@@ -39,7 +39,7 @@ class GuardRegion:
         return [self.guard, *self.covered, *(self.flag.covered if self.flag else ())]
 
     def is_beside(self, at: int) -> bool:
-        """Whether an offset lies in the same test as the guard, but not in the guard: `cuda and capability >= 8`."""
+        """Return whether an offset lies in the guard's test, but not in the guard: `cuda and capability >= 8`."""
         tests = ((a, b) for a, b in self.covered if a <= self.guard[0] < b)
         return not self.guard[0] <= at < self.guard[1] and any(a <= at < b for a, b in tests)
 
@@ -282,7 +282,7 @@ _OTHER = re.compile(  # a word that is about another accelerator
 
 @query
 def mentions_others(module: SemanticModel, test: ast.AST) -> bool:
-    """Whether a test asks for another accelerator, itself or by the names that it reads."""
+    """Return whether a test asks for another accelerator, itself or by the names that it reads."""
     if _names_others(module, test):
         return True
     for node in ast.walk(test):
@@ -301,12 +301,12 @@ def _stands_for_others(module: SemanticModel, name: str, scope: Scope) -> bool:
 
 @query
 def _names_others(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a name or a string in this code is about another accelerator."""
+    """Return whether a name or a string in this code is about another accelerator."""
     return any(map(_OTHER.search, words_in(module, node)))
 
 
 def portable_chain(module: SemanticModel, node: ast.If) -> bool:
-    """Whether an `if/elif` chain asks for another accelerator in one of its tests."""
+    """Return whether an `if/elif` chain asks for another accelerator in one of its tests."""
     top: ast.AST = node
     while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
         top = up
@@ -347,7 +347,7 @@ def _devices_below(module: SemanticModel, top: ast.AST) -> set[str]:
 
 
 def portable_expression(module: SemanticModel, node: ast.IfExp) -> bool:
-    """Whether a conditional expression asks for another accelerator in one of its tests."""
+    """Return whether a conditional expression asks for another accelerator in one of its tests."""
     chain = [node, *module.enclosing(node, ast.IfExp)]
     below = [n for n in ast.walk(chain[-1]) if isinstance(n, ast.IfExp)]
     return any(mentions_others(module, n.test) for n in below)
@@ -355,7 +355,7 @@ def portable_expression(module: SemanticModel, node: ast.IfExp) -> bool:
 
 @query
 def portable_beside(module: SemanticModel, statement: ast.stmt) -> bool:
-    """Whether a statement beside this one chooses another accelerator: `if cuda: return x`, then `if mps: return y`."""
+    """Return whether a statement beside this one chooses another accelerator: `if cuda: return x; if mps: return y`."""
     branch = statement
     if not isinstance(statement, (ast.If, ast.Assign)) and not isinstance(module.parent(statement), ast.If):
         return False

@@ -28,14 +28,14 @@ def _first_call(module: SemanticModel, names: frozenset[str]) -> ast.Call | None
 
 
 def is_for_devices(module: SemanticModel) -> bool:
-    """Whether the project mentions CUDA, or has the helper because it mentioned CUDA before it was migrated."""
+    """Return whether the project mentions CUDA, or has the helper because it mentioned CUDA before it was migrated."""
     facts = module.facts
     return facts.mentions_cuda or any(path.endswith(f"/{facts.helper}.py") for path in facts.files)
 
 
 @query
 def uses_torch(module: SemanticModel) -> bool:
-    """Whether the file imports torch, something built on it, or a module of the project."""
+    """Return whether the file imports torch, something built on it, or a module of the project."""
     known = module.facts.built_on_torch
     for bindings in module.scopes.module.names.values():
         for binding in bindings:
@@ -51,7 +51,7 @@ def _is_local(module: SemanticModel, local: tuple[int, str, str]) -> bool:
 
 
 def is_imported(module: SemanticModel) -> bool:
-    """Whether another file of the project imports this one. Its top level must not ask for a device then."""
+    """Return whether another file of the project imports this one. Its top level must not ask for a device then."""
     path = str(module.path)
     return bool(module.facts.index.importers.get(path)) or path.endswith("__init__.py")
 
@@ -105,7 +105,7 @@ class Uses:
 
     @property
     def _kernels(self) -> Inside:
-        """What a test must not run elsewhere.
+        """Return the code that must not run without its test.
 
         Such libraries, the project's own modules that begin with them, and what refuses devices that it does not name.
         """
@@ -140,7 +140,7 @@ def _refusing(module: SemanticModel) -> set[str]:
 
 
 def _refuses(module: SemanticModel, meaning: Meaning) -> bool:
-    """Whether a function, or a class when an object is made, begins with such an assertion or a refusal."""
+    """Return whether a function, or a class when an object is made, begins with such an assertion or a refusal."""
     if not isinstance(meaning, Definition):
         return False
     starts = [s for s in meaning.node.body if isinstance(s, FUNCTIONS) and s.name == "__init__"]
@@ -155,7 +155,7 @@ def _refuses(module: SemanticModel, meaning: Meaning) -> bool:
 
 
 def _is_one_of_many(module: SemanticModel, place: Place, func: ast.expr) -> bool:
-    """Whether a function is named for CUDA beside one that is named for another device."""
+    """Return whether a function is named for CUDA beside one that is named for another device."""
     name = last_name(func)
     words = name.split("_")
     if "cuda" not in words or not isinstance(func, ast.Name):
@@ -167,7 +167,7 @@ def _is_one_of_many(module: SemanticModel, place: Place, func: ast.expr) -> bool
 
 @lru_cache(maxsize=256)
 def _needs_library(raw: bytes) -> bool:
-    """Whether a file imports a library for NVIDIA's devices alone when it is imported, with no way on without it."""
+    """Return whether importing a file imports a library for NVIDIA's devices alone, without which it fails."""
     if not any(name.encode() in raw for name in CUDA_ONLY):
         return False
     try:

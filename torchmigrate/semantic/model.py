@@ -51,7 +51,7 @@ class SemanticModel:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All nodes of the file, outer ones first, without contexts and operators. Made when a rule asks."""
+        """Return all nodes of the file, outer ones first, without contexts and operators."""
         found: list[ast.AST] = [self.tree]
         for node in found:
             found += children(node)
@@ -59,7 +59,7 @@ class SemanticModel:
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The block of each statement."""
+        """Return the block of each statement."""
         return Blocks(self.scopes)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -148,12 +148,12 @@ class SemanticModel:
         return self.source.utf8[start:end].decode()
 
     def loses_comment(self, edit: Edit) -> bool:
-        """Whether the text that an edit replaces holds a comment that the new text lacks."""
+        """Return whether the text that an edit replaces holds a comment that the new text lacks."""
         old = self.source.utf8[edit.start : edit.end]
         return b"#" in old and any(comment not in edit.text for comment in comments(old.decode(errors="replace")))
 
     def holds_comment(self, node: ast.AST) -> bool:
-        """Whether a comment stands within an expression."""
+        """Return whether a comment stands within an expression."""
         text = self.text(node)
         return "#" in text and bool(comments(f"({text}\n)"))
 

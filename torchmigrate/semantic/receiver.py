@@ -51,7 +51,7 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
 
 
 def is_module(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
-    """Whether all that a value may be is a torch.nn.Module that copies a state which it loads, as torch's own do."""
+    """Return whether a value can only be a torch.nn.Module that copies a state which it loads, as torch's own do."""
     todo: list[tuple[ast.expr, Scope]] = [(node, scope)]
     seen: Seen = set()
     hierarchy, is_made = module.facts.hierarchy, False
@@ -116,7 +116,7 @@ def _followed(module: SemanticModel, todo: list[Answer], seen: Seen) -> frozense
 
 
 def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether a test around the receiver says that it is torch's: `x.cuda() if isinstance(x, torch.Tensor) else x`."""
+    """Return whether a test around it says that the receiver is torch's: `x.cuda() if isinstance(x, Tensor) else x`."""
     if not _has_type_test(module):
         return False
     for up, inside in module.around(node, ast.IfExp, ast.If):
@@ -128,12 +128,12 @@ def _is_tested(module: SemanticModel, node: ast.expr) -> bool:
 
 @query
 def _has_type_test(module: SemanticModel) -> bool:
-    """Whether anything in the file is asked whether it is an object of torch's."""
+    """Return whether anything in the file is asked whether it is an object of torch's."""
     return any(_type_tested(n) is not None for n in module.nodes if isinstance(n, ast.Call))
 
 
 def _asks_for(test: ast.expr, node: ast.expr) -> bool:
-    """Whether a test, or a part of it, asks whether `node` is an object of torch's."""
+    """Return whether a test, or a part of it, asks whether `node` is an object of torch's."""
     asked = (_type_tested(call) for call in ast.walk(test) if isinstance(call, ast.Call))
     return any(is_same(each, node) for each in asked if each is not None)
 
@@ -151,7 +151,7 @@ def _type_tested(call: ast.Call) -> ast.expr | None:
 
 @query
 def _could_be_user(module: SemanticModel, called: str) -> bool:
-    """Whether the file names a class with `cuda()`, or the receiver is called like one (`generator`)."""
+    """Return whether the file names a class with `cuda()`, or the receiver is called like one (`generator`)."""
     for name in _user_classes(module):
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
         if any(word in called for word in words):
@@ -162,7 +162,7 @@ def _could_be_user(module: SemanticModel, called: str) -> bool:
 
 
 def _is_torchs(module: SemanticModel, name: str) -> bool:
-    """Whether a name that a class with `cuda()` has elsewhere is in this file that of a class without."""
+    """Return whether a name that a class with `cuda()` has elsewhere is in this file that of a class without."""
     home = module.scopes.module
     meanings = module.facts.hierarchy.meanings(Place(str(module.path), home), name) if name in home.names else ()
     return _kind(module, meanings, name) is Kind.TORCH
@@ -291,7 +291,7 @@ def _origins(module: SemanticModel) -> dict[tuple[ast.expr, Scope], ast.expr]:
 
 
 def _gives_back(module: SemanticModel, node: ast.Call, scope: Scope) -> bool:
-    """Whether a call is of a method such as `.float()`, which nothing else is known of."""
+    """Return whether a call is of a method such as `.float()`, which nothing else is known of."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAME:
         return False
     name = module.resolve(node.func, scope) or ""
@@ -372,7 +372,7 @@ def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
 
 
 def _has_unknown_base(module: SemanticModel, scope: Scope) -> bool:
-    """Whether a class inherits from one of another library, which may define `cuda()`."""
+    """Return whether a class inherits from one of another library, which may define `cuda()`."""
     owner = scope.enclosing_class()
     found = _definition(module, owner) if owner else None
     known = module.facts.built_on_torch

@@ -25,7 +25,7 @@ class Reference:
 
     @property
     def root(self) -> str:
-        """The chain's first name."""
+        """Return the chain's first name."""
         return self.chain.partition(".")[0]
 
 
@@ -99,20 +99,20 @@ def reads_of(module: SemanticModel, name: str, home: Scope | None = None) -> Seq
 
 
 def _is_bound_in(reference: Reference, home: Scope) -> bool:
-    """Whether the first name is bound in this scope; scopes of lambdas and comprehensions match by node."""
+    """Return whether the first name is bound in this scope; scopes of lambdas and comprehensions match by node."""
     found = reference.scope.find(reference.root)
     return found is not None and found[0].node is home.node
 
 
 @query
 def identifiers(module: SemanticModel) -> frozenset[str]:
-    """Every name, attribute, keyword argument, parameter, definition's name and part of an import in the file."""
+    """Return each name, attribute, keyword argument, parameter, definition's name and part of an import in the file."""
     return frozenset(name for node in module.nodes for name in _identifiers_of(node))
 
 
 @query
 def identifiers_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
-    """Every name, attribute, keyword argument, parameter, definition's name and part of an import in a tree."""
+    """Return each name, attribute, keyword argument, parameter, definition's name and part of an import in a tree."""
     return frozenset(name for below in walk(node) for name in _identifiers_of(below))
 
 
@@ -150,7 +150,7 @@ def words_in(module: SemanticModel, node: ast.AST) -> frozenset[str]:
 
 
 def mentions(module: SemanticModel, dotted: str) -> bool:
-    """Whether the code has this run of names in a chain or an import: "version.hip" is in "torch.version.hip"."""
+    """Return whether a chain or an import has this run of names, as "torch.version.hip" has "version.hip"."""
     return f".{dotted}." in _chains(module)
 
 

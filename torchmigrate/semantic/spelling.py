@@ -1,4 +1,4 @@
-"""How a file spells torch, the runtime helper and the project's own helper, and templates written that way."""
+"""A file spells torch, the runtime helper and the project's own helper its way, and templates are written so."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _by_spelling(module: SemanticModel) -> Mapping[str, str]:
 
 
 def asks_accelerator(module: SemanticModel, for_what: str = "") -> bool:
-    """Whether the file already uses `torch.accelerator` (or the given attribute of it)."""
+    """Return whether the file already uses `torch.accelerator` (or the given attribute of it)."""
     if "accelerator" not in module.source.text:
         return False
     return any(mentions(module, f"{torch}.accelerator{for_what}") for torch in ("torch", spelled(module)["torch"]))

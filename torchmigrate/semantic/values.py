@@ -77,7 +77,7 @@ _ARRAYS = {
 
 
 def is_floats(data: ast.expr) -> bool:
-    """Whether data is a number or a list of numbers, all written out, that has a float in it or is empty."""
+    """Return whether data is a number or a list of numbers, all written out, that has a float in it or is empty."""
     numbers = list(_leaves_of(data)) if isinstance(data, (ast.List, ast.Tuple)) else [data]
     written = isinstance(data, (ast.List, ast.Tuple)) and all(map(_is_written, numbers))
     return written and (not numbers or any(map(_is_float, numbers)))
@@ -131,7 +131,7 @@ class Values:
         return False
 
     def _is_array(self, node: ast.expr, statement: ast.stmt | None, alone: bool) -> bool:
-        """Whether an expression is an array of one dimension or more. An integer array without dimensions is a size."""
+        """Return whether an expression is an array of one dimension or more; an integer array without any is a size."""
         match node:
             case ast.Call(ast.Attribute(array, "astype" | "copy")) if self._is_array(array, statement, False):
                 return not any(k.arg == "copy" for k in node.keywords)
@@ -161,7 +161,7 @@ class Values:
         return name in _ARRAYS
 
     def _is_number(self, node: ast.expr) -> bool:
-        """Whether an expression (or a parameter's default) is a number, which makes the array no tensor."""
+        """Return whether an expression (or a parameter's default) is a number, which makes the array no tensor."""
         match node:
             case ast.Call(ast.Name("float" | "int" | "len")):
                 return True
@@ -174,7 +174,7 @@ class Values:
         return _is_written(node)
 
     def _is_handed_on(self, name: str, given: Given, statement: ast.stmt) -> bool:
-        """Whether the statement is `x = torch.Tensor(x)` and nothing reads x between its assignment and here."""
+        """Return whether the statement is `x = torch.Tensor(x)` and nothing reads x between its assignment and here."""
         if not isinstance(statement, ast.Assign) or [getattr(t, "id", "") for t in statement.targets] != [name]:
             return False
         first = min(at.lineno for _, at in given)
@@ -195,7 +195,7 @@ def _default(function: ast.AST, parameter: ast.AST) -> ast.expr | None:
 
 
 def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a node is, or stands in, an annotation: `x: T`, `-> T`, `Optional[T]`."""
+    """Return whether a node is, or stands in, an annotation: `x: T`, `-> T`, `Optional[T]`."""
     below: ast.AST = node
     for up in module.ancestors(node):
         if getattr(up, "annotation", None) is below or getattr(up, "returns", None) is below:
@@ -221,7 +221,7 @@ def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 
 
 def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
-    """Whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data.
+    """Return whether an expression is certain to be a size. `.shape` is not: an array's is a tuple and therefore data.
 
     A number of a tensor is one: no tensor can be made of a single number. Of names, so many are followed; a parameter
     is what its default or its annotation says.
@@ -252,7 +252,7 @@ def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
 
 
 def _is_told_int(parameter: ast.AST) -> bool:
-    """Whether a parameter is annotated as a number."""
+    """Return whether a parameter is annotated as a number."""
     return (
         isinstance(parameter, ast.arg)
         and isinstance(parameter.annotation, ast.Name)
@@ -277,7 +277,7 @@ _OF_TENSORS = {
 
 
 def is_used_as_tensor(module: SemanticModel, name: str, node: ast.AST) -> bool:
-    """Whether the code around a node uses a variable as only tensors are used: what packs some has no device."""
+    """Return whether the code around a node uses a variable as only tensors are used: what packs some has no device."""
     function = module.function(node)
     for each in ast.walk(function) if function else module.nodes:
         match each:

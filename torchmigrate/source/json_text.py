@@ -117,7 +117,7 @@ class _Joint(str):
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How a value is written: escapes of characters, and the text between two lines of an array."""
+    """A layout says how a value is written: escapes of characters, and the text between two lines of an array."""
 
     spelled: Mapping[str, str]
     ascii: bool

@@ -42,7 +42,7 @@ class Blocks:
         }
 
     def place(self, statement: ast.stmt) -> tuple[list[ast.stmt], int]:
-        """All statements of the block, and which of them this one is."""
+        """Return all statements of the block, and the index of this one."""
         return self._places[statement]
 
     def before(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -52,17 +52,17 @@ class Blocks:
 
 
 def leaves_block(body: Sequence[ast.stmt]) -> bool:
-    """Whether the block's end is not reached: its last statement returns, raises, continues, breaks, exits or skips."""
+    """Return whether the block's last statement leaves it: it returns, raises, continues, breaks, exits or skips."""
     return bool(body) and (isinstance(body[-1], _LEAVES) or _exits(body[-1]) or skips_test(body))
 
 
 def ends_program(body: Sequence[ast.stmt]) -> bool:
-    """Whether the block's last statement ends the program, or the function by an exception, but skips no test."""
+    """Return whether the block's last statement exits the program or raises an exception, but skips no test."""
     return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1])) and not skips_test(body)
 
 
 def skips_test(body: Sequence[ast.stmt]) -> bool:
-    """Whether the block's last statement ends a test: `pytest.skip(...)`, `self.skipTest(...)`, `raise SkipTest`."""
+    """Return whether the block's last statement skips a test: `pytest.skip()`, `self.skipTest()`, `raise SkipTest`."""
     if body and isinstance(body[-1], ast.Raise) and body[-1].exc is not None:
         raised = body[-1].exc
         return last_name(raised.func if isinstance(raised, ast.Call) else raised) == "SkipTest"

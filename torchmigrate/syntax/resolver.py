@@ -161,7 +161,7 @@ def leading_chain(node: ast.AST) -> str | None:
 
 
 def is_same(left: ast.AST, right: ast.AST) -> bool:
-    """Whether two expressions are the same code; layout and comments do not count."""
+    """Return whether two expressions are the same code; layout and comments do not count."""
     return ast.dump(left) == ast.dump(right)
 
 

@@ -49,7 +49,7 @@ _PARTS = tuple(re.compile(text) for text in (r"cuda:?", r"cuda(:%[ds]|%[ds])", r
 
 
 def string_kind(node: ast.Constant, parent: ast.AST | None) -> str | None:
-    """Which table a string belongs to; a device string may be the first part of an f-string, `%`, `+` or `.format`."""
+    """Return the table of a string; a device string may be the first part of an f-string, `%`, `+` or `.format`."""
     text = node.value
     if not isinstance(text, str):
         return None

@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a backend is run, or why it is not, with advice (`skip`)."""
+    """The plan says how a backend is run, or why it is not, with advice (`skip`)."""
 
     backend: str
     evidence: Evidence

@@ -61,7 +61,7 @@ class Number:
 
     @property
     def unit(self) -> float:
-        """One unit in the last printed place; 0 for a whole number, which is not rounded."""
+        """Return one unit in the last printed place; 0 for a whole number, which is not rounded."""
         found = re.match(r"[+-]?[\d,]*\.?(\d*)(?:[eE]([+-]?\d+))?$", self.text)
         if found is None or not ("." in self.text or found[2]):
             return 0.0
@@ -244,7 +244,7 @@ def _reference(kept: tuple[Line, ...], cut: int | None, unsteady: frozenset[tupl
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far numbers may differ.
+    """The tolerance says how far numbers may differ.
 
     `relative`: 0 asks for equality. `same_backend`: bytes of memory are compared too. `steps`: compare only the first
     so many lines with numbers that count; None compares all.

@@ -180,7 +180,7 @@ _PATIENCE = 20.0  # seconds for a supervisor to end everything: more than its ow
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended, and after how many seconds.
+    """The result says how a command ended, and after how many seconds.
 
     `status`: the exit status, -N for signal N, 127 if the command could not be started; None if the supervisor ended
     it.

@@ -165,12 +165,12 @@ class Outcome:
 
     @property
     def products(self) -> int | None:
-        """Those of matrix products, convolutions, attention and recurrent nets."""
+        """Return the calls of matrix products, convolutions, attention and recurrent nets."""
         return _sum(self.reports, "products")
 
     @property
     def reads(self) -> int | None:
-        """How often the host read from the device."""
+        """Return how often the host read from the device."""
         return _sum(self.reports, "reads")
 
     @property
@@ -190,7 +190,7 @@ class Outcome:
 
     @property
     def tests(self) -> dict[str, str]:
-        """How each test of pytest and unittest ended: "passed", "skipped" or "failed"."""
+        """Return how each test of pytest and unittest ended: "passed", "skipped" or "failed"."""
         return {name: end for report in self.reports for name, end in (report.get("tests") or {}).items()}
 
     @property
@@ -205,7 +205,7 @@ class Outcome:
 
     @property
     def collided(self) -> bool:
-        """Whether the run failed because a port was taken."""
+        """Return whether the run failed because a port was taken."""
         texts = [*self.tail, *(str(e.get("message")) for e in (self.exception, self._failure) if e)]
         return self.exit != 0 and any(_PORT_TAKEN.search(text) for text in texts)
 
@@ -248,7 +248,7 @@ class Outcome:
 
     @property
     def error(self) -> str | None:
-        """One line that says why the run failed; None if it ended with exit status 0."""
+        """Return one line that says why the run failed; None if it ended with exit status 0."""
         if self.timed_out:
             return "still running when its time was up"
         if self.exit == 0:

@@ -251,7 +251,7 @@ class _Judged:
 
     @property
     def base(self) -> Baseline:
-        """What is known of the original so far."""
+        """Return what is known of the original so far."""
         cuda = self._reference()
         first, second = self.done.get(cuda), self.done.get(replace(cuda, purpose="repeat"))
         if first is None:

@@ -105,7 +105,7 @@ class Baseline:
 
     @property
     def stands(self) -> bool:
-        """Whether there is a reference to compare with."""
+        """Return whether there is a reference to compare with."""
         return self.why is None and self.first is not None
 
 

@@ -50,7 +50,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What the original is, for all worlds.
+    """The check compares with this knowledge of the original, for all worlds.
 
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
@@ -152,7 +152,7 @@ def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fau
 
 
 def _is_answered(before: Value, now: Value) -> bool:
-    """Whether a function tells the same of a machine. Tensors, and collections of more than names, tell nothing."""
+    """Return whether two results tell the same about a machine. Tensors, and collections of more than names, do not."""
     told, tells = ({atom for atom in bare(value) if _is_told(atom)} for value in (before, now))
     is_sure = bool(told) and len(told) == len(set(before))
     return told == tells and not (is_sure and Unknown() in now)

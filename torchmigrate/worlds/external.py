@@ -1,4 +1,4 @@
-"""What code outside the project does, as far as it is about devices: torch, the helper, Python, other libraries."""
+"""Code outside the project does something about devices: torch, the helper, Python and other libraries."""
 
 from __future__ import annotations
 

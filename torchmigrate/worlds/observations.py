@@ -1,4 +1,4 @@
-"""What one version does in one world, by place: devices that are used, calls that die, refusals, foreign calls."""
+"""Observations tell what one version does in one world, by place: devices used, calls that die, refusals, and so on."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class File:
 
     @property
     def written(self) -> list[Span]:
-        """The spans of this text that edits wrote."""
+        """Return the spans of this text that edits wrote."""
         return [(start, end) for start, end, _ in self._new]
 
     def _near_edits(self) -> Iterator[ast.AST]:

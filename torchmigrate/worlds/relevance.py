@@ -1,4 +1,4 @@
-"""Which statements of a group of files matter to decisions about devices; evaluations skip all others."""
+"""Some statements of a group of files matter to decisions about devices; evaluations skip all others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Statement = ast.stmt
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where a statement stands: the file, and the function with its names, by which variables are kept apart."""
+    """A place says where a statement stands: the file, and the function with its names, which keeps variables apart."""
 
     file: File
     name: str = ""  # what is called to get here: a function, or a class for its constructor
@@ -86,7 +86,7 @@ class _Row:
 
 
 class _Outline:
-    """What relevance asks of one file, collected once."""
+    """The outline has the facts of one file that relevance asks for, collected once."""
 
     def __init__(self, file: File) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""Where an evaluation stands: the variables at a place, and the function around it."""
+"""An evaluation has a state: the variables at a place, and the function around it."""
 
 from __future__ import annotations
 

@@ -495,7 +495,7 @@ class Statements(Expressions):
         return passing
 
     def _tests_a_result(self, node: ast.Assert, state: State, failing: State, frame: Frame) -> bool:
-        """Whether a test function asserts what no device decides, as `x.sum() == 2` is: it refuses no device."""
+        """Return whether a test function asserts what no device decides, as `x.sum() == 2` is: it refuses no device."""
         passing = self.refine(node.test, state, frame, True) if frame.info.name.startswith("test") else None
         names = [name for _, name in chains_in(node.test)]
         return passing is not None and all(failing.env.get(name) == passing.env.get(name) for name in names)
@@ -854,7 +854,7 @@ def _names_cuda(name: str) -> bool:
 
 
 def _refuses(statement: ast.stmt) -> bool:
-    """Whether a statement that nothing gets past is a refusal: `assert use_cuda`, `if not use_cuda: raise ...`."""
+    """Return whether a statement that nothing gets past is a refusal: `assert cuda`, `if not cuda: raise ...`."""
     return isinstance(statement, ast.Assert) or (
         isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
     )

@@ -89,7 +89,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """What a user may do: give options of any value, or none; and change the settings at the head of a file, or not."""
+    """A user may give options of any value, or none, and may change the settings at the head of a file, or not."""
 
     gives_options: bool = True
     changes_settings: bool = True

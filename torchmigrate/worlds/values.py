@@ -77,7 +77,7 @@ class Routine:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """What functools.partial makes: something to call, with its first arguments and those by name."""
+    """functools.partial makes something to call, with its first arguments and those by name."""
 
     function: Value
     args: tuple[Value, ...]
@@ -113,7 +113,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What the analysis cannot follow. `of` says what is known of it: "tensor", "user", "placed" (by the helper)."""
+    """The analysis cannot follow the value. `of` says what is known: "tensor", "user", "placed" (by the helper)."""
 
     of: str = ""
 

@@ -1,4 +1,4 @@
-"""What `rules`, `explain` and `catalog` print."""
+"""The commands `rules`, `explain` and `catalog` print what these functions return."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class FleetFormat(str, Enum):
 
 
 class Push(str, Enum):
-    """What `--push` does."""
+    """The choices of `--push`, each of which says what is pushed."""
 
     DRY_RUN = "dry-run"
     NOW = "now"

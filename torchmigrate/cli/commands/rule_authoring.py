@@ -1,4 +1,4 @@
-"""What `rules test` and `rules new` do: run the cases of rules, and write the skeleton of one."""
+"""`rules test` runs the cases of rules, and `rules new` writes the skeleton of one."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test(names: Sequence[str]) -> int:
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name is a path: what exists here, or can be no name of a pack or rule."""
+    """Return whether a name is a path: what exists here, or can be no name of a pack or rule."""
     return os.path.exists(name) or name.endswith(".toml") or not all(map(_NAME.fullmatch, name.split("/")[:2]))
 
 

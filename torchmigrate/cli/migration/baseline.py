@@ -1,4 +1,4 @@
-"""What keeps old findings from counting: `--baseline`, `--write-baseline`, and `--add-ignores`.
+"""`--baseline`, `--write-baseline` and `--add-ignores` keep old findings from counting.
 
 Known findings do not count; those no longer found are noted, then dropped.
 """

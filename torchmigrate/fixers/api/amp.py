@@ -192,7 +192,7 @@ def import_fallback(context: RuleContext, helpers: Mapping[str, str]) -> Iterato
 
 
 def _is_all(context: RuleContext, tried: ast.Try) -> bool:
-    """Whether a `try` holds one import alone, and nothing would be left over without its handlers: comment, import."""
+    """Return whether a `try` holds one import alone, its handlers nothing that would be lost: comment, import."""
     module = context.module
     if len(tried.body) > 1 or tried.orelse or tried.finalbody or module.holds_comment(tried):
         return False

@@ -138,7 +138,7 @@ def _asked(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
 
 
 def _is_behind_question(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether code runs only where `dist.is_nccl_available()` holds, or does not."""
+    """Return whether code runs only where `dist.is_nccl_available()` holds, or does not."""
     below = node
     for up in module.ancestors(node):
         if isinstance(up, (ast.If, ast.IfExp)) and up.test is not below and _asks_nccl(module, up.test):
@@ -155,7 +155,7 @@ def _asks_nccl(module: SemanticModel, test: ast.AST) -> bool:
 
 
 def _others(module: SemanticModel, tree: ast.AST) -> bool:
-    """Whether code names the backend of another accelerator: the project chooses among them itself."""
+    """Return whether code names the backend of another accelerator: the project chooses among them itself."""
     return not COLLECTIVES.isdisjoint(strings_in(module, tree))
 
 
@@ -275,7 +275,7 @@ def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
 
 
 def _is_backend(subject: ast.expr) -> bool:
-    """Whether a subject is a backend: `backend`, `args.dist_backend`, `dist.get_backend(group)`, also `.lower()`."""
+    """Return whether a subject is a backend: `backend`, `args.dist_backend`, `get_backend(group)`, also `.lower()`."""
     match subject:
         case ast.Call(ast.Attribute(inner, "lower"), [], []):
             return _is_backend(inner)
@@ -283,7 +283,7 @@ def _is_backend(subject: ast.expr) -> bool:
 
 
 def _is_chosen(module: SemanticModel) -> bool:
-    """Whether this file, or another of the project, starts nccl or asks the helper for a backend."""
+    """Return whether this file, or another of the project, starts nccl or asks the helper for a backend."""
     return _starts(module) or module.facts.starts_nccl
 
 

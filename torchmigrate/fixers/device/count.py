@@ -45,7 +45,7 @@ def divides_or_spawns(context: RuleContext) -> bool:
 
 
 def _used_so(context: RuleContext, name: str) -> bool:
-    """Whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
+    """Return whether a variable is only a divisor or a number of processes: one that is compared may mean 0."""
     used = name in _divisors(context.module) or name in _ranges_that_start(context.module)
     return used and not is_asked(context.module, name)
 
@@ -90,7 +90,7 @@ def _starts_process(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def is_asked(module: SemanticModel, name: str) -> bool:
-    """Whether the file compares a variable or takes it for a condition: `n > 1`, not `rank % n == 0`."""
+    """Return whether the file compares a variable or takes it for a condition: `n > 1`, not `rank % n == 0`."""
     return name in _all_asked(module)
 
 

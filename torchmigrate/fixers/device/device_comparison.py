@@ -41,13 +41,13 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
 
 
 def _asks_for_a_prefix(context: RuleContext) -> bool:
-    """Whether the string is the argument of a `startswith`, of any object."""
+    """Return whether the string is the argument of a `startswith`, of any object."""
     up = context.parent
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
 
 
 def _falls_back(module: SemanticModel, test: ast.AST) -> bool:
-    """Whether a test is part of `device == "cuda" and not torch.cuda.is_available()`, which is right everywhere."""
+    """Return whether a test is part of `device == "cuda" and not torch.cuda.is_available()`, right on any device."""
     up = module.parent(test)
     beside = up.values if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And) else []
     denied = (v.operand for v in beside if isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.Not))
@@ -55,7 +55,7 @@ def _falls_back(module: SemanticModel, test: ast.AST) -> bool:
 
 
 def _is_flag(context: RuleContext, owner: ast.expr) -> bool:
-    """Whether `is_cuda` is an attribute of the project's own: `self.is_cuda = ...`."""
+    """Return whether `is_cuda` is an attribute of the project's own: `self.is_cuda = ...`."""
     name = chain_of(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else None
     if name is None:
         return False
@@ -108,7 +108,7 @@ def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool)
 
 
 def _is_type(subject: ast.expr) -> bool:
-    """Whether the subject is `device.type` or a variable such as `device_type`, which hold no index."""
+    """Return whether the subject is `device.type` or a variable such as `device_type`, which hold no index."""
     return last_name(subject).endswith("type")
 
 
@@ -117,7 +117,7 @@ def _is_plural(subject: ast.expr) -> bool:
 
 
 def _is_device(subject: ast.expr) -> bool:
-    """Whether the subject is a device, its type or its text, and no message, name or backend."""
+    """Return whether the subject is a device, its type or its text, and no message, name or backend."""
     match subject:
         case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
             return _is_device(inner)

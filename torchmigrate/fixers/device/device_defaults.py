@@ -30,7 +30,7 @@ def _is_device_name(name: str) -> bool:
 
 
 def runs_at_import(context: RuleContext, node: ast.AST) -> bool:
-    """Whether importing the module evaluates `node`, and the module is imported rather than run."""
+    """Return whether importing the module evaluates `node`, and the module is imported rather than run."""
     inner = (*FUNCTIONS, ast.Lambda)
     above = [node, *context.module.ancestors(node)]
     in_function = any(
@@ -52,7 +52,7 @@ def _asks_for_main(statement: ast.If) -> bool:
 
 
 def probes_already(context: RuleContext) -> bool:
-    """Whether the module asks for CUDA at import already."""
+    """Return whether the module asks for CUDA at import already."""
     return _probes_at_import(context.module)
 
 
@@ -66,7 +66,7 @@ def _probes_at_import(module: SemanticModel) -> bool:
 
 
 def _asks_already(context: RuleContext, node: ast.AST) -> bool:
-    """Whether a node is the device of a choice beside the CPU's, for which the module asks at import already."""
+    """Return whether a node is the device of a choice beside the CPU's, for which the module asks at import already."""
     up = context.module.parent(node)
     if not is_beside_cpu(context.module, node) or not isinstance(up, ast.IfExp):
         return False
@@ -95,7 +95,7 @@ def option_default(context: RuleContext, whole: ast.AST, device: Device, call: a
 
 
 def speaks_of_device(module: SemanticModel, call: ast.Call) -> bool:
-    """Whether an option is called a device, or a word of its call is about one."""
+    """Return whether an option is called a device, or a word of its call is about one."""
     called = any(isinstance(a, ast.Constant) and "dev" in str(a.value) for a in call.args)
     return called or any("device" in word for word in words_in(module, call))
 
@@ -238,7 +238,7 @@ def _of_amp(module: SemanticModel, function: Function, name: str) -> tuple[str, 
 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
-    """Whether the function asks for None, or a call gives it: `map_location=None` and `x.to(None)` move nothing."""
+    """Return whether the function tests for None, or a call gives it: `map_location=None`, `x.to(None)` do nothing."""
     parameters = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)} - {name}
     if any(_asks_for_none(node, name, parameters) for node in ast.walk(function)):
         return True
@@ -247,7 +247,7 @@ def _none_means_something(module: SemanticModel, function: Function, name: str) 
 
 
 def _asks_for_none(node: ast.AST, name: str, others: set[str]) -> bool:
-    """Whether this is `name is None`, `x.name is None` or the contrary. Names that only end so count: `map_device`.
+    """Return whether this is `name is None`, `x.name is None` or the contrary. Names that end so count: `map_device`.
 
     Other parameters of the function do not: they are asked about by themselves.
     """
@@ -282,7 +282,7 @@ def dataclass_default(context: RuleContext, whole: ast.AST, device: Device, node
 
 
 def _read_off_class(context: RuleContext, node: ast.AnnAssign) -> bool:
-    """Whether the file reads `Config.device`: a default factory leaves no class attribute."""
+    """Return whether the file reads `Config.device`: a default factory leaves no class attribute."""
     owner = context.module.parent(node)
     return isinstance(owner, ast.ClassDef) and mentions(context.module, f"{owner.name}.{chain_of(node.target)}")
 

@@ -74,14 +74,14 @@ def _without_parentheses(module: SemanticModel, node: ast.AST, fix: Fix) -> Fix:
 
 
 def _is_settled(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether other rules speak of a side (`x.cuda()`, "cuda:0", a flag of its own), or it asks the helper already."""
+    """Return whether other rules report a side (`x.cuda()`, "cuda:0", its own flag), or it calls the helper already."""
     if not _NAMES_CUDA.isdisjoint(words_in(module, node)):
         return True
     return any(helper_function(module, each) for each in ast.walk(node))
 
 
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a whole idiom may be replaced: it is no part of a portable device selection, and holds no comment."""
+    """Return whether a whole idiom may be replaced: it has no comment, and no portable selection around it."""
     if not isinstance(node, ast.IfExp) or (arms := _arms(module, node)) is None:
         return False
     device = parse_device(module, arms[0])
@@ -114,7 +114,7 @@ def _tensor(node: ast.IfExp) -> ast.expr | None:
 
 
 def _is_told_torch(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a value is the `device` of a function of torch's, which takes a `torch.device` as well as a `str`."""
+    """Return whether a value is the `device` of a torch function, which takes a `torch.device` as well as a `str`."""
     keyword = module.parent(node)
     call = module.parent(keyword) if isinstance(keyword, ast.keyword) and keyword.arg == "device" else None
     return isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.")
@@ -130,7 +130,7 @@ def _backend(node: ast.AST) -> object:
 
 
 def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether a value is `"cpu"` or `lambda storage, loc: storage`."""
+    """Return whether a value is `"cpu"` or `lambda storage, loc: storage`."""
     returned = isinstance(node, ast.Lambda) and isinstance(node.body, ast.Name) and node.args.args[:1]
     return is_cpu(module, node) or bool(returned and node.body.id == returned[0].arg)  # type: ignore[attr-defined]
 
@@ -149,7 +149,7 @@ def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
 
 
 def _loads_by(module: SemanticModel, node: ast.AST) -> bool:
-    """Whether a value is the `map_location` of `torch.load`."""
+    """Return whether a value is the `map_location` of `torch.load`."""
     up = module.parent(node)
     call = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
     return isinstance(call, ast.Call) and module.resolve(call.func) == "torch.load" and call.args[:1] != [node]

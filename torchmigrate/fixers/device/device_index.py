@@ -42,7 +42,7 @@ def device_index(context: RuleContext) -> Iterator[Finding]:
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
-    """Whether an index stands in the body of an `if` that asks whether it is not None: `if args.gpu is not None`."""
+    """Return whether an index stands in the body of an `if` that tests it for None: `if args.gpu is not None`."""
     for up, below in module.around(node, ast.If):
         if below in up.body:
             tests = up.test.values if isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And) else [up.test]
@@ -52,7 +52,7 @@ def _is_given(module: SemanticModel, node: ast.expr) -> bool:
 
 
 def _is_given_by(test: ast.expr, node: ast.expr) -> bool:
-    """Whether a test is `node is not None`."""
+    """Return whether a test is `node is not None`."""
     match test:
         case ast.Compare(asked, [ast.IsNot()], [ast.Constant(None)]):
             return is_same(asked, node)
@@ -115,7 +115,7 @@ def device_id(context: RuleContext) -> Iterator[Finding]:
 
 
 def _stays(context: RuleContext, given: ast.expr, helper: str) -> bool:
-    """Whether an argument stays: it is None or the helper's, or the file asks torch.accelerator itself."""
+    """Return whether an argument stays: it is None or the helper's, or the file asks torch.accelerator itself."""
     none = isinstance(given, ast.Constant) and given.value is None
     ours = isinstance(given, ast.Call) and helper_function(context.module, given.func) == helper
     native = context.module.facts.writes_native

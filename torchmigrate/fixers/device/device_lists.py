@@ -91,7 +91,7 @@ def _name_in(module: SemanticModel, item: ast.AST) -> object:
 
 
 def _is_marked_for_cuda(module: SemanticModel, parameter: ast.AST) -> bool:
-    """Whether a mark of `pytest.param` asks for CUDA by a name that this file does not bind to torch's answer."""
+    """Return whether a mark of `pytest.param` asks for CUDA by a name not bound to torch's answer in this file."""
     marks = [k.value for k in getattr(parameter, "keywords", ()) if k.arg == "marks"]
     names = (n for mark in marks for n in ast.walk(mark) if isinstance(n, ast.Name) and "cuda" in n.id.lower())
     return not asks(module, parameter) and any(map(partial(_is_imported, module), names))
@@ -154,7 +154,7 @@ def _foreign(module: SemanticModel) -> str | None:
 
 
 def _refuses(module: SemanticModel, compared: ast.Compare) -> bool:
-    """Whether the program ends where a membership does not hold."""
+    """Return whether the program ends where a membership does not hold."""
     match module.parent(compared), compared.ops:
         case ast.Assert(test), [ast.In()]:
             return test is compared
@@ -171,12 +171,12 @@ def _is_device(subject: ast.expr) -> bool:
 
 
 def is_parameter(module: SemanticModel, node: ast.AST | None) -> bool:
-    """Whether a node is `pytest.param("cuda", ...)`, an item of `parametrize`."""
+    """Return whether a node is `pytest.param("cuda", ...)`, an item of `parametrize`."""
     return isinstance(node, ast.Call) and (module.resolve(node.func) or chain_of(node.func)) == "pytest.param"
 
 
 def added(module: SemanticModel, call: ast.Call, given: Collection[str]) -> bool:
-    """Whether a call adds to a list of devices: `devices.append("cuda")`; `given` are names that are used as such."""
+    """Return whether a call adds to a list of devices: `devices.append("cuda")`; `given` names other such lists."""
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr not in _ADDS:
         return False
@@ -200,7 +200,7 @@ def _list_around(module: SemanticModel, items: ast.AST) -> tuple[ast.AST, ast.AS
 
 
 def _holds_devices(module: SemanticModel, items: ast.AST, taker: ast.AST | None) -> bool:
-    """Whether what takes a list takes devices: a variable, a loop, an argument or a parameter that is named so."""
+    """Return whether a list goes to a variable, loop, argument or parameter whose name says that it takes devices."""
     match taker:
         case ast.keyword(arg):
             return arg in ("args", "devices", "device") or _is_argvalues(module, taker, items)
@@ -219,7 +219,7 @@ def _holds_devices(module: SemanticModel, items: ast.AST, taker: ast.AST | None)
 
 
 def _is_argvalues(module: SemanticModel, taker: ast.AST, items: ast.AST) -> bool:
-    """Whether a list is that of `pytest.mark.parametrize("device", [...])`."""
+    """Return whether a list is that of `pytest.mark.parametrize("device", [...])`."""
     call = module.parent(taker) if isinstance(taker, ast.keyword) else taker
     if not isinstance(call, ast.Call) or last_name(call.func) != "parametrize" or not call.args:
         return False
@@ -229,7 +229,7 @@ def _is_argvalues(module: SemanticModel, taker: ast.AST, items: ast.AST) -> bool
 
 
 def _is_asked_for(module: SemanticModel, whole: ast.AST) -> bool:
-    """Whether the item is there only if a test holds: in an arm, under an `if`, or in a test that is skipped."""
+    """Return whether the item is there only if a test holds: in an arm, under an `if`, or in a test that is skipped."""
     node = whole
     for up in module.ancestors(whole):
         if isinstance(up, (ast.If, ast.IfExp)) and node is not up.test and asks(module, up.test):
@@ -246,7 +246,7 @@ def _is_asked_for(module: SemanticModel, whole: ast.AST) -> bool:
 
 
 def asks(module: SemanticModel, tree: ast.AST) -> bool:
-    """Whether an expression asks for CUDA, or by the helper for any accelerator."""
+    """Return whether an expression asks for CUDA, or by the helper for any accelerator."""
     calls = (n.func for n in ast.walk(tree) if isinstance(n, ast.Call))
     return any(module.resolve(f) in _ASKS or helper_function(module, f) in _ASKS_HELPER for f in calls)
 
@@ -267,7 +267,7 @@ def left(context: RuleContext, whole: ast.AST, outer: ast.AST, up: ast.AST | Non
 
 
 def _may_be_device(up: ast.AST, outer: ast.AST) -> bool:
-    """Whether what takes a value is named for a device."""
+    """Return whether what takes a value is named for a device."""
     match up:
         case ast.keyword(arg):
             return bool(DEVICE_NAME.search(arg or ""))

@@ -44,7 +44,7 @@ _NO_DEVICE = {
 
 
 def is_foreign(context: RuleContext, call: ast.Call) -> bool:
-    """Whether a call is one of the helper, or of a library that has nothing to do with torch."""
+    """Return whether a call is one of the helper, or of a library that has nothing to do with torch."""
     root = (chain_of(call.func) or "").partition(".")[0]
     return (
         root == spelled(context.module)["accel"]
@@ -53,7 +53,7 @@ def is_foreign(context: RuleContext, call: ast.Call) -> bool:
 
 
 def _is_for_helper(module: SemanticModel, call: ast.Call, value: ast.AST) -> bool:
-    """Whether a value tells a function of the helper which device it asks about: `accel.synchronize("cuda:1")`."""
+    """Return whether a value is the device that a call of the helper is about: `accel.synchronize("cuda:1")`."""
     at = device_position(helper_function(module, call.func) or "")
     if at is None:
         return False
@@ -61,7 +61,7 @@ def _is_for_helper(module: SemanticModel, call: ast.Call, value: ast.AST) -> boo
 
 
 def is_default(call: ast.Call, value: ast.AST) -> bool:
-    """Whether a value is a look-up's default: `config.get("device", "cuda")`, `getattr(args, "device", "cuda")`."""
+    """Return whether a value is a look-up's default: `config.get("device", "cuda")`, `getattr(a, "device", "cuda")`."""
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     key = call.args[-2] if name in ("get", "getenv", "getattr", "pop", "setdefault") and len(call.args) > 1 else None
     return isinstance(key, ast.Constant) and call.args[-1] is value and bool(DEVICE_NAME.search(str(key.value)))
@@ -186,7 +186,7 @@ def _compared(context: RuleContext, call: ast.Call, device: Device, up: ast.Comp
 
 
 def _parameter_is_device(context: RuleContext, call: ast.Call, position: int) -> bool:
-    """Whether the function of this file that is called has a parameter named device there."""
+    """Return whether the function of this file that is called has a parameter named device there."""
     if not isinstance(call.func, ast.Name):
         return False
     found = context.scope.find(call.func.id)
@@ -229,7 +229,7 @@ def _findings(context: RuleContext) -> Iterator[Finding]:
 
 
 def _is_of_another_rule(context: RuleContext, up: ast.AST | None) -> bool:
-    """Whether another rule speaks of the string: of an autocast's type, of a comparison, of `.cuda("cuda:0")`."""
+    """Return whether another rule reports the string: in autocast, in a comparison or in `.cuda("cuda:0")`."""
     call = context.module.parent(up) if isinstance(up, ast.keyword) else up
     if not isinstance(call, ast.Call):
         return isinstance(up, ast.Compare)
@@ -292,7 +292,7 @@ def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
 
 
 def _is_else_cpu(module: SemanticModel, node: ast.AST, target: ast.expr) -> bool:
-    """Whether the same function gives the variable "cpu" elsewhere: it holds a device, whatever it is called."""
+    """Return whether the same function gives the variable "cpu" elsewhere: it holds a device, whatever it is called."""
     return (chain_of(target), module.function(node)) in _given_cpu(module)
 
 
@@ -312,7 +312,7 @@ def _target_name(target: ast.expr) -> str:
 
 
 def _flows_to_device(context: RuleContext, name: str) -> bool:
-    """Whether the name is handed to `.to(...)`, `device=` or `torch.device(...)` anywhere in the file."""
+    """Return whether the name is handed to `.to(...)`, `device=` or `torch.device(...)` anywhere in the file."""
     return name in _given_as_devices(context.module)
 
 

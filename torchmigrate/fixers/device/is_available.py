@@ -53,7 +53,7 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
 
 
 def _pins(context: RuleContext) -> bool:
-    """Whether the test decides over pinning memory, which MPS cannot do (pytorch #86060)."""
+    """Return whether the test decides over pinning memory, which MPS cannot do (pytorch #86060)."""
     for up in context.module.enclosing(context.node, ast.keyword, ast.BoolOp, ast.stmt):
         if isinstance(up, (ast.keyword, ast.BoolOp, ast.Assign)):
             named = [up.arg or ""] if isinstance(up, ast.keyword) else words_in(context.module, up)
@@ -63,7 +63,7 @@ def _pins(context: RuleContext) -> bool:
 
 
 def _is_flag_of_library(context: RuleContext) -> bool:
-    """Whether the test is a flag of another library: `easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=...)`."""
+    """Return whether the test is a flag of another library: `easyocr.Reader(gpu=...)`, `TrainingArguments(fp16=..)`."""
     up, module = context.parent, context.module
     call = module.parent(up) if isinstance(up, ast.keyword) and _FLAG.search(up.arg or "") else None
     name = chain_of(call.func) if isinstance(call, ast.Call) else None
@@ -79,7 +79,7 @@ def _is_library(module: SemanticModel, binding: Binding) -> bool:
 
 
 def _asks_capability(context: RuleContext) -> bool:
-    """Whether the test belongs to one for a capability: elsewhere the capability (0, 0) would be "too old"."""
+    """Return whether the test belongs to one for a capability: elsewhere the capability (0, 0) would be "too old"."""
     if any(_asks_vendor(context.module, up) for up in context.module.enclosing(context.node, ast.BoolOp)):
         return True
     branch = context.module.nearest(context.node, ast.IfExp, ast.stmt)
@@ -90,7 +90,7 @@ def _asks_capability(context: RuleContext) -> bool:
 
 @query
 def _asks_vendor(module: SemanticModel, test: ast.AST) -> bool:
-    """Whether a name or a string in a test is about NVIDIA or AMD, or it asks `torch.version.cuda` or for cuDNN."""
+    """Return whether a test names NVIDIA or AMD, in code or a string, or asks for `torch.version.cuda` or cuDNN."""
     if any(map(_VENDOR.search, words_in(module, test))):
         return True
     asked = ((last_name(n.value), n.attr) for n in ast.walk(test) if isinstance(n, ast.Attribute))
@@ -99,7 +99,7 @@ def _asks_vendor(module: SemanticModel, test: ast.AST) -> bool:
 
 @query
 def _compares_capability(module: SemanticModel, branch: ast.AST) -> bool:
-    """Whether a comparison in the branch, or a function that it asks, is about a capability of NVIDIA's devices."""
+    """Return whether the branch compares an NVIDIA device's capability, itself or in a function that it calls."""
     return any(
         (isinstance(n, ast.Compare) and _is_about_capability(module, n))
         or (isinstance(n, ast.Call) and _GENERATION.search(last_name(n.func)))
@@ -114,7 +114,7 @@ def _is_about_capability(module: SemanticModel, compared: ast.Compare) -> bool:
 
 
 def _is_lifted(context: RuleContext, refusal: ast.stmt | None, said: Sequence[ast.AST]) -> bool:
-    """Whether the program ends without CUDA for want of CUDA alone: on a machine without an accelerator it then runs.
+    """Return whether the program ends for want of CUDA alone; migrated, it then runs without an accelerator.
 
     It goes on refusing the CPU if it does not say that CUDA is what it lacks, if it speaks of the CPU, if somebody may
     have chosen the device that is not there (the refusal depends on a test, or tells a value), and if it skips a test.
@@ -150,7 +150,7 @@ def _refusal(context: RuleContext) -> tuple[ast.stmt | None, list[ast.AST]]:
 
 
 def _depends(module: SemanticModel, statement: ast.stmt) -> bool:
-    """Whether a statement runs only if some other test holds, or if none ended its function: somebody may choose."""
+    """Return whether a statement depends on some other test, around it or before it: somebody may choose."""
     for up in (statement, *module.ancestors(statement)):
         if isinstance(up, ast.stmt) and not isinstance(up, FUNCTIONS):
             block, at = module.blocks.place(up)
@@ -168,12 +168,12 @@ def _depends(module: SemanticModel, statement: ast.stmt) -> bool:
 
 
 def _returns(branch: ast.If) -> bool:
-    """Whether an arm of a branch leaves its block, but neither the program nor with an exception."""
+    """Return whether an arm of a branch leaves its block, but neither the program nor with an exception."""
     return any(leaves_block(arm) and not ends_program(arm) for arm in (branch.body, branch.orelse))
 
 
 def _told(context: RuleContext) -> bool:
-    """Whether the answer is only printed: a report about CUDA stays one."""
+    """Return whether the answer is only printed: a report about CUDA stays one."""
     node: ast.AST = context.node
     for up in context.module.ancestors(node):
         match up:

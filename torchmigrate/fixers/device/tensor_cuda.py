@@ -117,7 +117,7 @@ def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
 
 
 def _in_map_location(context: RuleContext) -> bool:
-    """Whether the call stands in the lambda of a `torch.load`, which device/map-location handles."""
+    """Return whether the call stands in the lambda of a `torch.load`, which device/map-location handles."""
     inside = context.module.nearest(context.node, ast.Lambda)
     up = inside and context.module.parent(inside)
     call = context.module.parent(up) if isinstance(up, ast.keyword) else up

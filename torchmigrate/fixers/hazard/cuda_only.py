@@ -81,7 +81,7 @@ def version(context: RuleContext) -> Iterator[Finding]:
 
 
 def _needs_str(up: ast.AST | None, node: ast.AST) -> bool:
-    """Whether a value must be a str: it is parsed, added to, or compared with another str by its order."""
+    """Return whether a value must be a str: it is parsed, added to, or compared with another str by its order."""
     match up:
         case ast.Call(func):
             return node is not func and last_name(func) in _PARSERS

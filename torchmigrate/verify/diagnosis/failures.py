@@ -59,7 +59,7 @@ class Failure:
 
     @property
     def follows(self) -> bool:
-        """Whether this is the echo of an exception in another process or thread."""
+        """Return whether this is the echo of an exception in another process or thread."""
         if self.kind == "SystemExit":
             return self.message.lstrip("-").isdigit()
         return bool(_FOLLOWS_TYPE.fullmatch(self.kind) or _FOLLOWS_TEXT.search(self.message))
@@ -143,7 +143,7 @@ class Case:
 
     @property
     def simulated(self) -> bool:
-        """Whether the run's device was simulated."""
+        """Return whether the run's device was simulated."""
         return self.failure.run.evidence == "simulated"
 
     @property
@@ -163,7 +163,7 @@ class Case:
 
     @property
     def made(self) -> str:
-        """Where the first suspect was made: "; likely made at train.py:12", or "" if that is not known."""
+        """Say where the first suspect was made, "; likely made at train.py:12", or "" if that is not known."""
         made = self.suspects[0].get("made") if self.suspects else None
         return f"; likely made at {self.place(made['file'], made['line'])}" if made else ""
 

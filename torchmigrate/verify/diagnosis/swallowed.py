@@ -26,7 +26,7 @@ _SAYS = {
 
 
 class End(Enum):
-    """What became of an exception: the program answers it, or does not, or does so as the original does not."""
+    """The end says what became of an exception: the program answers it, or not, or as the original does not."""
 
     ANSWERED = "the program's own handler says what to do"
     SILENT = "a handler drops it"
@@ -105,7 +105,7 @@ def _follow(record: dict[str, Any], origin: Origins) -> Swallowed | None:
 
 @dataclass(frozen=True, slots=True)
 class _Catch:
-    """What catches an exception at `line`: a handler of `whole`, or a context manager.
+    """Return what catches an exception at `line`: a handler of `whole`, or a context manager.
 
     `refused`: the statement of the block that failed. `certain`: it does not raise it again, and takes the type.
     """

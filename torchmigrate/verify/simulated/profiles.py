@@ -26,7 +26,7 @@ class Profile:
 
     @property
     def in_tree(self) -> bool:
-        """Whether torch knows the device type by name; other backends use PrivateUse1, renamed."""
+        """Return whether torch knows the device type by name; other backends use PrivateUse1, renamed."""
         return self.backend in ("cuda", "mps", "xpu", "mtia")
 
 
@@ -129,12 +129,12 @@ class Settings:
 
     @property
     def simulated(self) -> bool:
-        """Whether a simulated device is to be active."""
+        """Return whether a simulated device is to be active."""
         return self.evidence == "simulated"
 
     @property
     def native(self) -> bool:
-        """Whether that device is the one in C++."""
+        """Return whether that device is the one in C++."""
         return self.simulated and self.tier == "native"
 
     @property

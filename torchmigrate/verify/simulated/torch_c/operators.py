@@ -87,7 +87,7 @@ class _Entry:
 
     @property
     def composite(self) -> bool:
-        """Whether a composite of other operators is used on backends without a kernel."""
+        """Return whether a composite of other operators is used on backends without a kernel."""
         return any(key.startswith("CompositeE") or key == "CompositeImplicitAutograd" for key in self.kernels)
 
     def missing(self, prefix: str = "") -> bool:
