@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import pytest
 from conftest import cpu_seconds, write_tree
@@ -64,18 +64,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 def calls(act: Callable[[], object]) -> int:
-    seen = 0
-
-    def count(frame: FrameType, event: str, _: object) -> None:
-        nonlocal seen
-        seen += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return seen
+    """How many functions were called; the profiler in C costs a third of what a function of ours would."""
+    profiler = cProfile.Profile()
+    profiler.runcall(act)
+    return sum(entry.callcount for entry in profiler.getstats())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
