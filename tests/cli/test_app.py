@@ -421,6 +421,7 @@ def test_plain_options_mean_to_us_what_they_mean_to_typer(command: str, monkeypa
         assert calls == [calls[0]] * 2, words
 
 
+@pytest.mark.slow
 def test_a_plain_line_needs_no_typer(here: Path) -> None:
     (here / "a.py").write_text("import torch\nx = torch.ones(2).cuda()\n")
     for words in (["check", "-q"], ["apply", "-n", "--select", "device"], ["check", "--output-format=json", "-j", "2"]):
