@@ -282,6 +282,16 @@ PLACES = {
         },
         [(".", "main.py"), (".", "-m pkg.model")],
     ),
+    "a package with relative imports beside a script that names CUDA, too": (
+        {
+            "main.py": "import torch\nfrom pkg.model import f\nassert 'cuda'",
+            "pkg/__init__.py": "",
+            "pkg/model.py": "from .ops import f",
+            "pkg/ops.py": "f = 1",
+        },
+        dict.fromkeys(("main.py", "pkg/model.py", "pkg/ops.py"), ("accel.py", "import accel")),
+        [(".", "main.py"), (".", "-m pkg.model")],
+    ),
     "a package with absolute imports": (
         {
             "main.py": "from pkg.model import f",

@@ -290,10 +290,13 @@ def _is_shared(index: ImportIndex, top: str) -> bool:
     """Return whether one program finds the helper of a package that is not installed in the folder where names start.
 
     There it is for other packages that are run from this folder, and for files that import the package by its name.
+    Scripts beside the package have one copy with it.
     """
     root, dotted = _by_name(index, top)
     others = {other for other, its in index.tops.items() if its == root} - {top}
-    return bool(others or index.between_tops.get((top, top))) and not _is_installed(root, dotted)
+    is_named = bool(others or index.between_tops.get((top, top)))
+    users = index.beside_tops.get(top, ())  # of these, those that name CUDA have a use for the helper themselves
+    return not _is_installed(root, dotted) and (is_named or any(b"cuda" in index.read_or_nothing(u) for u in users))
 
 
 def _serving(index: ImportIndex, root: str, top: str) -> str:

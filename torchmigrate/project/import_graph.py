@@ -289,6 +289,16 @@ class ImportIndex:
                 found[pair] = found.get(pair, 0) + 1
         return {pair: count for pair, count in found.items() if all(pair)}
 
+    @cached_property
+    def beside_tops(self) -> dict[str, set[str]]:
+        """Return for each of the outermost packages the files beside it that import from it by its name."""
+        found: dict[str, set[str]] = {}
+        for target, uses in self.importers.items():
+            if top := self._top_of(target):
+                beside = {use.importer for use in uses if not use.relative}
+                found.setdefault(top, set()).update(p for p in beside if os.path.dirname(p) == self.tops[top])
+        return found
+
     def _top_of(self, path: str) -> str:
         return next((top for top in self.tops if system.is_inside(path, top)), "")
 
