@@ -6,8 +6,8 @@ A project gets those of them that it calls, and what these need (`project/helper
 reads on Python 3.7, and works on the oldest torch that has what it is about: on CUDA from 1.7 on.
 
 On CUDA (and ROCm) each is torch.cuda's own; elsewhere the backend's or torch.accelerator's, else what its __doc__ says.
-The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it. TORCH_ACCEL_LOG=1 logs lacks: here,
-and not in the copies.
+The device is found at the first call. TORCH_ACCEL_DEVICE=cpu|mps|xpu:1 picks it. On a Mac several processes get the
+CPU, as MPS has no collectives. TORCH_ACCEL_LOG=1 logs lacks: here, and not in the copies.
 """
 
 import contextlib
@@ -31,11 +31,19 @@ _device: "torch.device | None" = None
 _types: Any = {}
 
 
+# in a copy for a program that forms no process groups, this is what TORCH_ACCEL_DEVICE says
+def _wanted() -> str:
+    """Return TORCH_ACCEL_DEVICE; "cpu" for several processes on a Mac: MPS has no collectives."""
+    mps = getattr(torch.backends, "mps", None)  # from torch 1.12 on
+    are_several = os.environ.get("WORLD_SIZE", "1") != "1" and mps and mps.is_available()
+    return os.environ.get("TORCH_ACCEL_DEVICE", "cpu" if are_several else "")
+
+
 def _here() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
     global _device
     if _device is None:
-        wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
+        wanted, _, index = _wanted().partition(":")
         if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
             is_traced, api = torch.compiler.is_compiling(), torch.accelerator
             there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
@@ -51,7 +59,7 @@ def _here() -> torch.device:
 # in a copy that is asked only while scripts are loaded, this is _here
 def _found() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
-    wanted, _, index = os.environ.get("TORCH_ACCEL_DEVICE", "").partition(":")
+    wanted, _, index = _wanted().partition(":")
     if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6; counting devices keeps fork usable
         wanted = str(torch.accelerator.current_accelerator()) if torch.accelerator.device_count() else "cpu"
     if int(index or 0) > 0:

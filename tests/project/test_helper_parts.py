@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -46,6 +47,29 @@ def test_a_call_with_an_index_needs_the_longer_form() -> None:
 
 def test_another_function_may_need_the_longer_form() -> None:
     assert b"def device(index_or_device" in vendored({"device": True, "generator": False})
+
+
+def test_several_processes_get_the_cpu_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MPS has no collectives: what such a program ran on the CPU before it runs there after."""
+    torch = pytest.importorskip("torch", reason="a helper is run")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
+    monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
+
+    def found(*names: str) -> str:
+        namespace: dict[str, Any] = {}
+        exec(vendored(dict.fromkeys(names, Form.ANY)), namespace)
+        return namespace["device_type"]()
+
+    assert found("device_type", "dist_backend") == "mps"
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert found("device_type", "dist_backend") == "mps"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert [found("device_type", name) for name in ("dist_backend", "device_ids", "output_device")] == ["cpu"] * 3
+    assert found("device_type") == "mps"  # the program forms no group
+    monkeypatch.setenv("TORCH_ACCEL_DEVICE", "mps")
+    assert found("device_type", "dist_backend") == "mps"
 
 
 def test_a_parameter_does_not_hide_a_function_with_its_name() -> None:

@@ -48,6 +48,7 @@ _ASKING = {
     *("device", "device_type", "is_available", "is_nvidia", "device_count", "map_location", "data_parallel"),
     *("manual_seed", "manual_seed_all", "dist_backend", "set_default_tensor_type", "get_device_name", "pin_memory"),
 }
+_OF_GROUPS = {"dist_backend", "device_ids", "output_device"}  # programs that call these form process groups
 _RARE = {"map_location", "manual_seed", "manual_seed_all", "dist_backend"}  # wherever they are called, it is seldom
 
 
@@ -198,6 +199,8 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     if (is_once or form & Form.EAGER) and "_device" not in extra:
         found = _as("_here", parts["_found"])
         parts = {**parts, "_here": found if is_once else _remembering(found)}
+    if not names & _OF_GROUPS and "_wanted" not in extra:
+        parts = {**parts, "_here": _alone(parts["_here"])}
     is_short = {name for name in names if uses[name] & Form.SHORT}
     short = {name: _SHORT[name] for name in is_short if _SHORT.get(name, name) not in {name, *extra}}
     whole = (names - {*short}) | {*short.values()} | extra
@@ -215,6 +218,12 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
 def _as(name: str, part: _Part) -> _Part:
     """Return a part under another name."""
     return replace(part, name=name, text=_renamed(part.text, {part.name: name}))
+
+
+def _alone(part: _Part) -> _Part:
+    """Return the part that finds the device as it is for a program whose processes form no group."""
+    text = part.text.replace("_wanted()", 'os.environ.get("TORCH_ACCEL_DEVICE", "")')
+    return replace(part, text=text, needs=part.needs - {"_wanted"} | {"os"})
 
 
 def _remembering(part: _Part) -> _Part:
