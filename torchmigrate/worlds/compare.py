@@ -368,7 +368,12 @@ def _fallbacks(world: World, old: Observations, new: Observations) -> Iterator[F
     falls = Const(True, bool)
     for place, value in new.of(FALLBACK):
         before = old.get(FALLBACK, place)
-        is_lost = before is not None and falls in before and falls not in value and Unknown("user") in value
+        is_lost = (
+            before is not None
+            and falls in before
+            and falls not in value
+            and not value.atoms.keys().isdisjoint((Unknown("user"), Unknown("number")))
+        )
         if is_lost and (edits := new.edits(FALLBACK, place)):
             yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
 
@@ -392,7 +397,7 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
         if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
         # what a user asks for is not followed either: `--device cuda` came to the CPU where there is no CUDA
-        open_atoms = {Unknown()} if _open(before) else {Unknown(), Unknown("user")}
+        open_atoms = {Unknown()} if _open(before) else {Unknown(), Unknown("user"), Unknown("number")}
         edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a in open_atoms))
         if edits and not open_atoms.isdisjoint(value):
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")

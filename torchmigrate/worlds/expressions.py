@@ -699,7 +699,11 @@ class Expressions(External):
                 owner = self.evaluate(node.value, state, frame)
                 if any(isinstance(atom, Device) for atom in owner):
                     name, value = name.rpartition(".")[0], owner
-            if about and any(a in (Unknown(), Unknown("user")) for a in value) and Unknown("tensor") not in value:
+            if (
+                about
+                and any(a in (Unknown(), Unknown("user"), Unknown("number")) for a in value)
+                and Unknown("tensor") not in value
+            ):
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
                 return name, value

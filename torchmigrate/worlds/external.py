@@ -236,7 +236,8 @@ class External(ABC):
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
             is_answer = isinstance(atom, Const) and (atom.type is bool or _speaks_of_device(atom.value))
-            is_open = edits and atom in (Unknown(), Unknown("user"))  # it may take the place of a device
+            # it may take the place of a device
+            is_open = edits and atom in (Unknown(), Unknown("user"), Unknown("number"))
             if is_answer or is_open or device_of(atom) is not None:
                 found[atom] = edits
             elif isinstance(atom, Items):
@@ -335,7 +336,8 @@ class External(ABC):
             device = device_of(atom)
             if device is not None and device.type != "cuda":
                 found.append(one(device, edits))
-            elif isinstance(atom, Unknown) and atom.of:  # what a user says may be the CPU; else it is an index
+            elif isinstance(atom, Unknown) and atom.of not in ("", "number"):
+                # what a user says may be the CPU; else it is an index
                 found.append(one(PLACED, edits))
             else:
                 index = device.index if device is not None else atom.value if isinstance(atom, Const) else 0
@@ -587,7 +589,8 @@ class External(ABC):
         elif "default" in named and not self.setting.gives_options():
             value = named["default"]
         else:
-            value = join(named.get("default", const(None)), one(Unknown("user")))
+            is_number = named.get("type") == one(Named("builtins.int"))
+            value = join(named.get("default", const(None)), one(Unknown("number" if is_number else "user")))
         self.write(("option", str(name[0])), value)
 
 

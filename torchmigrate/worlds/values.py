@@ -113,7 +113,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The analysis cannot follow the value. `of` says what is known: "tensor", "user", "placed" (by the helper)."""
+    """The analysis cannot follow the value. `of` says what is known: "tensor", "user" (a text), "number", "placed"."""
 
     of: str = ""
 
