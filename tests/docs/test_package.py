@@ -171,7 +171,9 @@ sys.path.insert(0, sys.argv[1])
 from torchmigrate.rules import packs
 fast, used = packs.load(cases=False), "torchmigrate.rules.reader" not in sys.modules
 packs._compiled = lambda files: {}
-print(used, fast == packs.load(cases=False), len(fast.rules) > 50)
+slow = packs.load(cases=False)
+same = all(getattr(fast, field) == getattr(slow, field) for field in ("rules", "claimed", "names", "globs"))
+print(used, same, len(fast.rules) > 50)
 """
     assert python(code, str(tmp_path)).stdout == "True True True\n"
     changed = next((tmp_path / "torchmigrate" / "data" / "rules" / "device").glob("*.toml"))
