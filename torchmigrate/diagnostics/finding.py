@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -66,7 +66,7 @@ class Finding:
     end: int
     message: str
     backends: tuple[str, ...] = ()
-    fix: Fix | None = None
+    fix: Fix | None = field(default=None, hash=False)  # each in an f-string holds all its edits
     status: Status = Status.OPEN
     line: int = 0
     column: int = 0

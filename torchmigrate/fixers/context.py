@@ -70,9 +70,9 @@ class RuleContext:
         own = self.module.facts.own
         if own and (why := vendoring.refusal(self.module, own, edits)):
             return self.note(f"{message or self.rule.message}; {why}")
-        if any(self.module.loses_comment(edit) for edit in edits):
+        if any(map(self.module.loses_comment, edits)):
             return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
-        used = identifiers(" ".join((text, *(e.text for e in edits))), spelled(self.module))
+        used = identifiers(" ".join([text, *[e.text for e in edits]]), spelled(self.module))
         if HELPER in used and vendoring.is_build_script(self.module):
             why = "it runs while the project is built, where the helper cannot be imported"
             return self.note(f"{message or self.rule.message}; not rewritten: {why}")
