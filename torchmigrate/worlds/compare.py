@@ -35,7 +35,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Unknown, Value, bare
+from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, Atom, Const, Device, Unknown, Value, bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,12 +368,8 @@ def _fallbacks(world: World, old: Observations, new: Observations) -> Iterator[F
     falls = Const(True, bool)
     for place, value in new.of(FALLBACK):
         before = old.get(FALLBACK, place)
-        is_lost = (
-            before is not None
-            and falls in before
-            and falls not in value
-            and not value.atoms.keys().isdisjoint((Unknown("user"), Unknown("number")))
-        )
+        is_asked = not OPTIONS.isdisjoint(value)
+        is_lost = before is not None and falls in before and falls not in value and is_asked
         if is_lost and (edits := new.edits(FALLBACK, place)):
             yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
 
@@ -397,7 +393,7 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
         if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
         # what a user asks for is not followed either: `--device cuda` came to the CPU where there is no CUDA
-        open_atoms = {Unknown()} if _open(before) else {Unknown(), Unknown("user"), Unknown("number")}
+        open_atoms = {Unknown()} if _open(before) else OPEN
         edits = new.paths[DEVICE, place].union(*(e for a, e in value.atoms.items() if a in open_atoms))
         if edits and not open_atoms.isdisjoint(value):
             yield Fault(edits, world, place, f"a device that cannot be followed would be reached on {world.title}")

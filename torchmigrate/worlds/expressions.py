@@ -31,6 +31,7 @@ from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
+    OPEN,
     TENSOR,
     UNKNOWN,
     Atom,
@@ -699,11 +700,7 @@ class Expressions(External):
                 owner = self.evaluate(node.value, state, frame)
                 if any(isinstance(atom, Device) for atom in owner):
                     name, value = name.rpartition(".")[0], owner
-            if (
-                about
-                and any(a in (Unknown(), Unknown("user"), Unknown("number")) for a in value)
-                and Unknown("tensor") not in value
-            ):
+            if about and not OPEN.isdisjoint(value) and Unknown("tensor") not in value:
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
                 return name, value

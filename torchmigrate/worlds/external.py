@@ -35,6 +35,7 @@ from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import CALLS, LAZY, OF_CUDA, QUIET, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
+    OPEN,
     PLACED,
     TENSOR,
     UNKNOWN,
@@ -236,8 +237,7 @@ class External(ABC):
         found: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
             is_answer = isinstance(atom, Const) and (atom.type is bool or _speaks_of_device(atom.value))
-            # it may take the place of a device
-            is_open = edits and atom in (Unknown(), Unknown("user"), Unknown("number"))
+            is_open = edits and atom in OPEN  # it may take the place of a device
             if is_answer or is_open or device_of(atom) is not None:
                 found[atom] = edits
             elif isinstance(atom, Items):

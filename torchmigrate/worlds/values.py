@@ -205,6 +205,8 @@ NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
+OPTIONS: frozenset[Atom] = frozenset({Unknown("user"), Unknown("number")})  # what a user asks for
+OPEN: frozenset[Atom] = OPTIONS | {Unknown()}
 
 
 def _elements(atom: Atom) -> Iterable[Value]:
