@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import SEARCH_PATHS, Import, ImportIndex, Use
+from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
 from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
@@ -296,7 +296,7 @@ def _is_shared(index: ImportIndex, top: str) -> bool:
     others = {other for other, its in index.tops.items() if its == root} - {top}
     is_named = bool(others or index.between_tops.get((top, top)))
     users = index.beside_tops.get(top, ())  # of these, those that name CUDA have a use for the helper themselves
-    return not _is_installed(root, dotted) and (is_named or any(b"cuda" in index.read_or_nothing(u) for u in users))
+    return not _is_installed(root, dotted) and (is_named or any(index.holds(user, CUDA) for user in users))
 
 
 def _serving(index: ImportIndex, root: str, top: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,8 @@ MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace function
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPILING
+CUDA = b"cuda"
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPILING, CUDA
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ class ImportIndex:
     def holding(self, word: bytes) -> set[str]:
         """Return the Python modules whose text contains a word, which must be one of WORDS."""
         return {path for path, (_, words) in self._imports_and_words.items() if word in words and path.endswith(".py")}
+
+    def holds(self, path: str, word: bytes) -> bool:
+        """Return whether the text of a file contains a word, which must be one of WORDS."""
+        return word in self._imports_and_words[path][1]
 
     @cached_property
     def _imports_and_words(self) -> dict[str, tuple[list[Import], list[bytes]]]:
@@ -281,23 +287,24 @@ class ImportIndex:
         }
 
     @cached_property
-    def between_tops(self) -> dict[tuple[str, str], int]:
+    def between_tops(self) -> Counter[tuple[str, str]]:
         """Return how many times files of one of the outermost packages import from one by its name, or from itself."""
-        found: dict[tuple[str, str], int] = {}
-        for target, uses in self.importers.items():
-            for pair in ((self._top_of(use.importer), self._top_of(target)) for use in uses if not use.relative):
-                found[pair] = found.get(pair, 0) + 1
-        return {pair: count for pair, count in found.items() if all(pair)}
+        return Counter((own, top) for own, top, _ in self._uses_of_tops if own)
 
     @cached_property
     def beside_tops(self) -> dict[str, set[str]]:
         """Return for each of the outermost packages the files beside it that import from it by its name."""
         found: dict[str, set[str]] = {}
-        for target, uses in self.importers.items():
-            if top := self._top_of(target):
-                beside = {use.importer for use in uses if not use.relative}
-                found.setdefault(top, set()).update(p for p in beside if os.path.dirname(p) == self.tops[top])
+        for _, top, importer in self._uses_of_tops:
+            if os.path.dirname(importer) == self.tops[top]:
+                found.setdefault(top, set()).add(importer)
         return found
+
+    @cached_property
+    def _uses_of_tops(self) -> list[tuple[str, str, str]]:
+        """Return each import by name from an outermost package: the importer's own or "", that one, the importer."""
+        named = ((top, uses) for target, uses in self.importers.items() if (top := self._top_of(target)))
+        return [(self._top_of(u.importer), top, u.importer) for top, uses in named for u in uses if not u.relative]
 
     def _top_of(self, path: str) -> str:
         return next((top for top in self.tops if system.is_inside(path, top)), "")
