@@ -33,12 +33,18 @@ def broken(seed: int, count: int, plain: bool = False) -> list[str]:
     return [f"seed {r['seed']}: {r['faults'][0][0]} in {r['faults'][0][1]}" for r in found]
 
 
-@pytest.mark.parametrize(("seed", "count"), [(14, 12), pytest.param(11, 210, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [(14, 12), pytest.param(14, 40, marks=pytest.mark.slow), pytest.param(11, 210, marks=pytest.mark.slow)],
+)
 def test_random_programs_keep_their_decisions(seed: int, count: int) -> None:
     assert broken(seed, count) == []
 
 
-@pytest.mark.parametrize(("seed", "count"), [(15, 8), pytest.param(12, 100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [(15, 8), pytest.param(15, 20, marks=pytest.mark.slow), pytest.param(12, 100, marks=pytest.mark.slow)],
+)
 def test_plain_programs_keep_their_decisions_and_reach_mps(seed: int, count: int) -> None:
     assert broken(seed, count, plain=True) == []
 
