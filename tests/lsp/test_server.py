@@ -25,8 +25,7 @@ from lsprotocol import types
 
 from torchmigrate import __version__
 from torchmigrate.lsp import actions
-from torchmigrate.lsp.documents import Documents
-from torchmigrate.lsp.positions import Text
+from torchmigrate.lsp.documents import Documents, Text
 from torchmigrate.lsp.session import Schedule
 from torchmigrate.project import helper_parts
 

@@ -14,9 +14,9 @@ from pygls.lsp.server import LanguageServer
 
 from torchmigrate.base.text import UserError, shorten
 from torchmigrate.lsp import actions
+from torchmigrate.lsp.actions import Client
 from torchmigrate.lsp.analysis import Analysis, analyse
 from torchmigrate.lsp.documents import Documents, File
-from torchmigrate.lsp.workspace_edit import Client
 
 Result = TypeVar("Result")
 _KEPT = 8  # analyses: each holds its project context, which takes megabytes in a large project
