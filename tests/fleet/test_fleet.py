@@ -638,7 +638,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_cluster_one_of_whose_workers_is_killed(
     six: list[str], here: Path, cli: Cli, cluster: Any, tmp_path: Path
 ) -> None:
-    from torchmigrate.fleet.executors import Cluster
+    from torchmigrate.fleet.processes import Cluster
 
     assert cli("fleet", "repos.txt", "-o", "out", "-j1", "--no-score", "-q").status == 0
     tasks = [Task.decode(task(here / name, author=("torchmigrate", "torchmigrate@localhost"))) for name in six]
@@ -669,19 +669,19 @@ def test_a_cluster_one_of_whose_workers_is_killed(
 
 def test_no_scheduler(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
-    from torchmigrate.fleet import executors
+    from torchmigrate.fleet import processes
 
-    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
+    monkeypatch.setattr(processes, "_PATIENCE", 0.5)
     ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", "dask://127.0.0.1:9")
     assert ran.status == 2
     assert "no dask scheduler answers at tcp://127.0.0.1:9" in ran.err
 
 
 def test_a_scheduler_without_workers(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchmigrate.fleet import executors
+    from torchmigrate.fleet import processes
 
     distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
-    monkeypatch.setattr(executors, "_PATIENCE", 2)
+    monkeypatch.setattr(processes, "_PATIENCE", 2)
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, protocol="tcp") as made:
         where = made.scheduler_address.replace("tcp", "dask")
         ran = cli("fleet", listed(here, "a"), "-o", "out", "--executor", where)
@@ -690,7 +690,7 @@ def test_a_scheduler_without_workers(here: Path, cli: Cli, monkeypatch: pytest.M
 
 
 def test_a_worker_of_another_version(here: Path, cli: Cli, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchmigrate.fleet import executors as module
+    from torchmigrate.fleet import processes as module
 
     monkeypatch.setattr(module, "__version__", "0.0")
     where = cluster.scheduler_address.replace("tcp", "dask")
@@ -700,7 +700,7 @@ def test_a_worker_of_another_version(here: Path, cli: Cli, cluster: Any, monkeyp
 
 
 def test_a_scheduler_that_goes_away(six: list[str], here: Path, cluster: Any) -> None:
-    from torchmigrate.fleet.executors import Cluster
+    from torchmigrate.fleet.processes import Cluster
 
     outcomes = Cluster(cluster.scheduler_address)([Task.decode(task(here / name)) for name in six])
     next(outcomes)

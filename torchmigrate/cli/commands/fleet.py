@@ -15,7 +15,7 @@ from torchmigrate.base.text import Interrupted, UserError
 from torchmigrate.cli import parameters as options
 
 if TYPE_CHECKING:
-    from torchmigrate.fleet.executors import Executor
+    from torchmigrate.fleet.processes import Executor
     from torchmigrate.fleet.report import Fleet
     from torchmigrate.fleet.task import Outcome, Store, Summary, Task
 
@@ -82,7 +82,7 @@ def fleet(
         raise UserError("--push has nothing to push: --check makes no patches", "leave one of them out")
     tasks, notes = _tasks(repos, locals())
     from torchmigrate.config.resolve import cores
-    from torchmigrate.fleet import executors
+    from torchmigrate.fleet import processes
     from torchmigrate.fleet.task import Store
 
     say: Say = (lambda line: None) if quiet else _say
@@ -90,7 +90,7 @@ def fleet(
         say(f"note: {note}")
     store = Store(output)
     with store.opened() as scratch:
-        run = executors.chosen(executor, jobs, cores, scratch)
+        run = processes.chosen(executor, jobs, cores, scratch)
         found = _run(run, tasks if force else _with_known(tasks, store), store, say)
         _report(found, store, output_format)
         refused = _push(tasks, found, store, scratch, push, say) if push else 0
