@@ -16,7 +16,7 @@ import pytest
 from conftest import Ran, git
 
 from torchmigrate.apply import journal, writer
-from torchmigrate.base import file_io, user_state
+from torchmigrate.base import file_io, user_folders
 from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics.finding import Changed
 
@@ -291,10 +291,10 @@ def test_a_folder_that_others_can_write_to_is_not_trusted(root: Path, level: str
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
 def test_a_folder_of_another_user_is_not_trusted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = apply(planned(root, "a.py"))
-    user_state.check(saved.directory.parent)
+    user_folders.check(saved.directory.parent)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(PermissionError, match="another user"):
-        user_state.check(saved.directory.parent)
+        user_folders.check(saved.directory.parent)
     with pytest.raises(UserError, match="nothing to undo"):
         writer.undo(root)
 

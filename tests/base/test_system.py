@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from torchmigrate.base import file_io, limits, system, user_cache, user_state
+from torchmigrate.base import file_io, limits, system, user_folders
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_cache_lies_where_the_system_has_it(tmp_path: Path, monkeypatch: pyt
     places = {"linux": ".cache", "darwin": "Library/Caches", "win32": "Local"}
     for platform, place in places.items():
         monkeypatch.setattr(sys, "platform", platform)
-        assert user_cache.folder() == tmp_path / place / "torchmigrate" / "results"
+        assert user_folders.folder() == tmp_path / place / "torchmigrate" / "results"
 
 
 # ---- users and locks
@@ -70,7 +70,7 @@ def test_the_cache_lies_where_the_system_has_it(tmp_path: Path, monkeypatch: pyt
 def test_a_folder_without_an_owner_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "geteuid")
     assert system.user() is None
-    assert user_state.opened(tmp_path / "state") == (tmp_path / "state").resolve()
+    assert user_folders.opened(tmp_path / "state") == (tmp_path / "state").resolve()
 
 
 @pytest.mark.parametrize("platform", ["linux", "win32"])
@@ -88,8 +88,8 @@ def test_a_file_is_locked_once(platform: str, tmp_path: Path, monkeypatch: pytes
     msvcrt.locking, msvcrt.LK_NBLCK = locking, 2  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "msvcrt", msvcrt)
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
-    with user_state.held([tmp_path / "lock"]):
+    monkeypatch.setattr(user_folders, "PATIENCE", 0.1)
+    with user_folders.held([tmp_path / "lock"]):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
         other = file_io.open_own(tmp_path / "lock")
         os.lseek(other, 3, os.SEEK_SET)
@@ -99,15 +99,15 @@ def test_a_file_is_locked_once(platform: str, tmp_path: Path, monkeypatch: pytes
 
 def test_locks_are_taken_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else two processes that need the same two could wait for each other."""
-    real, taken = user_state._open_lock_file, []
+    real, taken = user_folders._open_lock_file, []
 
     def opened(file: Path) -> int | None:
         taken.append(file.name)
         return real(file)
 
-    monkeypatch.setattr(user_state, "_open_lock_file", opened)
+    monkeypatch.setattr(user_folders, "_open_lock_file", opened)
     for names in ("abcdef", "fedcba"):
-        with user_state.held([tmp_path / name for name in (*names, names[0])]):
+        with user_folders.held([tmp_path / name for name in (*names, names[0])]):
             assert taken == [*"abcdef"]
         taken.clear()
 

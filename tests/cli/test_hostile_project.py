@@ -22,7 +22,7 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate.apply import writer
-from torchmigrate.base import file_io, limits, user_state
+from torchmigrate.base import file_io, limits, user_folders
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed
@@ -331,7 +331,7 @@ with user_state.held(journal.places([Path({str(file)!r})])):
 
 
 def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_state, "PATIENCE", 0.1)
+    monkeypatch.setattr(user_folders, "PATIENCE", 0.1)
     write_tree(here, {"a.py": CUDA})
     git(here, "init", "-q")
     with another_writer(here / "a.py", 600) as other:
@@ -348,7 +348,7 @@ def test_the_second_of_two_says_who_writes(here: Path, cli: Cli, monkeypatch: py
 
 
 def test_the_second_of_two_waits_for_the_first(here: Path, cli: Cli) -> None:
-    assert user_state.PATIENCE == 10  # as SECURITY.md says
+    assert user_folders.PATIENCE == 10  # as SECURITY.md says
     write_tree(here, {"a.py": CUDA})
     git(here, "init", "-q")
     with another_writer(here / "a.py", 0.7) as other:

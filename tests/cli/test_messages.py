@@ -70,7 +70,7 @@ ELSEWHERE = (
     ("config/config_file.py", "thousands of digits", "config/test_config_file.py", "thousands of digits"),
     ("rules/reader.py", "`since` has", "rules/test_packs.py", "`since` has 'torch.y'"),
     ("rules/reader.py", "`files` {error}", "textcheck/test_build_files.py", "at most 4 `**`"),
-    ("base/user_state.py", "is writing to this project", "cli/test_hostile_project.py", "is writing to this project"),
+    ("base/user_folders.py", "is writing to this project", "cli/test_hostile_project.py", "is writing to this project"),
     ("rules/reader.py", "takes too long to read", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
     ("rules/reader.py", "has tables of text and numbers", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
     ("rules/reader.py", "a rule cannot be called that", "", "a guard: a file name that a terminal would obey"),

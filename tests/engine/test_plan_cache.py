@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate.base import user_cache
+from torchmigrate.base import user_folders
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Failed
@@ -70,7 +70,7 @@ def planned(root: Path, mode: str = "check", only: Selection = EVERYTHING, **kno
 
 
 def entries() -> list[Path]:
-    return sorted(user_cache.folder().iterdir()) if user_cache.folder().is_dir() else []
+    return sorted(user_folders.folder().iterdir()) if user_folders.folder().is_dir() else []
 
 
 def same(one: Plan, other: Plan) -> bool:
@@ -178,11 +178,11 @@ def repacked(change: Callable[[dict[str, object]], object]) -> Callable[[Path], 
     """Edited by somebody who knows the format, with a checksum that is right."""
 
     def edit(path: Path) -> None:
-        body = user_cache.load(path.name)
+        body = user_folders.load(path.name)
         assert body is not None
         data = json.loads(body)
         changed = change(data)
-        user_cache.store(path.name, json.dumps(data if changed is None else changed).encode())
+        user_folders.store(path.name, json.dumps(data if changed is None else changed).encode())
 
     return edit
 
@@ -266,17 +266,17 @@ def test_small_trees_have_none(project: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_cache, "KEPT", 3)
+    monkeypatch.setattr(user_folders, "KEPT", 3)
     for number in range(6):
-        user_cache.store(f"{number:040}", b"{}")
-        os.utime(user_cache.folder() / f"{number:040}", (number, number))
+        user_folders.store(f"{number:040}", b"{}")
+        os.utime(user_folders.folder() / f"{number:040}", (number, number))
     assert [path.name[-1] for path in entries()] == ["3", "4", "5"]
-    assert user_cache.load(f"{5:040}") == b"{}" and user_cache.load(f"{0:040}") is None
+    assert user_folders.load(f"{5:040}") == b"{}" and user_folders.load(f"{0:040}") is None
 
 
 def test_an_entry_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_cache, "LIMIT", 10)
-    user_cache.store("large", b"x" * 11)
+    monkeypatch.setattr(user_folders, "LIMIT", 10)
+    user_folders.store("large", b"x" * 11)
     assert entries() == []
 
 
@@ -293,7 +293,7 @@ def test_many_at_once(project: Path, tmp_path: Path) -> None:
     ]
     said = {process.communicate() for process in several}
     assert len(said) == 1 and all(process.returncode == 2 for process in several)  # 2: old.py is Python 2
-    assert len(entries()) == 1 and user_cache.load(entries()[0].name)
+    assert len(entries()) == 1 and user_folders.load(entries()[0].name)
 
 
 def test_the_command_line_says_the_same_twice(cli: Cli, project: Path, computed: list[str]) -> None:
@@ -348,10 +348,10 @@ def test_a_cache_that_came_with_the_project_is_not_used(
 @pytest.mark.skipif(os.name == "nt", reason="modes")
 def test_a_cache_that_others_can_write_to_is_not_used(project: Path, computed: list[str]) -> None:
     planned(project)
-    user_cache.folder().chmod(0o777)
+    user_folders.folder().chmod(0o777)
     planned(project)
     assert computed == ["check", "check"]
-    user_cache.folder().chmod(0o700)
+    user_folders.folder().chmod(0o700)
     planned(project)
     assert computed == ["check", "check"]
 

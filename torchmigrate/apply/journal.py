@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from torchmigrate.base import file_io, user_state
+from torchmigrate.base import file_io, user_folders
 from torchmigrate.base.text import UserError
 from torchmigrate.config.config_file import common_parent
 from torchmigrate.diagnostics.finding import Changed
@@ -131,7 +131,7 @@ def digest(data: bytes) -> str:
 
 
 def _seal(store: Path, name: str, body: bytes) -> str:
-    return user_state.seal(store.parent, name.encode() + b"\0" + body)
+    return user_folders.seal(store.parent, name.encode() + b"\0" + body)
 
 
 def begin(changes: Sequence[Changed]) -> Journal:
@@ -144,7 +144,7 @@ def begin(changes: Sequence[Changed]) -> Journal:
     base = repository.top if repository else common_parent([change.path.parent for change in changes])
     in_git = all(found for found, _ in groups)
     problem: OSError | None = None
-    for number, folder in enumerate(user_state.folders()[: None if in_git else 1]):
+    for number, folder in enumerate(user_folders.folders()[: None if in_git else 1]):
         try:
             return replace(_save(_opened(folder), base, changes), in_git=in_git, lasts=not number)
         except OSError as error:
@@ -158,19 +158,19 @@ def begin(changes: Sequence[Changed]) -> Journal:
 
 def _opened(folder: Path) -> Path:
     """Return the directory of journals in a state folder; it is made if need be. Raises OSError."""
-    store = user_state.opened(folder) / "undo"
+    store = user_folders.opened(folder) / "undo"
     store.mkdir(exist_ok=True, mode=0o700)
-    user_state.check(store)
+    user_folders.check(store)
     return store
 
 
 def places(paths: Sequence[Path]) -> list[Path]:
     """Return the lock files for these files: one per repository, and one for all files outside of any."""
     tops = [str(repository.top) if repository else "" for repository, _ in git_tree.by_repository(paths)]
-    for folder in user_state.folders():
+    for folder in user_folders.folders():
         with contextlib.suppress(OSError):
             # some trees share a lock, so that lock files do not pile up
-            return [user_state.opened(folder) / "locks" / digest(os.fsencode(top))[:3] for top in tops]
+            return [user_folders.opened(folder) / "locks" / digest(os.fsencode(top))[:3] for top in tops]
     return []
 
 
@@ -248,7 +248,7 @@ def _relative(path: Path, base: Path) -> str:
 def below(path: Path) -> Iterator[tuple[Journal, list[Entry]]]:
     """Yield the journals of applies that wrote at or below `path`, the last first, each with its entries there."""
     target = Path(os.path.realpath(path))
-    stores = [Path(os.path.realpath(folder)) / "undo" for folder in user_state.folders()]
+    stores = [Path(os.path.realpath(folder)) / "undo" for folder in user_folders.folders()]
     found = sorted((item for store in stores for item in _journals(store)), key=lambda item: item[0][0], reverse=True)
     for _, directory in found:
         if (journal := _load(directory)) is None:
@@ -274,7 +274,7 @@ def _journals(store: Path) -> list[tuple[re.Match[str], Path]]:
     """List the complete journals in a directory that only this user can write to or replace, newest first."""
     try:
         for folder in (store.parent, store):  # with the key beside it
-            user_state.check(folder)
+            user_folders.check(folder)
         named = [(name, store / name[0]) for name in map(_NAME.fullmatch, os.listdir(store)) if name]
     except OSError:
         return []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torchmigrate.apply import journal as journal_
 from torchmigrate.apply.journal import Entry, Journal, digest
-from torchmigrate.base import file_io, user_state
+from torchmigrate.base import file_io, user_folders
 from torchmigrate.base.file_io import NotWritten
 from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics.finding import Changed, Failed
@@ -73,7 +73,7 @@ def undo(path: Path, dry_run: bool = False) -> list[Outcome]:
     _refuse_committed(journal)
     if dry_run:
         return _undo(journal, here, False)
-    with user_state.held(journal_.places([journal.path(entry) for entry in here])):
+    with user_folders.held(journal_.places([journal.path(entry) for entry in here])):
         return _undo(*_newest(path))
 
 

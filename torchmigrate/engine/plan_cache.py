@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate import __version__
-from torchmigrate.base import limits, user_cache
+from torchmigrate.base import limits, user_folders
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Failed, FileResult, Finding, Fix, Safety, Skipped, Status, Unchanged
 from torchmigrate.engine import planner
@@ -47,7 +47,7 @@ class CacheEntry:
 
     def plan(self) -> Plan | None:
         """Return the stored plan, or None if there is none or it is damaged."""
-        data = user_cache.load(self.name)
+        data = user_folders.load(self.name)
         try:
             return None if data is None else _plan_from(json.loads(data))
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -57,7 +57,7 @@ class CacheEntry:
         """Store a plan, unless it writes files or a file has changed since the run began."""
         if not all(map(_is_repeatable, plan.results)) or self._has_changed_files():
             return
-        user_cache.store(self.name, json.dumps(_data(plan)).encode())
+        user_folders.store(self.name, json.dumps(_data(plan)).encode())
 
     def _has_changed_files(self) -> bool:
         try:
@@ -98,12 +98,12 @@ def _cache_entry(paths: Sequence[Path], given: Input, settings: Settings, mode: 
     read += describing(read, root)
     rule_files = (path for top in (packs.builtin(), *settings.rule_paths) for path in top.glob("*/*.toml"))
     words = [__version__, sys.version, mode, str(root), repr(settings), *_own_code(), *map(repr, given.found)]
-    return CacheEntry(user_cache.key(words, [*read, *sorted(map(str, rule_files))]), read, since)
+    return CacheEntry(user_folders.key(words, [*read, *sorted(map(str, rule_files))]), read, since)
 
 
 def _is_in_tree(root: Path) -> bool:
     """Return whether the cache lies in the project or around it in its repository, where entries may come with it."""
-    place = Path(os.path.realpath(user_cache.folder()))
+    place = Path(os.path.realpath(user_folders.folder()))
     return any(place.is_relative_to(top) for top in (root, git_tree.marker(root)) if top)
 
 

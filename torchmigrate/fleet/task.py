@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, TypeGuard
 
 from torchmigrate import __version__
-from torchmigrate.base import file_io, system, user_cache
+from torchmigrate.base import file_io, system, user_folders
 from torchmigrate.base.text import UserError
 from torchmigrate.engine.plan_cache import describing, sources
 from torchmigrate.engine.planner import Input
@@ -101,7 +101,7 @@ def digest_of(task: Task, words: Sequence[str], root: Path | None = None, given:
     if root is not None and given is not None:
         files = sorted(str(item.path) for item in given.found if item.skipped_reason is None)
         files += describing(files, project_root([root]))
-    return user_cache.key([*words, asked, __version__, _ourselves()], files)
+    return user_folders.key([*words, asked, __version__, _ourselves()], files)
 
 
 @functools.cache

@@ -82,13 +82,13 @@ def write(results: Sequence[FileResult], request: Request, commits: Commits | No
     if not changes and not any(path.is_dir() for path in request.paths):
         return list(results)  # a hook names files, most of which are clean
     from torchmigrate.apply import journal, writer
-    from torchmigrate.base import user_state
+    from torchmigrate.base import user_folders
 
     writer.sweep(request.paths)
     if not changes:
         return list(results)
 
-    with user_state.held(journal.places([change.path for change in changes])):
+    with user_folders.held(journal.places([change.path for change in changes])):
         return _write_guarded(results, changes, request, commits)
 
 
