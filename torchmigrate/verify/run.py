@@ -14,7 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchmigrate.torch_api.backends import having
-from torchmigrate.vcs.worktree import VARIABLES
+from torchmigrate.vcs.git_tree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
 from torchmigrate.verify.compare import Line, Logged, Written, by_shape, lines, named_devices, shape, written

@@ -22,7 +22,7 @@ from torchmigrate.base import system
 from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import UserError
 from torchmigrate.project.discovery import SUFFIXES
-from torchmigrate.vcs import git_tree, worktree
+from torchmigrate.vcs import git_tree
 
 LARGE = 1 << 20  # bytes: larger files are linked, unless they are source
 MANY = 2000  # files: directories with more, and no source, are linked
@@ -244,7 +244,7 @@ class Sandbox:
     linked: list[str] = field(default_factory=list)
     copied: int = 0
     damaged: list[str] = field(default_factory=list)
-    _worktree: worktree.Worktree | None = None
+    _worktree: git_tree.Worktree | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _in_use: set[Path] = field(default_factory=set)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -275,7 +275,7 @@ class Sandbox:
         copier = Copier(os.fspath(anchor), os.fspath(self.original))
         self.original.mkdir(parents=True)
         if repository:
-            self._worktree = worktree.add(repository, self.home / f"torchmigrate-{self.home.name}")
+            self._worktree = git_tree.add(repository, self.home / f"torchmigrate-{self.home.name}")
             copier.add(repository.files(anchor))
             copier.add(repository.ignored())
             if self._worktree:
@@ -329,7 +329,7 @@ class Sandbox:
             self._closed = True
             self._changed.wait_for(lambda: not self._in_use, _PATIENCE)
         if self._worktree:
-            worktree.remove(self._worktree)
+            git_tree.remove(self._worktree)
         _delete(self.home)
 
 
