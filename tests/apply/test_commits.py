@@ -19,7 +19,7 @@ from torchmigrate.apply import commits
 from torchmigrate.base import file_io
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed
-from torchmigrate.engine import per_pack, planner
+from torchmigrate.engine import divide, planner
 from torchmigrate.project import context
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.helper_file import runtime_source
@@ -183,7 +183,7 @@ def test_messages_say_what_and_why(project: Path, cli: Cli) -> None:
 
 def test_reasons_are_one_sentence_of_every_rule() -> None:
     for rule in packs.load(cases=False).rules.values():
-        assert 10 < len(per_pack.reason(rule)) < 400, rule.id
+        assert 10 < len(divide.reason(rule)) < 400, rule.id
 
 
 def test_branch_is_made_and_the_old_one_stays(project: Path, cli: Cli) -> None:

@@ -18,7 +18,7 @@ from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed
-from torchmigrate.engine import per_choice, planner
+from torchmigrate.engine import divide, planner
 from torchmigrate.rules import packs
 
 TEXT = """\
@@ -213,8 +213,8 @@ def test_all_groups_together_are_the_plan() -> None:
     root = ROOT / "fixtures" / "cnn"
     plan = planner.plan([root], Settings(root=root), 1, "apply")
     assert plan.facts
-    asked = per_choice.Choices(plan.facts, packs.load(cases=False))
+    asked = divide.Choices(plan.facts, packs.load(cases=False))
     changes = [r for r in plan.results if isinstance(r, Changed) and r.applied]
     keys = {c.path: frozenset().union(*(g.keys for g in asked.groups(c))) for c in changes}
-    again = {r.path: r.after for r in asked.results(plan.results, per_choice.answered(keys)) if isinstance(r, Changed)}
+    again = {r.path: r.after for r in asked.results(plan.results, divide.answered(keys)) if isinstance(r, Changed)}
     assert again == {r.path: r.after for r in plan.results if isinstance(r, Changed)} and len(changes) > 1

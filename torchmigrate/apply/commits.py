@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torchmigrate.base import system
 from torchmigrate.base.text import UserError
-from torchmigrate.engine.per_pack import Step
+from torchmigrate.engine.divide import Step
 from torchmigrate.vcs import git_tree
 from torchmigrate.vcs.git_tree import Repository
 from torchmigrate.vcs.hardening import GitError

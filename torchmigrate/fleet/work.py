@@ -22,8 +22,8 @@ from torchmigrate.base.text import UserError, counted
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Status, Unchanged
-from torchmigrate.engine import per_pack, planner
-from torchmigrate.engine.per_pack import Step
+from torchmigrate.engine import divide, planner
+from torchmigrate.engine.divide import Step
 from torchmigrate.engine.planner import Input, Plan
 from torchmigrate.fleet import tree
 from torchmigrate.fleet.task import Outcome, Summary, Task, digest_of, failure
@@ -62,7 +62,7 @@ def steps(plan: Plan, changes: Sequence[Changed], task: Task, settings: Settings
     if task.per_pack and plan.facts is not None:
         ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
         helpers = {change.path: change.after for change in changes if not change.applied}
-        return per_pack.steps(changes, helpers, plan.facts, ruleset)
+        return divide.steps(changes, helpers, plan.facts, ruleset)
     counts = Counter(finding.rule for change in changes for finding in change.applied)
     rows = "".join(f"- {rule} ({n})\n" for rule, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     return [Step({change.path: change.after for change in changes}, f"{_SUBJECT}\n\n{rows}")]

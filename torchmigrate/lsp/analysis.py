@@ -12,7 +12,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config.resolve import pack_errors, settings_for
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Unchanged
 from torchmigrate.engine import planner
-from torchmigrate.engine.per_choice import Choices, Group, Key
+from torchmigrate.engine.divide import Choices, Group, Key
 from torchmigrate.formats.model import Report
 from torchmigrate.lsp.documents import File
 from torchmigrate.project.context import ProjectContext, project_root

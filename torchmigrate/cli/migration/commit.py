@@ -13,7 +13,7 @@ from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, counted
 from torchmigrate.cli.migration.dirty import refuse_changed
 from torchmigrate.diagnostics.finding import Changed
-from torchmigrate.engine import per_pack
+from torchmigrate.engine import divide
 from torchmigrate.helper.placement import Placement, placed, placement
 from torchmigrate.project.helper_file import is_ours
 from torchmigrate.rules import packs
@@ -82,7 +82,7 @@ def prepare(plan: Plan, target: Target, settings: Settings, dry_run: bool) -> Co
     if not dry_run:
         refuse_changed(changes, target)
     ruleset = packs.load(settings.rule_paths, cases=False).selected(settings.select, settings.ignore)
-    steps = per_pack.steps(changes, helpers, plan.facts, ruleset)
+    steps = divide.steps(changes, helpers, plan.facts, ruleset)
     if dry_run:
         return Commits(target, planned=tuple(step.subject for step in steps))
     return Commits(target, commits.make(target, steps))

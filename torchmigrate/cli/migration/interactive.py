@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from torchmigrate.base.text import UserError, columns, visible_lines
 from torchmigrate.cli.output import coloured, colours
 from torchmigrate.diagnostics.finding import Changed
-from torchmigrate.engine import per_pack
-from torchmigrate.engine.per_choice import Choices, Group, Key, answered
+from torchmigrate.engine import divide
+from torchmigrate.engine.divide import Choices, Group, Key, answered
 from torchmigrate.formats import diff
 from torchmigrate.rules import packs
 
@@ -111,5 +111,5 @@ class _Session:
         yield "\n" + shown.decode(errors="backslashreplace").rstrip("\n")
         width = min(columns(sys.stderr) or 100, 100)
         for rule in group.rules:
-            why = per_pack.reason(self.ruleset.rules[rule])
+            why = divide.reason(self.ruleset.rules[rule])
             yield textwrap.fill(f"{rule}: {why}", width, subsequent_indent="    ", break_on_hyphens=False)
