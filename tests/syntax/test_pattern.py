@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from torchmigrate.semantic.spelling import identifiers, spell
 from torchmigrate.source.edits import compose
-from torchmigrate.syntax.expression import Expression, instantiate
-from torchmigrate.syntax.pattern import Match, PatternError, admits, check_template, compile_pattern
+from torchmigrate.syntax.pattern import (
+    Expression,
+    Match,
+    PatternError,
+    admits,
+    check_template,
+    compile_pattern,
+    instantiate,
+)
 
 
 def resolve(chain: str) -> str | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from torchmigrate.rules.model import Rule
-    from torchmigrate.syntax.expression import Expression
+    from torchmigrate.syntax.pattern import Expression
 
 _MOST_IN_FSTRING = 200  # each finding in an f-string has the edits of all places in it
 
@@ -129,7 +129,7 @@ def _edits(
 ) -> list[Edit] | None:
     """Return the edits that rewrite those nodes that match, names only if asked; None if none does, or PatternError."""
     from torchmigrate.syntax import pattern as p
-    from torchmigrate.syntax.expression import instantiate
+    from torchmigrate.syntax.pattern import instantiate
 
     compiled, where, text = p.compile_pattern(match), dict(kinds), spell(template, spelled(module))
     resolve = lambda chain: module.resolver.dotted(chain, scope)  # noqa: E731

@@ -17,7 +17,7 @@ from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, child
 
 if TYPE_CHECKING:
     from torchmigrate.project.context import ProjectContext
-    from torchmigrate.syntax.expression import Expression
+    from torchmigrate.syntax.pattern import Expression
 
 
 N = TypeVar("N", bound=ast.AST)
@@ -177,8 +177,7 @@ class SemanticModel:
 
     def island(self, node: ast.AST) -> Expression | None:
         """Parse `node` with LibCST. Return None if LibCST cannot parse it or would print it differently."""
-        from torchmigrate.syntax.expression import Expression
-        from torchmigrate.syntax.pattern import PatternError
+        from torchmigrate.syntax.pattern import Expression, PatternError
 
         span = self.span(node)
         if span not in self._islands:
