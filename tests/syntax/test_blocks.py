@@ -7,7 +7,7 @@ import ast
 import pytest
 from conftest import module
 
-from torchmigrate.syntax.blocks import ends_program, leaves_block, skips_test
+from torchmigrate.syntax.resolver import ends_program, leaves_block, skips_test
 
 
 def test_the_block_of_a_statement_and_what_is_above_it():

@@ -17,8 +17,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
-from torchmigrate.syntax.blocks import own_blocks
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, own_blocks
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")

@@ -19,8 +19,7 @@ from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
-from torchmigrate.syntax.blocks import ends_program
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, ends_program
 from torchmigrate.syntax.scope import tree_of, walk
 
 _EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"

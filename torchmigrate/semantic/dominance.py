@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.spelling import helper_function
-from torchmigrate.syntax.blocks import ends_program, leaves_block
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, ends_program, leaves_block
 from torchmigrate.syntax.scope import children
 
 _AVAILABLE = {"torch.cuda.is_available", "torch.accelerator.is_available"}

@@ -11,8 +11,7 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
-from torchmigrate.syntax.blocks import ends_program, leaves_block, skips_test
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block, skips_test
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 from torchmigrate.torch_api.backends import COLLECTIVES, having, types_of
 

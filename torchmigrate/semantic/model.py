@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source, comments
 from torchmigrate.syntax import scope
-from torchmigrate.syntax.blocks import Blocks
-from torchmigrate.syntax.resolver import Resolver
+from torchmigrate.syntax.resolver import Blocks, Resolver
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children, first_line
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 from torchmigrate.project.import_graph import SETTER
 from torchmigrate.source.edits import Edit, Span
-from torchmigrate.syntax.blocks import blocks_of
-from torchmigrate.syntax.resolver import attribute_chain, last_name
+from torchmigrate.syntax.resolver import attribute_chain, blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments

@@ -6,8 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from torchmigrate.syntax.blocks import blocks_of
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain

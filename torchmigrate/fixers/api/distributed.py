@@ -15,8 +15,7 @@ from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spell, spelled
-from torchmigrate.syntax.blocks import leaves_block
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import chain_of, leaves_block
 from torchmigrate.torch_api.backends import having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)

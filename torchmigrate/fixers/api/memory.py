@@ -11,7 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.spelling import helper_function
-from torchmigrate.syntax.blocks import own_blocks
+from torchmigrate.syntax.resolver import own_blocks
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
 

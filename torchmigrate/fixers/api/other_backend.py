@@ -19,7 +19,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, strings_in
 from torchmigrate.semantic.spelling import spelled
 from torchmigrate.semantic.values import is_annotation, type_test
-from torchmigrate.syntax.blocks import leaves_block
+from torchmigrate.syntax.resolver import leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import OTHERS, TITLES
 from torchmigrate.torch_api.names import BACKEND

@@ -15,8 +15,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import strings_in
 from torchmigrate.semantic.spelling import helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.blocks import ends_program
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import chain_of, ends_program, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import knows_cuda_alone

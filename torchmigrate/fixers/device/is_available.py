@@ -13,8 +13,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.dominance import lacks_cuda_alone
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
-from torchmigrate.syntax.blocks import ends_program, leaves_block
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS, Binding
 from torchmigrate.torch_api.libraries import of_library
 
