@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.semantic import decisions, library_use
+from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel, query
@@ -156,10 +156,10 @@ def _of_one_sum(module: SemanticModel, findings: list[Finding]) -> Iterator[tupl
         node = _expression(module, finding)
         if isinstance(node, ast.Call) and (module.resolve(node.func) or "").startswith("torch.cuda."):
             told.append((finding, node))
-    stay = [(f, decisions.calculated_from(module, node)) for f, node in told if f.fix is None and f.blocks]
+    stay = [(f, dominance.calculated_from(module, node)) for f, node in told if f.fix is None and f.blocks]
     for finding, node in told if stay else ():
         if finding.fix and finding.status is Status.OPEN:
-            own = decisions.calculated_from(module, node)
+            own = dominance.calculated_from(module, node)
             if other := next((f for f, sums in stay if own & sums), None):
                 yield _span(finding), _ONE_SUM.format(module.source.position(other.start)[0])
 
@@ -471,7 +471,7 @@ def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[t
 def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
     """Return the tests of a device that changes which guard a use of it: `if d.type == "cuda": model.to(d)`."""
     changed = [_expression(module, f) for f in findings if f.fix and not f.guards] if regions else []
-    flow = decisions.flows_to(module, filter(None, changed))
+    flow = dominance.flows_to(module, filter(None, changed))
     read = [n for n in flow if isinstance(n, (ast.Name, ast.Attribute))]
     uses = Inside(module.span(n) for n in read if _is_given(module, n))
     asked = Inside(map(module.span, read))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.decisions import decided_by, reads
+from torchmigrate.semantic.dominance import decided_by, reads
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import mentions
 from torchmigrate.torch_api.backends import having
