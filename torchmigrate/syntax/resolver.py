@@ -1,4 +1,4 @@
-"""Scopes and bindings of a module, collected in one walk over its statements, and the blocks that statements stand in."""
+"""Scopes: dotted chains are resolved to qualified names; blocks: what comes before a statement, and what leaves one."""
 
 from __future__ import annotations
 
