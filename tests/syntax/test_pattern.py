@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.semantic.spelling import identifiers, spell
+from torchmigrate.semantic.spelling import roots_in, spell
 from torchmigrate.source.edits import compose
 from torchmigrate.syntax.pattern import (
     Expression,
@@ -258,6 +258,6 @@ def test_names_are_spelled_as_the_file_spells_them() -> None:
     assert (
         spell("accel.f(torch.g, my.torch.h, '$torch', xaccel.y)", names) == "ac.f(th.g, my.torch.h, '$torch', xaccel.y)"
     )
-    assert identifiers("ac.f(x.ac.y)", names) == {"accel"}
-    assert identifiers("th.f(ac.g)", names) == {"accel", "torch"}
-    assert identifiers("x.ac.f, path.th", names) == frozenset()
+    assert roots_in("ac.f(x.ac.y)", names) == {"accel"}
+    assert roots_in("th.f(ac.g)", names) == {"accel", "torch"}
+    assert roots_in("x.ac.f, path.th", names) == frozenset()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
 from torchmigrate.helper import vendoring
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.spelling import HELPER, identifiers, spell, spelled
+from torchmigrate.semantic.spelling import HELPER, roots_in, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.scope import Scope
 
@@ -72,7 +72,7 @@ class RuleContext:
             return self.note(f"{message or self.rule.message}; {why}")
         if any(map(self.module.loses_comment, edits)):
             return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
-        used = identifiers(" ".join([text, *[e.text for e in edits]]), spelled(self.module))
+        used = roots_in(" ".join([text, *[e.text for e in edits]]), spelled(self.module))
         if HELPER in used and vendoring.is_build_script(self.module):
             why = "it runs while the project is built, where the helper cannot be imported"
             return self.note(f"{message or self.rule.message}; not rewritten: {why}")

@@ -28,7 +28,7 @@ def spell(template: str, names: Mapping[str, str]) -> str:
     return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
 
 
-def identifiers(text: str, names: Mapping[str, str]) -> frozenset[str]:
+def roots_in(text: str, names: Mapping[str, str]) -> frozenset[str]:
     """Return which of `accel` and `torch` a text uses, as spelled by `names`."""
     asked = ((key, names[key]) for key in ("accel", "torch"))
     return frozenset(key for key, name in asked if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))
