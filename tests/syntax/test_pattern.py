@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmigrate.semantic.spelling import roots_in, spell
+from torchmigrate.semantic.references import roots_in, spell
 from torchmigrate.source.edits import compose
 from torchmigrate.syntax.pattern import (
     Expression,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
 from torchmigrate.helper import vendoring
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.spelling import HELPER, roots_in, spell, spelled
+from torchmigrate.semantic.references import HELPER, roots_in, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.scope import Scope
 

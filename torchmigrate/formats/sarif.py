@@ -22,7 +22,7 @@ from torchmigrate.helper.placement import Placement, placed
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.rewrite import plainer
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.references import spelled
 from torchmigrate.source.edits import Edit, compose, flatten
 from torchmigrate.source.encoding import Source, decode
 

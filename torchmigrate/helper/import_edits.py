@@ -14,7 +14,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.spelling import helper_bound, spelled
+from torchmigrate.semantic.references import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
 from torchmigrate.syntax.resolver import chain_of, own_blocks

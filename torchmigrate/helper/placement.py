@@ -17,7 +17,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
 from torchmigrate.project.packaging import ASIDE, installed_package
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import HELPER, import_statement, spelled
+from torchmigrate.semantic.references import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
 from torchmigrate.syntax.resolver import chain_of, ends_program
 from torchmigrate.syntax.scope import tree_of, walk

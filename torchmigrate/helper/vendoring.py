@@ -43,7 +43,7 @@ from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
 from torchmigrate.project.import_graph import SEARCH_PATHS, Import, reached, read_imports
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.spelling import imported_by, spelled
+from torchmigrate.semantic.references import imported_by, spelled
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source, helper_class, holds_class

@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, mentions, strings_in, words_in
-from torchmigrate.semantic.spelling import asks_accelerator, helper_names, spell, spelled
+from torchmigrate.semantic.references import (
+    asks_accelerator,
+    helper_names,
+    identifiers_in,
+    mentions,
+    spell,
+    spelled,
+    strings_in,
+    words_in,
+)
 from torchmigrate.source.edits import Around, Edit, flatten
 from torchmigrate.syntax.scope import FUNCTIONS
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from torchmigrate.rewriting.native_style import Written, helper_uses
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import strings_in
-from torchmigrate.semantic.spelling import helper_function, spell, spelled
+from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
 from torchmigrate.semantic.values import given_before, is_used_as_tensor
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.syntax.resolver import chain_of

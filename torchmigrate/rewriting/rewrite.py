@@ -15,7 +15,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import guard_policy
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import helper_names, spelled
+from torchmigrate.semantic.references import helper_names, spelled
 from torchmigrate.source.edits import Edit, Span, Touching, compose, original_offset
 from torchmigrate.source.encoding import Source
 

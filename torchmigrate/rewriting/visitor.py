@@ -14,7 +14,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.registry import rewrite_by_patterns
 from torchmigrate.rules.model import NODE_KINDS, Prefilter, Rule, Ruleset, prefilter, words_in
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import HELPER, spelled
+from torchmigrate.semantic.references import HELPER, spelled
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope, bind_target, children, first_line, function_scope

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import spell, spelled
+from torchmigrate.semantic.references import spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.torch_api.names import DEVICE
 

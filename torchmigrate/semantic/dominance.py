@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.semantic.references import helper_function
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS, Function, children
 

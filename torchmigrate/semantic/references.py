@@ -1,15 +1,27 @@
-"""References: where a file reads a name or an attribute chain, and its words, without comments and docstrings."""
+"""References: where a file reads a name or an attribute chain, and its words, without comments and docstrings.
+
+A file spells torch, the runtime helper and the project's own helper its way, and templates are written so.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from torchmigrate.base import system
+from torchmigrate.project.helper_file import ProjectHelper
+from torchmigrate.project.import_graph import module_stem
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import attribute_chain
-from torchmigrate.syntax.scope import Scope, bind_target, children, function_scope, walk
+from torchmigrate.syntax.resolver import attribute_chain, chain_of
+from torchmigrate.syntax.scope import Binding, Scope, bind_target, children, function_scope, walk
+
+if TYPE_CHECKING:
+    from torchmigrate.semantic.model import SemanticModel
+
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Position = tuple[int, int]
@@ -182,3 +194,163 @@ def _any_chain(node: ast.expr) -> str:
         node = node.value
     parts.append(node.id if isinstance(node, ast.Name) else "()")
     return ".".join(reversed(parts))
+
+
+_IDENTIFIER = re.compile(r"(?<![\w.$])(accel(\.\w+)|torch(?=\.))")
+
+
+def spell(template: str, names: Mapping[str, str]) -> str:
+    """Replace `accel`, `accel.f` and `torch` in a template by the names that the file uses for them."""
+    return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
+
+
+def roots_in(text: str, names: Mapping[str, str]) -> frozenset[str]:
+    """Return which of `accel` and `torch` a text uses, as spelled by `names`."""
+    asked = ((key, names[key]) for key in ("accel", "torch"))
+    return frozenset(key for key, name in asked if re.search(rf"(?<![\w.]){re.escape(name)}\.", text))
+
+
+HELPER = "accel"
+
+
+@query
+def spelled(module: SemanticModel) -> Mapping[str, str]:
+    """Return how the file spells the helper (`accel`), torch, and functions of the helper with other names."""
+    torch = {"torch": _bound_as(module, "torch".__eq__) or "torch"}
+    if module.facts.own:
+        return names(module, module.facts.own) | torch
+    return {HELPER: helper_bound(module) or module.facts.helper} | torch
+
+
+@query
+def helper_bound(module: SemanticModel) -> str | None:
+    """Return the name by which the file imports the helper already, or None."""
+    own = module.facts.own
+    return bound(module, own) if own else _bound_as(module, module.facts.is_helper)
+
+
+def helper_function(module: SemanticModel, node: ast.AST) -> str | None:
+    """Return the helper's own name for the function that `node` names, or None if it names none of the helper's."""
+    chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if chain is None:
+        return None
+    plain = chain.partition(".") if chain.count(".") == 1 else ("", "", None)
+    return _by_spelling(module).get(chain) or (plain[2] if plain[0] == spelled(module)[HELPER] else None)
+
+
+@query
+def helper_names(module: SemanticModel) -> list[tuple[ast.AST, str]]:
+    """Return the names and attributes that mean one of the helper's functions, each with the helper's own name."""
+    names = (node for node in module.nodes if isinstance(node, (ast.Attribute, ast.Name)))
+    return [(node, own) for node in names if (own := helper_function(module, node))]
+
+
+@query
+def _by_spelling(module: SemanticModel) -> Mapping[str, str]:
+    return {called: name.removeprefix("accel.") for name, called in spelled(module).items() if "." in name}
+
+
+def asks_accelerator(module: SemanticModel, for_what: str = "") -> bool:
+    """Return whether the file already uses `torch.accelerator` (or the given attribute of it)."""
+    if "accelerator" not in module.source.text:
+        return False
+    return any(mentions(module, f"{torch}.accelerator{for_what}") for torch in ("torch", spelled(module)["torch"]))
+
+
+def _bound_as(module: SemanticModel, test: Callable[[str], bool]) -> str | None:
+    for name, bindings in sorted(module.scopes.module.names.items(), key=lambda item: item[0] != "torch"):
+        if all(isinstance(b.node, (ast.Import, ast.ImportFrom)) and _import_is(b, test) for b in bindings):
+            return name
+    return None
+
+
+def _import_is(binding: Binding, test: Callable[[str], bool]) -> bool:
+    found = [binding.qualified] if binding.qualified else []
+    if binding.local:
+        found.append(".".join(filter(None, binding.local[1:])))
+    return any(test(n) for n in found)
+
+
+def import_statement(module: SemanticModel, own: ProjectHelper) -> str:
+    """Return the import of the project's helper: relative as the file's others, aliased if the name is taken."""
+    alias = spelled(module)["accel"]
+    parent = _relative(own, module) or own.name.rpartition(".")[0]
+    suffix = "" if alias == own.last else f" as {alias}"
+    return f"from {parent} import {own.last}{suffix}" if parent else f"import {own.last}{suffix}"
+
+
+def names(module: SemanticModel, own: ProjectHelper) -> dict[str, str]:
+    """Return how the file spells the project's helper (`accel`) and each function that has another name there."""
+    alias = bound(module, own) or _free(module, own)
+    spelled = {f"accel.{ours}": f"{alias}.{theirs}" for ours, theirs in own.functions.items()}
+    back = {theirs: ours for ours, theirs in own.functions.items()}
+    for name, imported in imported_by(module, own):
+        if imported and imported not in own.functions:
+            spelled[f"accel.{back.get(imported, imported)}"] = name
+    return {"accel": alias, **spelled}
+
+
+def bound(module: SemanticModel, own: ProjectHelper) -> str | None:
+    """Return the name by which the file imports the project's helper already, or None."""
+    return next((name for name, imported in imported_by(module, own) if not imported), None)
+
+
+def imported_by(module: SemanticModel, own: ProjectHelper) -> Iterator[tuple[str, str]]:
+    """Yield (name, "") for each name of the helper, and (name, function) for each name of its functions."""
+    for name, bindings in module.scopes.module.names.items():
+        meant = {_meaning(module, own, b.node, b.qualified, b.local) for b in bindings}
+        if len(meant) == 1 and None not in meant and _times_bound(module, name) == 1:
+            yield name, str(meant.pop())
+
+
+def _meaning(
+    module: SemanticModel, own: ProjectHelper, node: ast.AST, qualified: str | None, local: tuple[int, str, str] | None
+) -> str | None:
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return None
+    if qualified == own.name:
+        return ""
+    if local is None:
+        return None
+    level, home, name = local
+    find, path = module.facts.index.find, str(module.path)
+    inside = find(path, level, home, "") if home or level else None
+    if inside == own.path:
+        return name
+    return "" if find(path, level, f"{home}.{name}".strip("."), "") == own.path else None
+
+
+def _times_bound(module: SemanticModel, name: str) -> int:
+    """Count how often the file binds a name, in any scope."""
+    return sum(name == _bound_by(node) for node in module.nodes)
+
+
+def _bound_by(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name):
+            return name
+        case ast.alias(name, asname):
+            return asname or name.partition(".")[0]
+        case ast.MatchMapping(rest=name):
+            return name
+    found = getattr(node, "name", None)  # functions, classes, handlers, patterns
+    return found if isinstance(found, str) else None
+
+
+def _free(module: SemanticModel, own: ProjectHelper) -> str:
+    """Return the last part of the helper module's name, or `accel` if the file has something else of that name."""
+    return module.facts.helper if module.scopes.module.stars or _times_bound(module, own.last) else own.last
+
+
+def _relative(own: ProjectHelper, module: SemanticModel) -> str:
+    """Return the relative parent of the helper (`..utils`) if the file imports its neighbours with dots; else ""."""
+    index, here = module.facts.index, os.path.dirname(module.path)
+    if not any(item.level for item in index.imports.get(str(module.path), ())):
+        return ""
+    stem = module_stem(own.path)
+    dots, folder = ".", here
+    while index.is_package(folder):
+        if system.is_inside(stem, folder):
+            return dots + ".".join(system.dotted(stem, folder)[:-1])
+        dots, folder = f"{dots}.", os.path.dirname(folder)
+    return ""

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import reads_of
-from torchmigrate.semantic.spelling import spell, spelled
+from torchmigrate.semantic.references import reads_of, spell, spelled
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name

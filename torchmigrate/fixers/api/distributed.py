@@ -13,8 +13,7 @@ from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, strings_in
-from torchmigrate.semantic.spelling import spell, spelled
+from torchmigrate.semantic.references import identifiers_in, spell, spelled, strings_in
 from torchmigrate.syntax.resolver import chain_of, leaves_block
 from torchmigrate.torch_api.backends import having
 

@@ -11,8 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project import process_facts
 from torchmigrate.project.process_facts import is_cuda_default, makes_default
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import identifiers
-from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.semantic.references import helper_function, identifiers
 from torchmigrate.semantic.values import Values, is_floats, is_size
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS

@@ -10,7 +10,7 @@ from torchmigrate.fixers.api.amp import helper_class
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.semantic.references import helper_function
 from torchmigrate.syntax.resolver import own_blocks
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes

@@ -16,8 +16,7 @@ from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
 from torchmigrate.semantic.guard_regions import mentions_others, portable_chain, portable_expression
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, strings_in
-from torchmigrate.semantic.spelling import spelled
+from torchmigrate.semantic.references import identifiers_in, spelled, strings_in
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.syntax.resolver import leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS

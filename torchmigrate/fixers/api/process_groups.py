@@ -12,8 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, reads_of, strings_in
-from torchmigrate.semantic.spelling import helper_function, spell, spelled
+from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, function_scope

@@ -12,7 +12,7 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.api import type_choice
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
-from torchmigrate.semantic.spelling import helper_function, spelled
+from torchmigrate.semantic.references import helper_function, spelled
 from torchmigrate.semantic.values import is_annotation, is_size, type_test
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.torch_api.names import DTYPES, TYPE

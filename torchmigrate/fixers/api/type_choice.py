@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import is_module
-from torchmigrate.semantic.references import Reference, identifiers, reads_of
-from torchmigrate.semantic.spelling import helper_function, spell, spelled
+from torchmigrate.semantic.references import Reference, helper_function, identifiers, reads_of, spell, spelled
 from torchmigrate.semantic.values import given_before, is_size, is_used_as_tensor
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name

@@ -10,8 +10,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import Device, is_beside_cpu
 from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, mentions, words_in
-from torchmigrate.semantic.spelling import spell, spelled
+from torchmigrate.semantic.references import identifiers_in, mentions, spell, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line

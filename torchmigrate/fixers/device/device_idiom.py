@@ -16,8 +16,7 @@ from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
 from torchmigrate.semantic.device_expr import is_cpu, parse, parse_device
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import reads_of, words_in
-from torchmigrate.semantic.spelling import helper_function
+from torchmigrate.semantic.references import helper_function, reads_of, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.torch_api.backends import having

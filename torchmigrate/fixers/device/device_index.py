@@ -11,7 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spell, spelled
+from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import is_same
 

@@ -12,8 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, is_cpu, parse
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import strings_in
-from torchmigrate.semantic.spelling import helper_function, spell, spelled
+from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name
 from torchmigrate.syntax.scope import FUNCTIONS

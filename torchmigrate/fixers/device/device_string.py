@@ -16,8 +16,7 @@ from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, carrier, in_fstring, is_beside_cpu, is_cpu, parse
 from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in
-from torchmigrate.semantic.spelling import helper_function, spelled
+from torchmigrate.semantic.references import helper_function, identifiers_in, spelled
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import Function
 from torchmigrate.torch_api.libraries import FOREIGN

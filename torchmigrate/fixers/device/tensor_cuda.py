@@ -12,8 +12,7 @@ from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
-from torchmigrate.semantic.references import words_in
-from torchmigrate.semantic.spelling import asks_accelerator, helper_function, spell, spelled
+from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name, leading_chain
 
