@@ -96,7 +96,7 @@ def body(report: Report, request: Request, settings: Settings, facts: ProjectCon
 
 
 def _document(report: Report, request: Request, settings: Settings, facts: ProjectContext | None) -> Iterable[str]:
-    from torchmigrate.formats.positions import base_of
+    from torchmigrate.formats.model import base_of
     from torchmigrate.rules import packs
 
     name = request.output_format.value

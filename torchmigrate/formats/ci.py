@@ -13,8 +13,7 @@ from xml.etree import ElementTree as xml
 
 from torchmigrate.base.text import visible, visible_lines
 from torchmigrate.diagnostics.finding import Failed
-from torchmigrate.formats.model import Report, kind
-from torchmigrate.formats.positions import Entry, entries, name_of
+from torchmigrate.formats.model import Entry, Report, entries, kind, name_of
 from torchmigrate.formats.text import MARKS
 
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.base.text import HIDDEN, counted, shorten
 from torchmigrate.diagnostics.finding import FileResult, Finding, SourceLines
 from torchmigrate.formats import diff
-from torchmigrate.formats.model import Report, kind, place
-from torchmigrate.formats.positions import name_of
+from torchmigrate.formats.model import Report, kind, name_of, place
 
 if TYPE_CHECKING:
     from torchmigrate.rules.model import Rule

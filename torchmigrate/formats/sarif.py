@@ -14,8 +14,7 @@ from torchmigrate import __version__
 from torchmigrate.base import file_io
 from torchmigrate.diagnostics.finding import Failed, Status
 from torchmigrate.formats.markdown import plain
-from torchmigrate.formats.model import Report, kind
-from torchmigrate.formats.positions import Entry, entries, utf16
+from torchmigrate.formats.model import Entry, Report, entries, kind, utf16
 from torchmigrate.helper import import_edits
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.helper.placement import Placement, placed
