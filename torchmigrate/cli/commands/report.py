@@ -219,7 +219,7 @@ def _render(survey: Survey, output_format: ReportFormat, output: Path | None) ->
         case ReportFormat.JSON:
             from torchmigrate.formats.portability import json
 
-            text = json.render(survey)
+            text = json.render_portability(survey)
         case ReportFormat.MARKDOWN:
             from torchmigrate.formats.portability import markdown
 

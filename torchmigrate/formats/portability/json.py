@@ -10,7 +10,7 @@ from torchmigrate import __version__
 from torchmigrate.surveys.portability import SCORED, Entry, Reason, Site, State, Survey
 
 
-def render(survey: Survey) -> str:
+def render_portability(survey: Survey) -> str:
     """Return JSON: `{version, torch, root, files, score, modules, reasons, needs_you, apart, errors}`."""
     data = {
         "version": __version__,
