@@ -217,7 +217,7 @@ def _render(survey: Survey, output_format: ReportFormat, output: Path | None) ->
 
     match output_format:
         case ReportFormat.JSON:
-            from torchmigrate.formats.portability import json
+            from torchmigrate.formats import json
 
             text = json.render_portability(survey)
         case ReportFormat.MARKDOWN:
