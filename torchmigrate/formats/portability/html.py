@@ -10,7 +10,7 @@ from importlib import resources
 
 from torchmigrate import __version__
 from torchmigrate.base.text import counted
-from torchmigrate.formats.portability.prose import STATIC, apart, tally, verdict
+from torchmigrate.formats.portability.text import STATIC, apart, tally, verdict
 from torchmigrate.surveys.portability import (
     DEFINITION,
     Entry,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from torchmigrate import __version__
 from torchmigrate.base.text import counted, shorten
 from torchmigrate.formats.markdown import cell, code, folded, plain
-from torchmigrate.formats.portability.prose import STATIC, apart, first_places, tally, verdict
+from torchmigrate.formats.portability.text import STATIC, apart, first_places, tally, verdict
 from torchmigrate.surveys.portability import DEFINITION, Reason, Share, State, Survey, Waiting, percent
 
 _PLACES = 3  # places of a reason
