@@ -16,7 +16,7 @@ from conftest import ROOT, Ran
 from torchmigrate import surveys
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file, resolve
-from torchmigrate.config.keys import KEYS
+from torchmigrate.config.settings import KEYS
 from torchmigrate.rules import packs, reader
 from torchmigrate.surveys import catalog_rows
 

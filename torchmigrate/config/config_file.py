@@ -61,7 +61,7 @@ def override(settings: Settings, **flags: object) -> Settings:
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return settings
-    from torchmigrate.config.keys import KEYS, check
+    from torchmigrate.config.settings import KEYS, check
 
     for name, value in given.items():
         if (key := name.replace("_", "-")) in KEYS:
@@ -125,7 +125,7 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
         raise UserError(what, "write [tool.torchmigrate] above its keys")
     if not data:
         return {}
-    from torchmigrate.config.keys import KEYS, check  # a file without settings needs none
+    from torchmigrate.config.settings import KEYS, check  # a file without settings needs none
 
     values = {}
     for key, value in data.items():
@@ -143,7 +143,7 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
 
 
 def _hint_for_key(key: str, value: object) -> str:
-    from torchmigrate.config.keys import KEYS
+    from torchmigrate.config.settings import KEYS
 
     if key == "torchmigrate" and isinstance(value, dict):
         return "in a file of its own, the settings stand at the top, in no table"

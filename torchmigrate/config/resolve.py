@@ -87,7 +87,7 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 def excluding(glob: str) -> str:
     """Return a glob of `--exclude` unchanged; raises UserError if it can exclude nothing."""
-    from torchmigrate.config.keys import check
+    from torchmigrate.config.settings import check
 
     try:
         check("extend-exclude", [glob])
