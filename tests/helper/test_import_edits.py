@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.helper import import_edits, sorted_imports
+from torchmigrate.helper import import_edits
 from torchmigrate.helper.import_edits import with_import
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.semantic.model import SemanticModel
@@ -412,7 +412,7 @@ def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stdout
     again = {"short.py": "import torch\n" + body, "pkg/sub.py": files["pkg/sub.py"]}
     write_tree(tmp_path, {**again, "pyproject.toml": "[tool.ruff.lint]\nselect = ['I']\n"})
-    sorted_imports._is_configured.cache_clear()
+    import_edits._is_configured.cache_clear()
     done = texts_after(tmp_path)
     assert done["short.py"].startswith("import torch\n\nimport accel\n\nx")
     assert done["pkg/sub.py"].startswith(f"{HEAD}import torch\n\nfrom . import accel, zoo\n")
