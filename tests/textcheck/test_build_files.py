@@ -21,8 +21,7 @@ from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError, Rule, Ruleset
 from torchmigrate.source.text_file import TextFile, decode
-from torchmigrate.textcheck.matcher import _also_on_lines
-from torchmigrate.textcheck.rules import LIMIT, MOST_FILES
+from torchmigrate.textcheck.rules import LIMIT, MOST_FILES, _also_on_lines
 from torchmigrate.torch_api.libraries import CUDA_ONLY, PACKAGES, VARIABLES, of_library
 
 Cli = Callable[..., Ran]
