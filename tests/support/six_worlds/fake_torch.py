@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -30,6 +31,11 @@ CUDA_CALLS = (
 
 def says(value: object) -> Callable[..., Any]:
     return lambda *args, **options: value
+
+
+def _hides_cuda() -> bool:
+    """Return whether the program hides CUDA's devices from itself."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
 
 
 class World:
@@ -528,8 +534,8 @@ class Modules:
         here = world.kind == "cuda"
         cuda = self.add(
             "torch.cuda",
-            is_available=says(here),
-            device_count=says(world.count if here else 0),
+            is_available=lambda: here and not _hides_cuda(),
+            device_count=lambda: world.count if here and not _hides_cuda() else 0,
             is_initialized=says(here),
             is_bf16_supported=says(here),
             _is_compiled=says(world.cuda_built),
@@ -724,8 +730,8 @@ class Modules:
 
         self.add(
             "torch.accelerator",
-            is_available=says(world.kind is not None),
-            device_count=says(world.count),
+            is_available=lambda: world.kind is not None and not (world.kind == "cuda" and _hides_cuda()),
+            device_count=lambda: 0 if world.kind == "cuda" and _hides_cuda() else world.count,
             current_accelerator=current,
             current_device_index=there(lambda: world.current),
             set_device_index=there(set_index),

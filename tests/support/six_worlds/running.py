@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
+from unittest import mock
 
 from six_worlds import fake_torch
 
@@ -150,18 +151,13 @@ def _in_world(files: Mapping[str, str], machine: fake_torch.FakeMachine) -> Iter
 
 @contextlib.contextmanager
 def _with_input(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[None]:
-    before, own = {name: os.environ.get(name) for name in env}, sys.argv
-    os.environ.update(env)
+    own = sys.argv
     sys.argv = ["main.py", *argv]
     try:
-        yield
+        with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "0,1", **env}):  # a program may set variables, too
+            yield
     finally:
         sys.argv = own
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _hangs(*args: object) -> None:

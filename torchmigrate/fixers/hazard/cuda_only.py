@@ -11,8 +11,9 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import first_call, is_imported
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, strings_in
+from torchmigrate.semantic.references import helper_bound, helper_names, identifiers_in, strings_in
 from torchmigrate.semantic.values import is_annotation, type_test
+from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
@@ -187,8 +188,45 @@ def _guarded(context: RuleContext) -> bool:
 def environment(context: RuleContext) -> Iterator[Finding]:
     name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
-    if text and _in_environment(context):
+    if text and _in_environment(context) and not _is_told_of(context):
         yield context.note(f"`{name!s}`: {text}")
+
+
+def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
+    """Tell the helper, too, where a program hides CUDA's devices from itself, which asks for the CPU."""
+    module, statement = context.module, _hiding(context)
+    if statement is None or _is_told_of(context):
+        return
+    if module.facts.writes_native or not (helper_bound(module) or helper_names(module)):
+        return  # nothing in this file asks the helper
+    code = module.source.utf8
+    (start, end), (name, name_end), (value, _) = map(module.span, (statement, context.node, statement.value))
+    indent = code[code.rfind(b"\n", 0, start) + 1 : start].decode()
+    rest = code[end:].partition(b"\n")[0].rstrip(b"\r")
+    if indent.strip() or rest.partition(b"#")[0].strip():
+        return  # it shares its line with other code
+    of, between = code[start:name].decode(), code[name_end:value].decode()
+    quote = code[value : value + 1].decode()
+    told = f"{of}{quote}TORCH_ACCEL_DEVICE{quote}{between}{quote}cpu{quote}"
+    below = end + len(rest)
+    yield context.fix([Edit(below, below, f"{module.source.newline}{indent}{told}")])
+
+
+def _hiding(context: RuleContext) -> ast.Assign | None:
+    """Return the statement around a string that sets CUDA_VISIBLE_DEVICES to no device, in `os.environ` itself."""
+    match context.parent and context.module.parent(context.parent):
+        case ast.Assign([ast.Subscript(owner)], ast.Constant("" | "-1")) as statement:
+            is_plain = context.module.text(statement.value) in ("''", '""', "'-1'", '"-1"')
+            return statement if is_plain and context.module.resolve(owner) == "os.environ" else None
+    return None
+
+
+def _is_told_of(context: RuleContext) -> bool:
+    """Return whether the statement below one that hides CUDA's devices tells the helper so."""
+    if (statement := _hiding(context)) is None:
+        return False
+    block, at = context.module.blocks.place(statement)
+    return any("TORCH_ACCEL_DEVICE" in strings_in(context.module, below) for below in block[at + 1 : at + 2])
 
 
 def _in_environment(context: RuleContext) -> bool:
