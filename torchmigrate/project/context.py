@@ -19,8 +19,8 @@ from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.compiled_operators import CompiledOperators
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import Components, Import, ImportIndex
+from torchmigrate.project.packaging import torch_floor
 from torchmigrate.project.process_facts import UnderDefault
-from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_code
 from torchmigrate.syntax.resolver import Resolver

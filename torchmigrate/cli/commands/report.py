@@ -170,7 +170,7 @@ def _survey(
 ) -> Survey:
     from torchmigrate.config import config_file
     from torchmigrate.project import context
-    from torchmigrate.project.torch_floor import torch_floor
+    from torchmigrate.project.packaging import torch_floor
     from torchmigrate.rules import packs
     from torchmigrate.surveys import portability
     from torchmigrate.surveys.portability import Survey
