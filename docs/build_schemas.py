@@ -16,7 +16,7 @@ from torchmigrate.config.settings import KEYS, NAME
 from torchmigrate.project import helper_file
 from torchmigrate.rules import packs, reader
 from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 HERE = Path(__file__).resolve().parent
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -171,18 +171,18 @@ def _about_python() -> Json:
 
 def catalog_schema() -> Json:
     """`catalog/*.toml`."""
-    verdicts = {name: {"enum": list(catalog_rows.VERDICTS)} for name in catalog_rows.BACKENDS if name != "mlx"}
+    verdicts = {name: {"enum": list(api_catalog.VERDICTS)} for name in api_catalog.BACKENDS if name != "mlx"}
     some = {"type": "object", "properties": verdicts, "additionalProperties": False}
     every = {**some, "required": [name for name in verdicts if name != "rocm"]}
     text, names = {"type": "string"}, {"type": "array", "items": {"type": "string", "minLength": 1}}
     special: Json = {
         "name": {**text, "pattern": r"^torch(\.[A-Za-z_]\w*)*$"},
-        "kind": {"enum": list(catalog_rows.KINDS)}, "action": {"enum": list(catalog_rows.ACTIONS)},
+        "kind": {"enum": list(api_catalog.KINDS)}, "action": {"enum": list(api_catalog.ACTIONS)},
         "since": {**text, "pattern": r"^(\d+\.\d+)?$"}, "rule": {"anyOf": [text, names]}, "also": names,
         "verdicts": {"anyOf": [text, every]}, "but": some,
     }  # fmt: skip
-    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in catalog_rows._KEYS}
-    left = {"if": {"properties": {"action": {"const": catalog_rows.LEFT}}}, "then": {"required": ["why"]}}
+    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in api_catalog._KEYS}
+    left = {"if": {"properties": {"action": {"const": api_catalog.LEFT}}}, "then": {"required": ["why"]}}
     left["then"] |= {"properties": {"why": {"pattern": r"\S"}, "rule": {"type": "array", "maxItems": 0}}}
     left["else"] = {"required": ["rule"], "properties": {"rule": {"minItems": 1, "minLength": 1}}}
     rows = _table(api, ["name", "kind", "action", "verdicts"], **left)

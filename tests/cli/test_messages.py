@@ -31,7 +31,7 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError
 from torchmigrate.source.encoding import UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 PACKAGE = Path(app.__file__).parent.parent
 TESTS = Path(__file__).parents[1]
@@ -215,13 +215,13 @@ def environment(base: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
     """Our own rules and catalog are the same for each row."""
-    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), catalog_rows.read
+    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), api_catalog.read
     read_ours = functools.cache(lambda path: read(path))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packs, "load_rule", load_rule)
         patch.setattr(
-            catalog_rows, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
+            api_catalog, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
         )
         yield
 

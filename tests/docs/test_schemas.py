@@ -18,7 +18,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file, resolve
 from torchmigrate.config.settings import KEYS
 from torchmigrate.rules import packs, reader
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
 NAMES = ("config", "pyproject", "rule", "catalog")
@@ -64,7 +64,7 @@ def test_the_keys_are_those_of_the_readers() -> None:
     assert rule.keys() == reader.KEYS["rule"].keys()
     for table in ("rewrite", "case", "where", "pattern"):
         assert rule[table]["items"]["properties"].keys() == reader.KEYS[table].keys()
-    assert api.keys() == set(catalog_rows._KEYS)
+    assert api.keys() == set(api_catalog._KEYS)
 
 
 # ---- what is right
