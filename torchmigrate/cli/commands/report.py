@@ -130,7 +130,7 @@ def _python_of(path: Path) -> str:
 
 def _programs(path: Path, settings: Settings, root: Path) -> tuple[str, ...]:
     """Return the program that a person would start first, and then the files that it reads; or nothing."""
-    from torchmigrate.project.programs import of_project
+    from torchmigrate.project.import_graph import of_project
 
     top = Path(os.path.realpath(root))
     programs = of_project(top, (path,), settings)
