@@ -106,10 +106,10 @@ def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
     """Return the tasks and notes on the list, all checked before anything is fetched; raises UserError."""
     import shlex
 
-    from torchmigrate.fleet import listing
+    from torchmigrate.fleet import repositories
     from torchmigrate.fleet.task import Task
 
-    sources, notes = listing.read(repos, _text(repos))
+    sources, notes = repositories.read(repos, _text(repos))
     flags = _flags(given)
     try:
         words = tuple(shlex.split(given["verify"] or ""))
@@ -232,7 +232,7 @@ def _describe(summary: Summary) -> str:
 
 def _push(tasks: Sequence[Task], found: Fleet, store: Store, scratch: Path, when: Push, say: Say) -> int:
     """Push the branches of all that was migrated from a URL, each after a dry run; return how many were refused."""
-    from torchmigrate.fleet import tree
+    from torchmigrate.fleet import repositories
 
     refused = 0
     for task, summary in zip(tasks, found.summaries, strict=True):
@@ -243,7 +243,7 @@ def _push(tasks: Sequence[Task], found: Fleet, store: Store, scratch: Path, when
             say(f"{task.name}: not pushed, as your list has a path: git fetch {bundle} {task.branch}")
             continue
         try:
-            tree.push(task.location, summary["commit"], bundle, task.branch, scratch, now=when is Push.NOW)
+            repositories.push(task.location, summary["commit"], bundle, task.branch, scratch, now=when is Push.NOW)
         except UserError as error:
             refused += 1
             print(UserError(f"{task.name}: not pushed: {error.message}", error.help), file=sys.stderr)
