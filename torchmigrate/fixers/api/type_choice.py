@@ -62,13 +62,13 @@ def _choices(module: SemanticModel) -> Mapping[ast.AST, TypeChoice]:
         match statement:
             case ast.Assign([ast.Name(name)], value):
                 scope = module.scopes.scope_of[statement]
-                named = _named(module, value, scope)
+                named = _read_by_name(module, value, scope)
                 if named and (choice := _choice(module, name, value, named)):
                     found[named.reference] = choice
     return found
 
 
-def _named(module: SemanticModel, value: ast.expr, scope: Scope) -> _Named | None:
+def _read_by_name(module: SemanticModel, value: ast.expr, scope: Scope) -> _Named | None:
     """Return the CUDA type that a value is, or chooses beside the CPU's."""
     home, name = _type_name(module, value, scope)
     if home == "torch.cuda":
