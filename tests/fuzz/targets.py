@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from torchmigrate.apply import baseline
 from torchmigrate.base.text import UserError
+from torchmigrate.cli.migration import baseline
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
