@@ -22,7 +22,7 @@ from torchmigrate.surveys import api_catalog
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
 NAMES = ("config", "pyproject", "rule", "catalog")
-SCHEMAS = {name: json.loads(resolve.read(name)) for name in NAMES}
+SCHEMAS = {name: json.loads(resolve.schema(name)) for name in NAMES}
 
 
 def takes(name: str, data: object) -> bool:

@@ -141,7 +141,7 @@ def known(ruleset: Ruleset, names: Sequence[str], where: str = "") -> None:
         raise UserError(what, f"did you mean `{near}`?" if near else "see `torchmigrate rules`")
 
 
-def read(name: str) -> bytes:
+def schema(name: str) -> bytes:
     """Return the text of a JSON schema: `config`, `pyproject`, `rule` or `catalog`."""
     from importlib import resources  # few commands want a schema
 

@@ -67,7 +67,7 @@ def config(
     if schema:
         from torchmigrate.config import resolve
 
-        emit([resolve.read(schema.value)], output)
+        emit([resolve.schema(schema.value)], output)
     else:
         emit(
             [_render(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output
