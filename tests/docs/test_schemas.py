@@ -15,14 +15,14 @@ from conftest import ROOT, Ran
 
 from torchmigrate import surveys
 from torchmigrate.base.text import UserError
-from torchmigrate.config import config_file, resolve
+from torchmigrate.config import config_file
 from torchmigrate.config.settings import KEYS
 from torchmigrate.rules import packs
 from torchmigrate.surveys import api_catalog
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
 NAMES = ("config", "pyproject", "rule", "catalog")
-SCHEMAS = {name: json.loads(resolve.schema(name)) for name in NAMES}
+SCHEMAS = {name: json.loads(config_file.schema(name)) for name in NAMES}
 
 
 def takes(name: str, data: object) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import UserError
-from torchmigrate.config.resolve import pack_errors, settings_for
+from torchmigrate.config.config_file import pack_errors, settings_for
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Unchanged
 from torchmigrate.engine import planner
 from torchmigrate.engine.divide import Choices, Group, Key

@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 
 from torchmigrate import __version__
 from torchmigrate.base.text import UserError, listed
-from torchmigrate.config.resolve import pack_errors
+from torchmigrate.config.config_file import pack_errors
 from torchmigrate.formats import catalog
 from torchmigrate.formats.markdown import code, plain
 from torchmigrate.lsp.actions import KINDS, Client, Menu

@@ -18,7 +18,7 @@ import typer
 from torchmigrate.base.text import UserError, columns, counted, did_you_mean
 from torchmigrate.cli.output import coloured, colours, emit
 from torchmigrate.config import config_file as config_
-from torchmigrate.config.resolve import check_folders, known, pack_errors, split_names
+from torchmigrate.config.config_file import check_folders, known, pack_errors, split_names
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.formats import catalog, diff
 from torchmigrate.formats import catalog as report

@@ -81,7 +81,7 @@ def fleet(
     if push and check:
         raise UserError("--push has nothing to push: --check makes no patches", "leave one of them out")
     tasks, notes = _tasks(repos, locals())
-    from torchmigrate.config.resolve import cores
+    from torchmigrate.config.config_file import cores
     from torchmigrate.fleet import processes
     from torchmigrate.fleet.task import Store
 
@@ -144,12 +144,12 @@ def _text(repos: Path) -> str:
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings for all repositories, checked as in other commands; raises UserError."""
-    from torchmigrate.config import config_file, resolve
+    from torchmigrate.config import config_file
     from torchmigrate.config.settings import Settings
 
-    flags = resolve.flags(**{name: given[name] for name in _SETTINGS})
-    resolve.check_names(config_file.override(Settings(), **flags), None, given)
-    flags["extend_exclude"] = [resolve.excluding(glob) for glob in given["exclude"] or ()] or None
+    flags = config_file.flags(**{name: given[name] for name in _SETTINGS})
+    config_file.check_names(config_file.override(Settings(), **flags), None, given)
+    flags["extend_exclude"] = [config_file.excluding(glob) for glob in given["exclude"] or ()] or None
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -69,7 +69,7 @@ def report(
     """
     given = {name: value for name, value in locals().items() if name in _READ}
     from torchmigrate.cli.output import Progress, emit
-    from torchmigrate.config.resolve import cores, pack_errors, settings_for
+    from torchmigrate.config.config_file import cores, pack_errors, settings_for
 
     named = tuple(paths or [Path()])
     settings = settings_for(named, **given)
@@ -97,7 +97,7 @@ def start(
     """
     from torchmigrate.apply import journal
     from torchmigrate.cli.output import Progress, colours
-    from torchmigrate.config.resolve import cores, pack_errors, settings_for
+    from torchmigrate.config.config_file import cores, pack_errors, settings_for
     from torchmigrate.formats.portability import text
 
     if not os.path.lexists(path):

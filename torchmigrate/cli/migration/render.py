@@ -12,7 +12,7 @@ from torchmigrate.base.text import counted, print_fitted, visible
 from torchmigrate.cli import output, selection
 from torchmigrate.cli.output import Progress
 from torchmigrate.cli.selection import Request
-from torchmigrate.config.resolve import pack_errors
+from torchmigrate.config.config_file import pack_errors
 from torchmigrate.diagnostics.finding import Failed, FileResult
 from torchmigrate.formats.model import Report
 
