@@ -692,7 +692,7 @@ def test_packs_that_are_made_to_do_harm(here: Path, cli: Cli, rest: str, what: s
 def test_a_users_expression_that_takes_for_ever(
     here: Path, cli: Cli, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchmigrate.textcheck import rules
+    from torchmigrate.project import text_rules as rules
 
     monkeypatch.setattr(rules, "_SECONDS", 0.3)
     rule = RULE + f"[[pattern]]\nmatch = 'b{expression}'\n"

@@ -69,7 +69,7 @@ ELSEWHERE = (
     ("config/config_file.py", "so it was not read", "config/test_config_file.py", "takes more than 0.2 seconds"),
     ("config/config_file.py", "thousands of digits", "config/test_config_file.py", "thousands of digits"),
     ("rules/packs.py", "`since` has", "rules/test_packs.py", "`since` has 'torch.y'"),
-    ("rules/packs.py", "`files` {error}", "textcheck/test_build_files.py", "at most 4 `**`"),
+    ("rules/packs.py", "`files` {error}", "project/test_build_files.py", "at most 4 `**`"),
     ("base/user_folders.py", "is writing to this project", "cli/test_hostile_project.py", "is writing to this project"),
     ("rules/packs.py", "takes too long to read", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
     ("rules/packs.py", "has tables of text and numbers", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),

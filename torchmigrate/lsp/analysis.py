@@ -16,8 +16,8 @@ from torchmigrate.engine.divide import Choices, Group, Key
 from torchmigrate.formats.model import Report
 from torchmigrate.lsp.documents import File
 from torchmigrate.project.context import ProjectContext, project_root
+from torchmigrate.project.text_rules import text_rules
 from torchmigrate.rules import packs
-from torchmigrate.textcheck.rules import text_rules
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings
