@@ -12,7 +12,7 @@ from typing import Any
 
 from torchmigrate.base.schema import Kind
 from torchmigrate.config.config_file import toml
-from torchmigrate.config.settings import KEYS, NAME
+from torchmigrate.config.keys import KEYS, NAME
 from torchmigrate.project import helper_file
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE

@@ -28,7 +28,7 @@ ALONE = ("runtime.py", "verify/probe.py", "verify/simulated/")
 # (module, the names in its list): what is no list of backends, and why.
 _FUNCTIONS = "where torch.compile does not take one function of the helper's: a fact about the function"
 EXEMPT = {
-    ("config/settings.py", "mps xpu"): "the example of a setting",
+    ("config/keys.py", "mps xpu"): "the example of a setting",
     ("fixers/api/compile.py", "mtia npu"): _FUNCTIONS,
     ("fixers/api/compile.py", "mtia npu xpu"): _FUNCTIONS,
     ("fixers/api/compile.py", "tensorrt torch_tensorrt"): "names of torch.compile's backends",

@@ -16,7 +16,7 @@ from conftest import ROOT, Ran
 from torchmigrate import surveys
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.config.settings import KEYS
+from torchmigrate.config.keys import KEYS
 from torchmigrate.rules import packs
 from torchmigrate.surveys import api_catalog
 

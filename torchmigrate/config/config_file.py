@@ -21,7 +21,6 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError
 
 if TYPE_CHECKING:
-    from torchmigrate.config.settings import Settings
     from torchmigrate.rules.model import Ruleset
 
 
@@ -72,7 +71,7 @@ def override(settings: Settings, **flags: object) -> Settings:
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return settings
-    from torchmigrate.config.settings import KEYS, check
+    from torchmigrate.config.keys import KEYS, check
 
     for name, value in given.items():
         if (key := name.replace("_", "-")) in KEYS:
@@ -136,7 +135,7 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
         raise UserError(what, "write [tool.torchmigrate] above its keys")
     if not data:
         return {}
-    from torchmigrate.config.settings import KEYS, check  # a file without settings needs none
+    from torchmigrate.config.keys import KEYS, check  # a file without settings needs none
 
     values = {}
     for key, value in data.items():
@@ -154,7 +153,7 @@ def _check_values(data: object, file: Path, text: str) -> dict[str, Any]:
 
 
 def _hint_for_key(key: str, value: object) -> str:
-    from torchmigrate.config.settings import KEYS
+    from torchmigrate.config.keys import KEYS
 
     if key == "torchmigrate" and isinstance(value, dict):
         return "in a file of its own, the settings stand at the top, in no table"
@@ -321,7 +320,7 @@ def split_names(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 def excluding(glob: str) -> str:
     """Return a glob of `--exclude` unchanged; raises UserError if it can exclude nothing."""
-    from torchmigrate.config.settings import check
+    from torchmigrate.config.keys import check
 
     try:
         check("extend-exclude", [glob])

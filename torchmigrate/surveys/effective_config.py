@@ -15,7 +15,8 @@ from typing import Any
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.config.settings import KEYS, Settings
+from torchmigrate.config.keys import KEYS
+from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.project import context, discovery, helper_file
 from torchmigrate.project import context as facts
