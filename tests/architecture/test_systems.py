@@ -15,7 +15,7 @@ PACKAGE = ROOT / "torchmigrate"
 # of the kernel that Python has no function for.
 ALONE = (
     "base/system.py",
-    "base/file_io.py",
+    "base/system.py",
     "runtime.py",
     "verify/probe.py",
     "verify/supervisor.py",
