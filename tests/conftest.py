@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("repeatable")
 # Files of tests that need torch, builds, many processes or many runs: each of their tests has the mark `slow`, and
 # `-m "not slow"` does not even import them. Single tests of other files have the mark themselves.
 SLOW = (
-    "apply/test_baseline.py",
+    "cli/test_baseline.py",
     "apply/test_commits.py",
     "apply/test_faults.py",
     "architecture/test_one_fact.py",

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate import surveys
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
@@ -297,7 +296,7 @@ def reads_rows(data: dict[str, Any], directory: Path) -> bool:
     file = directory / "rows.toml"
     file.write_text(toml_of(data), encoding="utf-8")
     try:
-        surveys.catalog_rows.read(file)
+        api_catalog.read(file)
     except packs.PackError:
         return False
     return True
