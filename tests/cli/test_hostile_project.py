@@ -316,8 +316,8 @@ def another_writer(file: Path, seconds: float) -> Iterator[subprocess.Popen[str]
 import sys, time
 from pathlib import Path
 from torchmigrate.apply import journal
-from torchmigrate.base import user_state
-with user_state.held(journal.places([Path({str(file)!r})])):
+from torchmigrate.base import user_folders
+with user_folders.held(journal.places([Path({str(file)!r})])):
     print("held", flush=True)
     time.sleep({seconds})
 """
