@@ -51,7 +51,7 @@ def _is_off(call: ast.Call) -> bool:
     )
 
 
-_FACTORIES = {"torch.logspace"}
+_ALONE_ON_CPU = {"torch.logspace"}
 
 
 def mps_operator(context: RuleContext) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def mps_operator(context: RuleContext) -> Iterator[Finding]:
 
 def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
     """Return whether an operator needs no MPS kernel: on the CPU, a factory without a device, or a mean."""
-    if name in _FACTORIES:
+    if name in _ALONE_ON_CPU:
         return not any(k.arg == "device" for k in call.keywords)
     if name.endswith(("AdaptiveAvgPool3d", "adaptive_avg_pool3d")) and _is_mean(name, call):
         return True
