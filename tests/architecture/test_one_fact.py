@@ -35,7 +35,7 @@ EXEMPT = {
     ("fixers/api/legacy_constructor.py", "cpu cuda"): "methods of a tensor",
     ("fixers/api/library_ops.py", "cpu cuda mps npu privateuse1 xpu"): "dispatch keys, with what each registers",
     ("fixers/api/tooling.py", "cpu npu xpu"): "whose problem one finding is",
-    ("fixers/hazard/float64.py", "bfloat16 bool float16 float32 float64 int32 int64 uint8"): "attributes of torch",
+    ("fixers/hazard/mps.py", "bfloat16 bool float16 float32 float64 int32 int64 uint8"): "attributes of torch",
     ("fixers/api/legacy_constructor.py", "BFloat16 Double Float Half"): "types that can be the default",
     ("semantic/guard_regions.py", "hip rocm"): "two names of one backend",
     ("semantic/receiver.py", "cpu cuda"): "methods of a tensor",

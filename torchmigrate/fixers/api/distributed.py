@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.hazard.float64 import names_device
+from torchmigrate.fixers.hazard.mps import names_device
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import first_call, is_for_devices
