@@ -72,10 +72,10 @@ def mps(context: RuleContext) -> Iterator[Finding]:
 def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
     know_parents(module)
     calls = (n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names)
-    return min((call for call in calls if not _is_chosen(module, call)), key=module.span, default=None)
+    return min((call for call in calls if not _depends_on_processes(module, call)), key=module.span, default=None)
 
 
-def _is_chosen(module: SemanticModel, call: ast.Call) -> bool:
+def _depends_on_processes(module: SemanticModel, call: ast.Call) -> bool:
     """Return whether a test about processes or devices decides if a call runs."""
     below: ast.AST = call
     for up in module.ancestors(call):
